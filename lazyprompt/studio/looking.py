@@ -7,6 +7,7 @@ import re
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, cast
 
+from lazyprompt import errors
 from lazyprompt._version import __version__
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.files.check.check import check
@@ -293,13 +294,15 @@ def fault(error: Exception, path: str) -> JsonObject:
         path: The file that the page shows.
 
     Returns:
-        ``message``, ``line`` and ``column``; these are None where the place is not known, or in another file.
+        ``kind``, the name of its class in ``lazyprompt.errors`` or None; ``message``, ``line`` and ``column``. The last
+        two are None where the place is not known, or in another file.
     """
     message = str(error)
+    kind = next((each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__), None)
     place = _PLACE.match(message, len(path)) if message.startswith(path) else None
     if place is None:
-        return {"message": message, "line": None, "column": None}
-    return {"message": message[place.end() :], "line": int(place[1]), "column": int(place[2])}
+        return {"kind": kind, "message": message, "line": None, "column": None}
+    return {"kind": kind, "message": message[place.end() :], "line": int(place[1]), "column": int(place[2])}
 
 
 def _seen(seen: Look) -> JsonObject:

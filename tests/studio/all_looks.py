@@ -93,7 +93,9 @@ def shown(case: Case) -> object:
     given = {"path": case.path, "text": text_of(case.path), "inputs": inputs_of(case.path)}
     request = asked(LookRequest, json.dumps({**given, "form": case.form, "model": case.model}).encode())
     answer = json.loads(json.dumps(looking().look(request)))
-    return answer["error"] if "error" in answer else answer["look"]["text"]
+    if "error" in answer:
+        return {key: answer["error"][key] for key in ("message", "line", "column")}
+    return answer["look"]["text"]
 
 
 def expected(case: Case) -> object:

@@ -31,7 +31,7 @@ def shown(screen: Screen, case: Case) -> object:
     screen.page.evaluate("family => { document.querySelector('#family').value = family; }", case.model or "")
     screen.set("#form", case.form)
     if screen.page.locator("#seen.stale").count():
-        return {"message": screen.text("#error").strip(), "line": None, "column": None}
+        return {"message": screen.text("#error bdi").strip(), "line": None, "column": None}
     return screen.made
 
 

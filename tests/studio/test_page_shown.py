@@ -14,7 +14,9 @@ import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
 
+from lazyprompt import errors
 from lazyprompt._base.signs import pieces
+from lazyprompt.files.check.check import RULES
 from lazyprompt.inspect.cautions import SAID
 from lazyprompt.studio.attacks import ATTACKS
 from studio.all_looks import cases
@@ -311,6 +313,14 @@ def test_the_language_is_chosen_and_kept(screen: Screen) -> None:
     screen.page.locator("#save", has_text="保存").wait_for()
     assert screen.page.get_attribute("html", "lang") == "zh-Hans"
     assert "ticket：值为空" in screen.text("#cautions")
+    written = screen.template
+    screen.set("#template", f"{written}\n{{{{ ticket | safe }}}}\n")
+    screen.checked()
+    assert "safe 过滤器没有作用" in screen.text("#findings")
+    screen.set("#template", f"{written}\n{{% if %}}\n")
+    screen.idle()
+    assert "提示词文件有误" in screen.text("#error")
+    screen.set("#template", written)
     screen.page.reload()
     screen.idle()
     assert screen.page.inner_text("#save") == "保存"
@@ -360,9 +370,11 @@ def test_both_languages_say_the_same_things() -> None:
     assert fields["en"] == fields["zh"]
     assert {f"caution_{kind}": said for kind, said in SAID.items()}.items() <= WORDS["en"].items()
     assert {f"attack_{each.id}": each.name for each in ATTACKS}.items() <= WORDS["en"].items()
+    kinds = {f"error_{name}" for name, kind in vars(errors).items() if str(kind).startswith("<class 'lazyprompt")}
+    assert kinds | {f"rule_{code}" for code in RULES} <= WORDS["en"].keys()
     # Each key is used, and nothing is asked for that there is no word for.
     used = "".join(path.read_text(encoding="utf-8") for path in STATIC.iterdir() if path.suffix in (".js", ".html"))
-    made = ("caution_", "attack_", "action_", "fate_", "diff_", "state_", "severity_", "tokens")
+    made = ("caution_", "attack_", "action_", "fate_", "diff_", "state_", "severity_", "rule_", "error_", "tokens")
     assert [key for key in WORDS["en"] if not key.startswith(made) and f'"{key}"' not in used] == []
     asked = re.findall(r'\\b(?:say|sayNodes)\("(\w+)"|data-t(?:-\w+)?="(\w+)"', used)
     assert {"".join(each) for each in asked} <= WORDS["en"].keys()

@@ -21,6 +21,7 @@ export function showFindings(list, findings, error, goTo) {
         { class: severity },
         el("span", { class: "kind" }, say(`severity_${severity}`)),
         el("button", { type: "button", click: () => goTo(line, column) }, say("place", { line, column })),
+        el("span", {}, say(`rule_${code}`)),
         el("bdi", { translate: "no" }, written(`${code} ${advice ? `${message}; ${advice}` : message}`)),
       ),
     );

@@ -184,7 +184,7 @@ function tokens() {
 /**
  * Say whether what is shown is of an earlier state.
  *
- * @param {{message: string, line?: number, column?: number} | null | undefined} error What is wrong; null where a field
+ * @param {{kind?: string, message: string, line?: number, column?: number} | null | undefined} error What is wrong; null where a field
  *     says so itself, and undefined where nothing is.
  */
 function stale(error) {
@@ -199,7 +199,8 @@ function stale(error) {
   const place = error.line
     ? [el("button", { type: "button", click: () => editor.goTo(error.line, error.column) }, say("place", { line: error.line, column: error.column ?? 1 })), " "]
     : [];
-  box.replaceChildren(...place, el("bdi", { translate: "no" }, written(error.message)));
+  const kind = error.kind ? [el("span", { class: "kind" }, say(`error_${error.kind}`)), " "] : [];
+  box.replaceChildren(...place, ...kind, el("bdi", { translate: "no" }, written(error.message)));
 }
 
 async function open(path) {
