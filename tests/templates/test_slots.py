@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lazyprompt import Msg
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SlotError, TemplateError
-from lazyprompt.templates.slots import SlotTemplate, escape, value_text
+from lazyprompt.templates.slots import SlotTemplate, Value, escape, misfit, value_text
 from support.paths import ROOT
 
 # Text that is full of what looks like slots.
@@ -250,3 +250,64 @@ def test_a_message_given_as_a_value_is_told_where_messages_go() -> None:
     # A newcomer who gave a picture as the input was told to give its text.
     with pytest.raises(SlotError, match="is a Msg, which has no text of its own; it goes into the history"):
         value_text(Msg("user", "hi", "user"), "input")
+
+
+@pytest.mark.parametrize(
+    ("values", "slots", "takes", "said"),
+    [
+        (["city"], ["city"], (), ""),
+        (["city", "input"], ["city"], ("input",), ""),
+        ([], ["city", "day"], (), "no value for 'city', 'day'; the slots are 'city', 'day'"),
+        (["x"], [], (), "no slot named 'x'; there are no slots"),
+        (["x", "y"], ["city"], (), "no value for 'city'; no slot named 'x'; no slot named 'y'; the slots are 'city'"),
+        # A name that is near is looked for among those that have no value.
+        (["day", "ctiy"], ["city", "day"], (), "no value for 'city'; no slot named 'ctiy' (did you mean 'city'?)"),
+        (["city", "dya"], ["city", "day"], (), "no value for 'day'; no slot named 'dya' (did you mean 'day'?)"),
+        (
+            ["city", "inptu"],
+            ["city"],
+            ("input",),
+            "no slot named 'inptu' (did you mean 'input'?); the slots are 'city', ",
+        ),
+    ],
+)
+def test_missing_and_surplus_values_are_told_together(
+    values: list[str], slots: list[str], takes: tuple[str, ...], said: str
+) -> None:
+    told = misfit(values, slots, takes)
+    assert told.startswith(said)
+    assert bool(told) == bool(said)
+
+
+def test_a_surplus_value_may_be_the_text_of_the_user_under_another_name() -> None:
+    also = "and the user's text is 'input', 'query'"
+    takes = ("input", "query")
+    assert misfit(["city", "question"], ["city"], takes).endswith(f"the slots are 'city', {also}")
+    assert also not in misfit(["city", "question", "query"], ["city"], takes)
+    assert also not in misfit(["question"], ["city"], takes)
+
+
+@pytest.mark.parametrize("template", ["plain", "a {x} b {y}"])
+def test_the_origin_of_each_part_is_its_slot_or_the_developer(template: str) -> None:
+    made = SlotTemplate(template, "system")
+    text = made.filled({"x": "1", "y": "2"})
+    assert "".join(text.parts) == template.format(x="1", y="2")
+    assert text.slots == made.origins(text.parts)
+    assert text.slots == (("system",) if template == "plain" else ("system", "x", "system", "y", "system"))
+
+
+def test_a_template_without_slots_is_filled_once() -> None:
+    made = SlotTemplate("plain")
+    assert made.filled({}) is made.filled({"x": "1"})
+
+
+def test_an_older_pickle_holds_the_pieces_of_a_template() -> None:
+    made = SlotTemplate.__new__(SlotTemplate)
+    made.__setstate__((None, {"text": "a {x}", "_origins": ("system", "x", "system"), "_blank": ()}))
+    assert made.fill({"x": "1"}) == ["a ", "1", ""]
+    assert made.origins(()) == ("system", "x", "system")
+
+
+def test_a_value_knows_its_name() -> None:
+    assert (Value("a", "user.name").root, Value("a", "user").root, Value("a").root) == ("user", "user", "")
+    assert str(Value("a", "user")) == "a"
