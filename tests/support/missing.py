@@ -3,6 +3,7 @@
 import configparser
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -56,7 +57,7 @@ class SkippedModule(pytest.Module):
 
 
 @pytest.hookimpl
-def pytest_pycollect_makemodule(module_path: object, parent: pytest.Collector) -> pytest.Module:
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
     return SkippedModule.from_parent(parent, path=module_path)
 
 
