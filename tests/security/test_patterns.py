@@ -37,7 +37,7 @@ BOUNDED = {
     "lazyprompt.answers.values._STRUCTURE": "reading ends at the first quote that nothing closes",
     "lazyprompt.files.check.subject._TAGS": "only for templates that were parsed: all tags in them are closed",
     "lazyprompt.files.check.rules_fields._YAML_1_1": "matched as a whole",
-    "lazyprompt.files.check.secrets_in._KEY_BEHIND": "given 1,000 characters at most",
+    "lazyprompt._base.secrets_in._KEY_BEHIND": "given 1,000 characters at most",
     "lazyprompt.files.check.subject._TAG": "given a line that an error shows",
     "lazyprompt.files.roles._ATTRIBUTE": "only within brackets that were read as attributes",
     "lazyprompt.files.writing.conversion._TAG": "only for templates that were parsed",

@@ -57,6 +57,8 @@ ONE_CALL = frozenset(
         "_Including",
         "_Looking",
         "_Prompt",
+        "_Simulation",
+        "_Tokens",
         "_Order",
         "_Walk",
         "_Work",

@@ -1,0 +1,17 @@
+"""Prompt caching: how much of each call a cache would serve, and what broke it. Read simulation.py first."""
+
+from lazyprompt.caching.reading import PromptCall
+from lazyprompt.caching.report import Break, CachedCall, CacheReport
+from lazyprompt.caching.rules import RULES, CacheRules, rules_for
+from lazyprompt.caching.simulation import simulate
+
+__all__ = [
+    "RULES",
+    "Break",
+    "CacheReport",
+    "CacheRules",
+    "CachedCall",
+    "PromptCall",
+    "rules_for",
+    "simulate",
+]

@@ -1,0 +1,216 @@
+"""Texts of earlier calls by their shared beginnings, with token counts at the ends of their pieces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SWEEP = 1_000
+# The longest word whose beginning may be shared by chance, and the text of a later call that is looked at.
+_WORD = 30
+_BEHIND = 2_000
+
+
+class Edge:
+    """A run of text that no shorter run of earlier calls divides.
+
+    Attributes:
+        text: The text.
+        call: The last call whose text has all of it.
+        time: When that was.
+        ends: The calls that end in it, by index into the whole text.
+        tokens: The tokens up to the end of a piece, by index.
+        units: The times at which cached units end in it expire, by index.
+        children: What follows, by its first character.
+    """
+
+    __slots__ = ("call", "children", "ends", "text", "time", "tokens", "units")
+
+    def __init__(self, text: str, call: int, time: float | None) -> None:
+        self.text, self.call, self.time = text, call, time
+        self.ends: dict[int, int] = {}
+        self.tokens: dict[int, int] = {}
+        self.units: dict[int, float | None] = {}
+        self.children: dict[str, Edge] = {}
+
+    def split(self, at: int, index: int) -> None:
+        """Split the run in two.
+
+        Args:
+            at: Where in the run.
+            index: The same place in the whole text.
+        """
+        rest = Edge(self.text[at:], self.call, self.time)
+        rest.children, self.children = self.children, {rest.text[0]: rest}
+        self.text = self.text[:at]
+        for name in ("ends", "tokens", "units"):
+            found: dict[int, int] = getattr(self, name)
+            for own, each in ((self, {}), (rest, {})):
+                kept = {key: value for key, value in found.items() if (key <= index) == (own is self)}
+                setattr(own, name, each | kept)
+
+
+class Match(NamedTuple):
+    """The longest beginning that a text shares with an earlier call.
+
+    Attributes:
+        length: Its number of characters.
+        path: The runs it consists of.
+        call: The earlier call; the last of several. None if there is none.
+        behind: The text of that call behind it; empty if all of that call is shared.
+    """
+
+    length: int
+    path: tuple[Edge, ...]
+    call: int | None
+    behind: str
+
+    def tokens_at(self, index: int) -> int | None:
+        """Return the tokens up to an index, if an earlier call has counted them."""
+        return next((edge.tokens[index] for edge in self.path if index in edge.tokens), None)
+
+    def later(self, text: str) -> Match | None:
+        """Return the match with a later call that shares all but the beginning of a word; None if there is none.
+
+        Args:
+            text: The text that was matched.
+        """
+        cut = self.length
+        while cut > self.length - _WORD and text[cut - 1 : cut].isalnum():
+            cut -= 1
+        end = 0
+        for edge in self.path:
+            end += len(edge.text)
+            if end >= cut and self.call is not None and edge.call > self.call:
+                behind = edge.text[len(edge.text) - (end - cut) :]
+                while len(behind) < _BEHIND and (nexts := [e for e in edge.children.values() if e.call == edge.call]):
+                    edge = nexts[0]  # noqa: PLW2901 - the way of the later call
+                    behind += edge.text
+                shared = _shared(behind, text[cut:])
+                return Match(cut + shared, self.path, edge.call, behind[shared:])
+        return None
+
+    def units(self) -> Iterator[tuple[int, float | None]]:
+        """Yield the cached units that are shared, and when they expire."""
+        for edge in self.path:
+            yield from ((index, expires) for index, expires in edge.units.items() if index <= self.length)
+
+    def refresh(self, index: int, expires: float | None) -> None:
+        """Set the time at which a unit expires."""
+        for edge in self.path:
+            if index in edge.units:
+                edge.units[index] = expires
+
+
+class PrefixTree:
+    """The texts of calls; those that share a beginning share its memory.
+
+    Args:
+        lifetime: The seconds after which a text that no call has used is forgotten; None for never.
+    """
+
+    def __init__(self, lifetime: float | None) -> None:
+        self._lifetime = lifetime
+        self._root = Edge("", -1, None)
+        self._added = 0
+        self.time: float | None = None
+
+    def match(self, text: str, now: float | None) -> Match:
+        """Return the longest beginning of a text that an earlier call shares.
+
+        Args:
+            text: The text.
+            now: The time of its call.
+        """
+        edge, at, path = self._root, 0, list[Edge]()
+        while True:
+            child = edge.children.get(text[at]) if at < len(text) else None
+            if child is None or self._is_dead(child, now):
+                break
+            path.append(child)
+            length = len(child.text) if text.startswith(child.text, at) else _shared(child.text, text[at:])
+            at += length
+            if length < len(child.text):
+                ended = next((call for index, call in child.ends.items() if index == at), None)
+                return Match(at, tuple(path), *((child.call, child.text[length:]) if ended is None else (ended, "")))
+            edge = child
+        if not path:
+            return Match(0, (), None, "")
+        alive = [each for each in edge.children.values() if not self._is_dead(each, now)]
+        if at in edge.ends or not alive:
+            return Match(at, tuple(path), edge.ends.get(at, edge.call), "")
+        latest = max(alive, key=lambda each: each.call)
+        return Match(at, tuple(path), latest.call, latest.text)
+
+    def add(
+        self, text: str, call: int, now: float | None, tokens: Mapping[int, int], units: Mapping[int, float | None]
+    ) -> None:
+        """Add the text of a call.
+
+        Args:
+            text: The text.
+            call: The call's index.
+            now: Its time.
+            tokens: The tokens up to indices of the text.
+            units: When cached units that end at indices expire.
+        """
+        self.time = now
+        edge, at, path = self._root, 0, list[Edge]()
+        while at < len(text):
+            child = edge.children.get(text[at])
+            if child is None:
+                # A run that only this text continues grows; any other gets a child.
+                if path and not edge.children:
+                    edge.text += text[at:]
+                else:
+                    path.append(child := Edge(text[at:], call, now))
+                    edge.children[text[at]] = child
+                break
+            length = len(child.text) if text.startswith(child.text, at) else _shared(child.text, text[at:])
+            at += length
+            if length < len(child.text):
+                child.split(length, at)
+            path.append(child)
+            edge = child
+        begin = 0
+        for each in path:
+            each.call, each.time = call, now
+            end = begin + len(each.text)
+            each.tokens |= {index: count for index, count in tokens.items() if begin < index <= end}
+            each.units |= {index: expires for index, expires in units.items() if begin < index <= end}
+            if begin < len(text) <= end:
+                each.ends[len(text)] = call
+            begin = end
+        self._added += 1
+        if self._added % _SWEEP == 0:
+            self._sweep(now)
+
+    def _is_dead(self, edge: Edge, now: float | None) -> bool:
+        return (
+            self._lifetime is not None
+            and now is not None
+            and edge.time is not None
+            and (now - edge.time > self._lifetime)
+        )
+
+    def _sweep(self, now: float | None) -> None:
+        """Forget what no call has used for a lifetime."""
+        edges = [self._root]
+        while edges:
+            edge = edges.pop()
+            edge.children = {key: each for key, each in edge.children.items() if not self._is_dead(each, now)}
+            edges += edge.children.values()
+
+
+def _shared(one: str, other: str) -> int:
+    """Return the number of characters that two texts share at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,342 @@
+"""Calls as one text each, in the order in which a cache reads them: tools, system text, messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from lazyprompt._base.secret import SecretText
+from lazyprompt.errors import FormatError
+from lazyprompt.formatters._cache import checked_cache, with_marks
+from lazyprompt.formatters.providers import profile_of
+from lazyprompt.formatters.report import Notes
+from lazyprompt.messages.prompt import Rendered
+from lazyprompt.prompters.prompter import Prompter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lazyprompt.caching.rules import CacheRules
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.tokens.counter import TokenCounter
+
+# Around the pieces of a call: no prompt has these characters, so no text can look like the end of its piece.
+_BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
+_SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
+_MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
+_ANSWERS = frozenset(("assistant", "model", "tool", "function"))
+_MARK = "cache_control"
+_NEWLINE = ("\n", "instruction")
+# The fields of a line of a log beside its payload.
+_LINE = ("time", "conversation", "model", "reply")
+
+Form: TypeAlias = "Mapping[str, Any]"
+Spans: TypeAlias = "list[tuple[str, str]]"
+
+
+class PromptCall(NamedTuple):
+    """A call to simulate.
+
+    Attributes:
+        prompt: A payload; a Rendered; or a prompter or prompt file, which is filled with the next three.
+        input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with history and tools).
+        history: The conversation before.
+        tools: The tools that the model may call.
+        time: The time of the call in seconds, from any beginning.
+        conversation: The id of its conversation.
+        model: The model; None is that of the payload.
+        reply: The text of the model's answer.
+    """
+
+    prompt: object
+    input: object = None
+    history: HistoryLike | None = None
+    tools: ToolsLike = None
+    time: float | None = None
+    conversation: str | None = None
+    model: str | None = None
+    reply: str = ""
+
+
+class Piece(NamedTuple):
+    """A part of a call that is counted by itself: a tool, a system text, a message or one of its blocks.
+
+    Attributes:
+        start: The index of its first character, framing included.
+        begin: The index of its own text.
+        end: The index behind it.
+        message: The index of its message; None outside of the messages.
+        slot: The slot of all its text; None if unknown.
+        tokens: Returns its tokens, framing included.
+    """
+
+    start: int
+    begin: int
+    end: int
+    message: int | None
+    slot: str | None
+    tokens: Callable[[], int]
+
+
+class Reading(NamedTuple):
+    """A call as a cache reads it.
+
+    Attributes:
+        text: All its text, with framing.
+        pieces: The pieces of the text, in order.
+        slots: The slots with the index at which each begins; empty if unknown.
+        marks: The indices behind marked blocks, each with the lifetime in seconds.
+        past: The index behind the last answer or tool result of the conversation.
+        messages: The number of messages.
+        reply: The text that a reply adds to the cache.
+        model: The model.
+        overhead: The tokens of a call without any message.
+    """
+
+    text: str
+    pieces: list[Piece]
+    slots: list[tuple[int, str]]
+    marks: list[tuple[int, float]]
+    past: int
+    messages: int
+    reply: str
+    model: str | None
+    overhead: int
+
+
+def call_of(given: object) -> PromptCall:
+    """Return what was given as a call: a payload, a Rendered, a line of a log, a record of a module, a tuple.
+
+    Raises:
+        FormatError: It is none of these.
+    """
+    if isinstance(given, PromptCall):
+        return given
+    if isinstance(given, tuple):
+        return PromptCall(*cast("tuple[Any, ...]", given))
+    if isinstance(given, Mapping):
+        line = cast("Form", given)
+        payload = line.get("payload")
+        if isinstance(payload, Mapping):
+            known = {name: line[name] for name in _LINE if line.get(name) is not None}
+            return PromptCall(cast("Form", payload), **known)
+    return PromptCall(given)
+
+
+def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Reading:
+    """Lay a call out as a cache reads it.
+
+    Args:
+        call: The call.
+        rules: The rules of the cache.
+        counter: What counts tokens.
+
+    Raises:
+        FormatError: It is no payload, Rendered or prompter, or the prompt cannot be made.
+    """
+    prompt: object = call.prompt
+    owner = prompt if isinstance(prompt, Prompter) else getattr(prompt, "prompter", None)
+    spans: tuple[Spans, Spans] | None = None
+    model = call.model
+    if isinstance(owner, Prompter):
+        if rules.form == "flat":
+            prompt = owner.render(call.input, call.history, call.tools, model=model)
+        else:
+            target = owner.target(rules.form, model)
+            filled, _ = owner.fitted(owner.fill(call.input, call.history, call.tools), target)
+            payload = cast("dict[str, Any]", target.render(filled))
+            spans = _spans_of(owner, filled)
+            if rules.places:
+                profile = profile_of(rules.form)
+                with_marks(payload, checked_cache(rules.places, profile), profile, model, Notes())
+            prompt = payload
+    if isinstance(prompt, str | Rendered):
+        return _Writer(rules, counter, model).flat(prompt, call.reply)
+    if isinstance(prompt, Mapping) and any(key in prompt for key in _MESSAGE_KEYS):
+        payload = cast("dict[str, Any]", prompt)
+        model = model or payload.get("model")
+        return _Writer(rules, counter, model).payload(payload, spans, call.reply)
+    raise FormatError(
+        f"a call is a payload with one of {', '.join(_MESSAGE_KEYS)}, a Rendered, or a prompter with its input; "
+        f"not a {type(call.prompt).__name__}"
+    )
+
+
+def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
+    """Return the texts of the system part with their slots, and those of the user's turn."""
+    system = prompter.made_of.system if prompt.system is None else prompt.system
+    told = [*zip(prompt.instruction.parts, prompt.instruction.slots, strict=True)]
+    joint = [_NEWLINE] if system and any(prompt.instruction.parts) else []
+    user = [*zip(prompt.user.parts, prompt.user.slots, strict=True)]
+    return [(system, "system"), *joint, *told], [*user, (prompt.input or "", "input")]
+
+
+class _Writer:
+    """Writes the text of a call piece by piece."""
+
+    def __init__(self, rules: CacheRules, counter: TokenCounter, model: str | None) -> None:
+        self._rules, self._counter, self._model = rules, counter, model
+        self._texts: list[str] = []
+        self._at = 0
+        self._pieces: list[Piece] = []
+        self._slots: list[tuple[int, str]] = []
+        self._marks: list[tuple[int, float]] = []
+        self._past = self._messages = 0
+
+    def flat(self, prompt: str | Rendered, reply: str) -> Reading:
+        """Lay a flat text out: one piece."""
+        self._put_model()
+        text = str(prompt)
+        self._put("", text, None, None, partial(self._counter.count_text, text), end="")
+        if isinstance(prompt, Rendered):
+            at = self._pieces[-1].begin
+            for part, slot in zip(prompt.parts, prompt.slots, strict=True):
+                if part:
+                    self._slots.append((at, slot))
+                    at += len(part)
+                    self._past = at if slot == "history" else self._past
+        return self._reading(reply, 0)
+
+    def payload(self, payload: Form, spans: tuple[Spans, Spans] | None, reply: str) -> Reading:
+        """Lay a payload out; ``spans`` are the slots of its system text and its last turn."""
+        counter = self._counter
+        overhead = counter.count([])
+        self._put_model()
+        if payload.get("response_format"):
+            text = _json(payload["response_format"])
+            self._put("response_format", text, None, "response_format", partial(counter.count_text, text))
+        given_tools = cast("list[Form]", payload.get("tools") or [])
+        tools = [*map(_unmarked, given_tools)]
+        for at, tool in enumerate(given_tools):
+            self._put("tool", _json(tools[at]), None, "tools", partial(self._count_tool, tools, at, overhead))
+            self._mark(tool)
+        for key in _SYSTEM_KEYS:
+            if payload.get(key):
+                self._message({"role": "system", **_content_of(payload[key])}, None, overhead, spans)
+        given: object = next(payload[key] for key in _MESSAGE_KEYS if key in payload)
+        messages = [{"role": "user", "content": given}] if isinstance(given, str) else cast("list[Form]", given)
+        self._messages = len(messages)
+        for at, message in enumerate(messages):
+            if not isinstance(cast("object", message), Mapping):
+                raise FormatError(f"message {at} is a {type(message).__name__}, not an object")
+            self._message(message, at, overhead, spans)
+        self._mark(payload)
+        if spans is not None:
+            self._slots = [*self._with_slots(spans)]
+        return self._reading(f"{_BEGIN}assistant{_ROLE_END}{reply}{END}" if reply else "", overhead)
+
+    def _reading(self, reply: str, overhead: int) -> Reading:
+        text = "".join(self._texts)
+        past, messages = self._past, self._messages
+        return Reading(text, self._pieces, self._slots, self._marks, past, messages, reply, self._model, overhead)
+
+    def _put_model(self) -> None:
+        self._put("model", self._model or "", None, "model", int)
+
+    def _put(
+        self, role: str, text: str, message: int | None, slot: str | None, count: Callable[[], int], *, end: str = END
+    ) -> None:
+        frame = f"{_BEGIN}{role}{_ROLE_END}"
+        begin = self._at + len(frame)
+        self._texts += (frame, text, end)
+        stop = begin + len(text) + len(end)
+        self._pieces.append(Piece(self._at, begin, stop, message, slot, count))
+        self._at = stop
+
+    def _mark(self, block: Form) -> None:
+        mark = block.get(_MARK)
+        if isinstance(mark, Mapping) and self._rules.lifetimes and self._pieces:
+            lifetimes = self._rules.lifetimes
+            lifetime = lifetimes.get(str(cast("Form", mark).get("ttl")), next(iter(lifetimes.values())))
+            self._marks.append((self._at, lifetime))
+
+    def _message(self, message: Form, at: int | None, overhead: int, spans: tuple[Spans, Spans] | None) -> None:
+        """Put a message: its text, or its blocks; other fields stand behind them."""
+        key = "parts" if "parts" in message else "content"
+        content: object = message.get(key)
+        role = str(message.get("role") or message.get("type") or "")
+        rest = {name: value for name, value in message.items() if name not in ("role", key, _MARK) and value}
+        behind = f"{_ROLE_END}{_json(rest)}" if rest else ""
+        system = role in ("system", "developer")
+        slot = None
+        if spans is not None or at is None:
+            slot = "system" if system else "history"
+        counter = self._counter
+        if isinstance(content, list) and content:
+            blocks = cast("list[Form]", content)
+            for index, block in enumerate(blocks):
+                text = block.get("text") if isinstance(cast("object", block), Mapping) else None
+                is_text = isinstance(text, str) and block.get("type", "text") in ("text", "input_text", "output_text")
+                own = _plain(cast("str", text)) if is_text else _json(_unmarked(block))
+                alone = {**message, key: [block]} if index == 0 else {"role": role, key: [block]}
+                count = partial(_count_block, counter, alone, None if index == 0 else {"role": role, key: []}, overhead)
+                own += behind if index == len(blocks) - 1 else ""
+                self._put(role if index == 0 else "", own, at, slot, count)
+                if isinstance(cast("object", block), Mapping):
+                    self._mark(block)
+        else:
+            own = _plain(content) if isinstance(content, str) else _json(cast("object", content)) if content else ""
+            self._put(role, own + behind, at, slot, partial(_count_block, counter, message, None, overhead))
+        self._mark(message)
+        if role in _ANSWERS or message.get("type") in ("function_call", "function_call_output"):
+            self._past = self._at
+
+    def _count_tool(self, tools: list[Form], at: int, overhead: int) -> int:
+        before = self._counter.count([], tools[:at]) if at else overhead
+        return self._counter.count([], tools[: at + 1]) - before
+
+    def _with_slots(self, spans: tuple[Spans, Spans]) -> Iterator[tuple[int, str]]:
+        """Yield the slots of all pieces: known texts begin the system text, and end the last message."""
+        system, user = spans
+        last = len(self._pieces) - 1
+        first = next((at for at, piece in enumerate(self._pieces) if piece.slot == "system"), None)
+        for at, piece in enumerate(self._pieces):
+            known = system if at == first else user if at == last else []
+            joined = "".join(each for each, _ in known)
+            # Three texts stand for each piece: its framing, its own text, and its end.
+            text = self._texts[3 * at + 1]
+            before = 0 if at == first else len(text) - len(joined)
+            if not joined or not text.startswith(joined, before) or before:
+                yield piece.start, piece.slot or "history"
+            if joined and text.startswith(joined, before):
+                begin = piece.begin + before
+                for each, slot in known:
+                    if each:
+                        yield begin, slot
+                        begin += len(each)
+
+
+def _count_block(counter: TokenCounter, message: Form, empty: Form | None, overhead: int) -> int:
+    """Return the tokens that a message adds to a call, or that a block adds to its message."""
+    return counter.count([message]) - (overhead if empty is None else counter.count([empty]))
+
+
+def _content_of(system: object) -> dict[str, object]:
+    """Return a system text that stands beside the messages as the content of one."""
+    if isinstance(system, Mapping):
+        return dict(cast("Form", system))
+    return {"content": system}
+
+
+def _unmarked(block: Form) -> Form:
+    return {key: value for key, value in block.items() if key != _MARK} if _MARK in block else block
+
+
+def _plain(text: str) -> str:
+    """Return a text; of a secret out of the environment its name."""
+    return text.reference if isinstance(text, SecretText) else text
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def texts_between(text: str, marks: Iterable[str] = (_BEGIN, _ROLE_END, END)) -> str:
+    """Return a text up to the first of the characters that stand around pieces."""
+    for mark in marks:
+        text = text.partition(mark)[0]
+    return text

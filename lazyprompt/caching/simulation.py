@@ -1,0 +1,315 @@
+"""The simulation of a prompt cache over a series of calls."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from lazyprompt._base.secrets_in import masked, secrets_in
+from lazyprompt.caching.prefix_tree import PrefixTree
+from lazyprompt.caching.reading import END, call_of, read_call, texts_between
+from lazyprompt.caching.report import Break, CachedCall, CacheReport, PriceList
+from lazyprompt.caching.rules import rules_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lazyprompt.caching.prefix_tree import Match
+    from lazyprompt.caching.reading import Piece, Reading
+    from lazyprompt.caching.report import Prices
+    from lazyprompt.caching.rules import CacheRules
+    from lazyprompt.tokens.counter import TokenCounter
+
+# The characters of a text that are shown around a change, and those that are searched for secrets.
+_SHOWN_BEFORE, _SHOWN_BEHIND = 30, 50
+_SEARCHED = 2_000
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?:\d\d|\d\d?[./]\d\d?[./]\d{2,4}|\b\d{10,13}\b")
+_SWEEP = 1_000
+# Parts of a call that are no text of a message, and slots that are not a value's.
+_PARAMETERS = {"tools": "tools, in one order,", "model": "model", "response_format": "response format"}
+_FIXED = (None, "system", "history", "input", "instruction", "user", "markers")
+_TRIMMED = "The history was trimmed: trim it seldom and deep, with Budget(policy='cache') and a lower low_water."
+
+
+class _Cached(NamedTuple):
+    """What is kept of a call for later ones: its cached tokens, slots, length, messages, and the units' lifetime."""
+
+    tokens: int
+    slots: list[tuple[int, str]]
+    length: int
+    messages: int
+    lifetime: float | None
+
+
+def simulate(
+    calls: Iterable[object], rules: CacheRules | str, counter: TokenCounter, prices: Prices | None = None
+) -> CacheReport:
+    """Simulate a prompt cache, and find what broke it.
+
+    A call is compared with the earlier call that shares the longest beginning within the lifetime: of the same
+    conversation if calls name theirs, of all otherwise. The first call of a conversation is no break. Without names, a
+    call that differs only behind its last answer counts as a first one.
+
+    Args:
+        calls: Payloads, Rendereds, records of modules, lines of logs, and :class:`PromptCall` for prompters with
+            their inputs, times and conversations. They are read one after the other.
+        rules: The rules, or the name of a provider: ``openai``, ``anthropic``, ``gemini``, ``deepseek``, ``vllm``,
+            ``llama.cpp``.
+        counter: What counts tokens. Each text is counted once, as long as a call that has it is open.
+        prices: The prices of a million tokens: ``input``, ``read`` (from the cache), ``write`` (to it) and
+            ``write_1h``; or such a mapping for each model.
+
+    Returns:
+        The report.
+
+    Raises:
+        FormatError: A call is no prompt, or rules or prices are unknown.
+    """
+    simulation = _Simulation(rules_for(rules), counter, prices)
+    for call in calls:
+        simulation.add(call)
+    return simulation.report()
+
+
+class _Simulation:
+    """A simulation under way."""
+
+    def __init__(self, rules: CacheRules, counter: TokenCounter, prices: Prices | None) -> None:
+        self._rules, self._counter = rules, counter
+        self._prices = None if prices is None else PriceList(prices, rules)
+        self._all = PrefixTree(rules.longest_lifetime)
+        self._conversations: dict[str, PrefixTree] = {}
+        self._calls: list[CachedCall] = []
+        self._kept: dict[int, tuple[_Cached, float | None]] = {}
+        self._breaks: list[Break] = []
+        self._unknown_models: dict[str, int] = {}
+
+    def report(self) -> CacheReport:
+        """Return the report of the calls so far."""
+        assumed = (
+            f"the fewest cached tokens of {model or 'an unnamed model'} are unknown; {least:,} are assumed"
+            for model, least in self._unknown_models.items()
+        )
+        return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), (*self._rules.unknown, *assumed))
+
+    def add(self, given: object) -> None:
+        """Simulate the next call."""
+        call = call_of(given)
+        rules, at, now = self._rules, len(self._calls), call.time
+        reading = read_call(call, rules, self._counter)
+        least = rules.least_for(reading.model)
+        if not rules.knows(reading.model):
+            self._unknown_models[reading.model or ""] = least
+        match = self._all.match(reading.text, now)
+        tokens = _Tokens(reading, match, self._counter)
+        total = tokens.total
+        hit, units = self._cached(reading, match, tokens, least, now)
+        read, written, by_lifetime = hit
+        own, trees, is_first = match, [self._all], match.length >= reading.past
+        if call.conversation is not None:
+            is_first = call.conversation not in self._conversations
+            trees.append(self._conversations.setdefault(call.conversation, PrefixTree(rules.longest_lifetime)))
+            own = trees[-1].match(reading.text, now)
+        later = own.later(reading.text)
+        own = later if later is not None and tokens.until(later) >= tokens.until(own) else own
+        shared = tokens.until(own) if own.call is not None else 0
+        cost = None
+        if self._prices is not None:
+            cost = self._prices.cost(reading.model, read, by_lifetime, total - read - written)
+        found = CachedCall(
+            read, written, total - read - written, shared, own.call, *(cost or (None, None)), call.conversation
+        )
+        self._calls.append(found)
+        earlier = self._earlier(own, now)
+        if earlier is not None and not is_first and own.behind:
+            lost = min(earlier.tokens, total) - read
+            if lost > 0:
+                self._breaks.append(self._break(at, reading, own, earlier, lost, shared=shared, read=read))
+        lifetime = max((each for _, each in reading.marks), default=rules.longest_lifetime)
+        kept = _Cached(read + written, reading.slots, len(reading.text), reading.messages, lifetime)
+        self._kept[at] = kept, now
+        for tree in trees:
+            tree.add(reading.text, at, now, tokens.ends, units)
+            if reading.reply and rules.caches_replies:
+                tree.add(reading.text + reading.reply, at, now, {}, {})
+        if (at + 1) % _SWEEP == 0:
+            self._sweep(now)
+
+    def _cached(
+        self, reading: Reading, match: Match, tokens: _Tokens, least: int, now: float | None
+    ) -> tuple[tuple[int, int, dict[float, int]], dict[int, float | None]]:
+        """Return the tokens read and written, the latter by lifetime too, and the units that are cached now."""
+        rules = self._rules
+        total = tokens.total
+        if rules.kind == "prefix":
+            most = total - 1 if rules.recomputes_last else total
+            read = min(tokens.until(match), most) // rules.step * rules.step
+            read = read if read >= least else 0
+            cached = total // rules.step * rules.step
+            written = max(cached - read, 0) if cached >= least else 0
+            return (read, written, {0.0: written}), {}
+        alive = {
+            index: tokens.until_index(index, match)
+            for index, expires in match.units()
+            if now is None or expires is None or now <= expires
+        }
+        if rules.kind == "units":
+            read = max(alive.values(), default=0)
+            units: dict[int, float | None] = {len(reading.text): None}
+            if reading.reply:
+                units[len(reading.text) + len(reading.reply)] = None
+            if match.length:
+                units[match.length] = None
+            return (read, total - read, {0.0: total - read}), units
+        marks = [(index, lifetime) for index, lifetime in reading.marks if tokens.until_index(index, match) >= least]
+        hit = max((index for index in alive if self._is_looked_at(index, reading)), default=0)
+        read = alive.get(hit, 0)
+        if now is not None and hit:
+            lifetime = next((each for index, each in reading.marks if index >= hit), 0.0)
+            match.refresh(hit, now + lifetime)
+        by_lifetime: dict[float, int] = {}
+        before = read
+        for index, lifetime in marks:
+            until = tokens.until_index(index, match)
+            if until > before:
+                by_lifetime[lifetime] = by_lifetime.get(lifetime, 0) + until - before
+                before = until
+        return (read, before - read, by_lifetime), {
+            index: None if now is None else now + lifetime for index, lifetime in marks
+        }
+
+    def _is_looked_at(self, index: int, reading: Reading) -> bool:
+        """Return True if a breakpoint stands at most ``look_back`` blocks behind an index."""
+        ends = [piece.end for piece in reading.pieces]
+        block = bisect_right(ends, index)
+        return any(0 <= bisect_right(ends, mark) - block < self._rules.look_back for mark, _ in reading.marks)
+
+    def _earlier(self, own: Match, now: float | None) -> _Cached | None:
+        """Return the compared call, if what it cached is alive."""
+        found = None if own.call is None else self._kept.get(own.call)
+        if found is None:
+            return None
+        cached, time = found
+        is_old = None not in (now, time, cached.lifetime) and now - time > cached.lifetime  # type: ignore[operator]
+        return None if is_old else cached
+
+    def _break(
+        self, at: int, reading: Reading, own: Match, earlier: _Cached, lost: int, *, shared: int, read: int
+    ) -> Break:
+        index = min(own.length, len(reading.text) - 1)
+        piece = reading.pieces[bisect_right([each.start for each in reading.pieces], index) - 1]
+        place = max(index, piece.begin)
+        line = reading.text.count("\n", piece.begin, place) + 1
+        before, after = _shown(reading.text, own, piece)
+        slot = _slot(reading, own, earlier) or piece.slot
+        advice = _advice(piece, slot, before, after, reading, earlier)
+        if self._rules.kind == "breakpoints" and shared - read >= self._rules.least_for(reading.model):
+            advice += f" Put a breakpoint before the change: {shared - read:,} shared tokens were not read."
+        return Break(at, piece.message, slot, line, before, after, lost, advice)
+
+    def _sweep(self, now: float | None) -> None:
+        """Forget the calls and conversations that no later call can be compared with."""
+        lifetime = self._rules.longest_lifetime
+        if lifetime is None or now is None:
+            return
+        dead = [at for at, (_, time) in self._kept.items() if time is not None and now - time > lifetime]
+        for at in dead:
+            del self._kept[at]
+        old = [key for key, tree in self._conversations.items() if tree.time is not None and now - tree.time > lifetime]
+        for key in old:
+            del self._conversations[key]
+
+
+class _Tokens:
+    """The tokens of a call up to each index, counted where no earlier call has done so."""
+
+    def __init__(self, reading: Reading, match: Match, counter: TokenCounter) -> None:
+        self._reading, self._counter = reading, counter
+        self._starts = [piece.start for piece in reading.pieces]
+        self._before: list[int] = []
+        self.ends: dict[int, int] = {}
+        until = 0
+        for piece in reading.pieces:
+            self._before.append(until)
+            known = match.tokens_at(piece.end) if piece.end <= match.length else None
+            until = until + piece.tokens() if known is None else known
+            self.ends[piece.end] = until
+        self.total = until + reading.overhead
+        self._known: dict[tuple[int, int | None], int] = {}
+
+    def until(self, match: Match) -> int:
+        """Return the tokens that are shared with an earlier call."""
+        return self.until_index(match.length, match)
+
+    def until_index(self, index: int, match: Match) -> int:
+        """Return the tokens up to an index that a match shares."""
+        if index in self.ends:
+            return self.ends[index]
+        key = index, match.call
+        if key not in self._known:
+            self._known[key] = self._inside(index, match)
+        return self._known[key]
+
+    def _inside(self, index: int, match: Match) -> int:
+        at = bisect_right(self._starts, index) - 1
+        piece = self._reading.pieces[at]
+        before, end = self._before[at], self.ends[piece.end]
+        if index < piece.begin:
+            return before
+        count, text = self._counter.count_text, self._reading.text
+        whole, head = text[piece.begin : piece.end].rstrip(END), text[piece.begin : index].rstrip(END)
+        framing = max(end - before - count(whole), 0)
+        inside = count(head) if head else 0
+        # A token that stands across the index, in this call or in the earlier one, is not shared.
+        tails = [whole[len(head) :]]
+        if index == match.length:
+            tails.append(texts_between(match.behind))
+        if head and any(tail and count(head + tail) < inside + count(tail) for tail in tails):
+            inside -= 1
+        return before + min(framing + inside, end - before)
+
+
+def _slot(reading: Reading, own: Match, earlier: _Cached) -> str | None:
+    """Return the slot that changed: the first that ends elsewhere than in the earlier call, or holds the difference."""
+    slots, others = reading.slots, earlier.slots
+    at = bisect_right([start for start, _ in slots], own.length) - 1
+    for index in range(at):
+        if index + 1 >= len(others) or slots[index + 1][0] != others[index + 1][0]:
+            return slots[index][1]
+    return slots[at][1] if at >= 0 else None
+
+
+def _shown(text: str, own: Match, piece: Piece) -> tuple[str, str]:
+    """Return what stood at the difference before, and what stands there now, in one line each."""
+    begin = max(piece.begin, own.length - _SEARCHED)
+    at = max(own.length, piece.begin) - begin
+    shown: list[str] = []
+    for behind in (own.behind, text[own.length : own.length + _SEARCHED]):
+        skipped = max(piece.begin - own.length, 0)
+        whole = texts_between(text[begin : own.length]) + texts_between(behind[skipped:][:_SEARCHED])
+        safe = masked(whole, secrets_in(whole, len(whole)))
+        start = max(safe.rfind("\n", 0, at) + 1, at - _SHOWN_BEFORE)
+        shown.append(safe[start : at + _SHOWN_BEHIND])
+    return shown[0], shown[1]
+
+
+def _advice(piece: Piece, slot: str | None, before: str, after: str, reading: Reading, earlier: _Cached) -> str:
+    """Return what to do about a break."""
+    in_history = piece.message not in (None, 0) and slot in (None, "history")
+    causes = (
+        (slot in _PARAMETERS, f"Send the same {_PARAMETERS.get(slot or '', '')} in every call of a conversation."),
+        (before.split() == after.split(), "Only white space differs: write the text the same way in every call."),
+        (in_history and reading.messages <= earlier.messages, _TRIMMED),
+        (
+            in_history,
+            "An earlier message was changed: send earlier messages as they were, and add new ones at the end.",
+        ),
+        (
+            bool(_DATE.search(before) and _DATE.search(after)),
+            "Pin the date or time for the whole conversation, or put it behind the history.",
+        ),
+        (slot not in _FIXED, f"Move the slot {slot!r} behind the history, into the user's last message."),
+    )
+    last = "Keep this text the same in every call, or move what changes behind the history."
+    return next((advice for is_cause, advice in causes if is_cause), last)
