@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta, ResponseParser, ResponseStream
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
+    from lazyprompt.caching.logs import CallLog
+    from lazyprompt.caching.report import CacheReport
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter
     from lazyprompt.compat.prompt_engine import PromptEngine
@@ -114,6 +116,8 @@ __all__ = [
     "Breakpoints",
     "Budget",
     "BudgetError",
+    "CacheReport",
+    "CallLog",
     "CallRecord",
     "CharTokenCounter",
     "Chat",
@@ -207,6 +211,8 @@ _HOMES = {
     "answers.parser": "Delta ResponseParser ResponseStream",
     "budget.budget": "Budget",
     "budget.report": "TrimReport",
+    "caching.logs": "CallLog",
+    "caching.report": "CacheReport",
     "errors": (
         "BatchError BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError "
         "ModuleError PromptFileError PromptFileMissingError SafetyError SlotError TemplateError TokenizerError "

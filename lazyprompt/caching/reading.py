@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Around the pieces of a call: no prompt has these characters, so no text can look like the end of its piece.
 _BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
 _SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
-_MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
+MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
 _ANSWERS = frozenset(("assistant", "model", "tool", "function"))
 _MARK = "cache_control"
 _NEWLINE = ("\n", "instruction")
@@ -156,12 +156,12 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
             prompt = payload
     if isinstance(prompt, str | Rendered):
         return _Writer(rules, counter, model).flat(prompt, call.reply)
-    if isinstance(prompt, Mapping) and any(key in prompt for key in _MESSAGE_KEYS):
+    if isinstance(prompt, Mapping) and any(key in prompt for key in MESSAGE_KEYS):
         payload = cast("dict[str, Any]", prompt)
         model = model or payload.get("model")
         return _Writer(rules, counter, model).payload(payload, spans, call.reply)
     raise FormatError(
-        f"a call is a payload with one of {', '.join(_MESSAGE_KEYS)}, a Rendered, or a prompter with its input; "
+        f"a call is a payload with one of {', '.join(MESSAGE_KEYS)}, a Rendered, or a prompter with its input; "
         f"not a {type(call.prompt).__name__}"
     )
 
@@ -217,7 +217,7 @@ class _Writer:
         for key in _SYSTEM_KEYS:
             if payload.get(key):
                 self._message({"role": "system", **_content_of(payload[key])}, None, overhead, spans)
-        given: object = next(payload[key] for key in _MESSAGE_KEYS if key in payload)
+        given: object = next(payload[key] for key in MESSAGE_KEYS if key in payload)
         messages = [{"role": "user", "content": given}] if isinstance(given, str) else cast("list[Form]", given)
         self._messages = len(messages)
         for at, message in enumerate(messages):

@@ -78,6 +78,11 @@ class Break(NamedTuple):
     lost: int
     advice: str
 
+    @property
+    def where(self) -> str:
+        """The slot; the message where no slot is known."""
+        return self.slot or f"message {self.message}"
+
 
 @read_only
 @dataclass(frozen=True, slots=True)
@@ -136,8 +141,7 @@ class CacheReport:
         """The tokens lost in each slot, the worst first; ``message N`` where no slot is known."""
         lost: dict[str, int] = {}
         for each in self.breaks:
-            name = each.slot or f"message {each.message}"
-            lost[name] = lost.get(name, 0) + each.lost
+            lost[each.where] = lost.get(each.where, 0) + each.lost
         return dict(sorted(lost.items(), key=lambda item: -item[1]))
 
     def as_dict(self) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from jinja2 import TemplateSyntaxError, nodes
 
-from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt._base.secrets_in import masked, secrets_in
+from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.dialects.table import dialect_named, dialect_of
 from lazyprompt.files.dialects.translation import Reading

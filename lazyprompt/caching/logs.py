@@ -1,0 +1,259 @@
+"""Logs of calls: written by a hook of modules, and read from JSON lines and OpenTelemetry spans."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from lazyprompt._base.files import open_regular
+from lazyprompt._base.secret import SHOWN, SecretText
+from lazyprompt.caching.reading import MESSAGE_KEYS, PromptCall
+from lazyprompt.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Object = dict[str, Any]
+
+# The keys under which a line has a payload: those of this log, and of the batch files of OpenAI, Anthropic and Gemini.
+_PAYLOADS = ("payload", "body", "params", "request")
+_NANOSECONDS = 1e9
+# A time beyond this is in nanoseconds.
+_MOST_SECONDS = 1e14
+# The values of OTLP's JSON that are what they say.
+_PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
+# The parameters that stand before the messages, so that they are a part of the cached prefix.
+_PARAMETERS = ("tools", "response_format", "cache_control")
+
+
+class Record(Protocol):
+    """A finished call, as hooks of modules get it: a :class:`lazyprompt.CallRecord`."""
+
+    @property
+    def source(self) -> str:
+        """The source or engine."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model."""
+        ...
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        """What was sent."""
+        ...
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Further arguments of the client's call."""
+        ...
+
+    @property
+    def reply(self) -> Any:  # noqa: ANN401 - the text of an answer, with its usage
+        """The answer; None without one."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """How long the call took."""
+        ...
+
+
+class CallLog:
+    """A hook of modules that appends each call to a file, one line of JSON each.
+
+    The file holds whole prompts and answers; only its owner can read it. Secrets out of the environment are ``***``.
+
+    Args:
+        path: The file; made by the first call.
+        conversation: The id of the conversation, which all calls of this log get.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], conversation: str | None = None) -> None:
+        self.path = Path(path)
+        self.conversation = conversation
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    def __call__(self, record: Record) -> None:
+        """Append a call."""
+        params = {name: record.params[name] for name in _PARAMETERS if name in record.params}
+        reply = record.reply
+        line = {
+            "time": round(time.time() - record.seconds, 3),
+            "source": record.source,
+            "model": record.model,
+            "conversation": self.conversation,
+            "payload": _hidden({**record.payload, **params}),
+            "reply": None if reply is None else str(reply),
+            "usage": None if reply is None else reply.usage,
+        }
+        known = {name: value for name, value in line.items() if value is not None}
+        data = json.dumps(known, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+        # One write that appends: lines of threads and processes do not mix.
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "ab", buffering=0) as file:
+            file.write(data)
+
+
+def _hidden(value: object) -> object:
+    """Return JSON with its secret texts masked."""
+    if isinstance(value, SecretText):
+        return SHOWN
+    if isinstance(value, list):
+        return [*map(_hidden, cast("list[object]", value))]
+    if isinstance(value, Mapping):
+        return {name: _hidden(item) for name, item in cast("Mapping[str, object]", value).items()}
+    return value
+
+
+def read_calls(path: str | os.PathLike[str]) -> Iterator[PromptCall]:
+    """Read the calls of a log, one after the other.
+
+    Each line is an object: a line of :class:`CallLog`; a payload; a line of a batch file of OpenAI, Anthropic or
+    Gemini; or a span of OpenTelemetry. A whole file may also be one JSON value: a list of these, or spans as OTLP has
+    them. Spans that are no calls of models are passed over.
+
+    Args:
+        path: The file.
+
+    Yields:
+        The calls.
+
+    Raises:
+        FormatError: A line is none of these, or a span does not have the messages.
+        OSError: The file cannot be read.
+    """
+    with os.fdopen(open_regular(path), encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                if number > 1:
+                    raise FormatError(f"{path}:{number}: this line is not JSON: {error}") from error
+                value = _whole(line + file.read(), path)
+            yield from _calls_in(value, f"{path}:{number}")
+
+
+def _whole(text: str, path: object) -> object:
+    """Read a file that is one JSON value over several lines."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise FormatError(f"{path}: this is neither a JSON value nor one in each line: {error}") from error
+
+
+def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
+    """Yield the calls of a JSON value."""
+    if isinstance(value, list):
+        for at, each in enumerate(cast("list[object]", value)):
+            yield from _calls_in(each, f"{where}[{at}]")
+        return
+    if not isinstance(value, dict):
+        raise FormatError(f"{where}: a call is an object, not {value!r:.60}")
+    line = cast("Object", value)
+    if "resourceSpans" in line:
+        for resource in line["resourceSpans"]:
+            for scope in resource.get("scopeSpans", ()):
+                yield from _calls_in(scope.get("spans", []), where)
+    elif "attributes" in line:
+        yield from _span(line, where)
+    else:
+        payload = next((line[key] for key in _PAYLOADS if isinstance(line.get(key), dict)), line)
+        if not any(key in payload for key in MESSAGE_KEYS):
+            keys = ", ".join(MESSAGE_KEYS)
+            raise FormatError(f"{where}: a payload has one of {keys}; this has {', '.join(payload) or 'nothing'}")
+        given = line if payload is not line else {}
+        conversation = given.get("conversation")
+        yield PromptCall(
+            payload,
+            time=_time(given.get("time")),
+            conversation=None if conversation is None else str(conversation),
+            model=given.get("model") or payload.get("model"),
+            reply=str(given.get("reply") or ""),
+        )
+
+
+def _span(span: Object, where: str) -> Iterator[PromptCall]:
+    """Yield the call of a span of OpenTelemetry's GenAI conventions; nothing of any other span."""
+    found = _attributes(span["attributes"])
+    for event in cast("list[Object]", span.get("events") or []):
+        found = {**_attributes(event.get("attributes") or {}), **found}
+    if found.get("gen_ai.operation.name") not in ("chat", "text_completion", "generate_content"):
+        return
+    if "gen_ai.input.messages" not in found:
+        raise FormatError(
+            f"{where}: the span {span.get('name')!r} has no gen_ai.input.messages; let the instrumentation capture "
+            "the content of messages"
+        )
+    system, tools, given, answers = (
+        _parsed(found.get(f"gen_ai.{name}"))
+        for name in ("system_instructions", "tool.definitions", "input.messages", "output.messages")
+    )
+    messages: list[Object] = [*([{"role": "system", "parts": system}] if system else []), *given]
+    payload = {
+        **({"tools": tools} if tools else {}),
+        "messages": [{"role": message.get("role", ""), "content": _content(message)} for message in messages],
+    }
+    reply = _content(answers[-1]) if answers else ""
+    yield PromptCall(
+        payload,
+        time=_time(span.get("startTimeUnixNano") or span.get("start_time")),
+        conversation=found.get("gen_ai.conversation.id"),
+        model=found.get("gen_ai.request.model"),
+        reply=reply if isinstance(reply, str) else "",
+    )
+
+
+def _content(message: Object) -> str | list[Object]:
+    """Return the parts of a message as content: one text as it is."""
+    parts: list[Object] = message.get("parts") or []
+    blocks = [
+        {"type": "text", "text": str(part.get("content", ""))} if part.get("type") == "text" else part for part in parts
+    ]
+    is_text = len(blocks) == 1 and blocks[0].get("type") == "text"
+    return blocks[0]["text"] if is_text else blocks
+
+
+def _parsed(value: object) -> list[Object]:
+    """Return a list that may be written as JSON."""
+    return cast("list[Object]", json.loads(value) if isinstance(value, str) else value or [])
+
+
+def _attributes(given: object) -> Object:
+    """Return attributes by name; OTLP has a list of them."""
+    if isinstance(given, dict):
+        return cast("Object", given)
+    return {each["key"]: _value(each.get("value") or {}) for each in cast("list[Object]", given)}
+
+
+def _value(value: Object) -> object:
+    """Return a value of OTLP."""
+    if "intValue" in value:
+        return int(value["intValue"])
+    if "arrayValue" in value:
+        return [_value(each) for each in value["arrayValue"].get("values", ())]
+    if "kvlistValue" in value:
+        return _attributes(value["kvlistValue"].get("values", []))
+    return next((value[key] for key in _PLAIN if key in value), None)
+
+
+def _time(value: object) -> float | None:
+    """Return a time in seconds: of a number of seconds or nanoseconds, or of ISO 8601."""
+    if isinstance(value, str):
+        try:
+            value = int(value) if value.isdigit() else datetime.fromisoformat(value).timestamp()
+        except ValueError as error:
+            raise FormatError(f"the time {value!r} is neither a number nor ISO 8601") from error
+    if not isinstance(value, int | float):
+        return None
+    return value / _NANOSECONDS if value > _MOST_SECONDS else float(value)

@@ -1,0 +1,130 @@
+"""Logs of calls: the hook that writes them, and the forms that are read."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import CharTokenCounter, FormatError, Msg, OnlineChatModule
+from lazyprompt._base.secret import SecretText
+from lazyprompt.caching import CallLog, read_calls, simulate
+from lazyprompt.formatters.reply import Reply
+from lazyprompt.modules.telemetry import CallRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAYLOAD = {"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]}
+
+
+def written(path: Path, *lines: object) -> Path:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def attribute(key: str, value: object) -> dict[str, Any]:
+    """An attribute as OTLP has it."""
+    kind = "intValue" if isinstance(value, int) else "stringValue"
+    return {"key": key, "value": {kind: str(value)}}
+
+
+def messages_of(text: str) -> str:
+    return json.dumps([{"role": "user", "parts": [{"type": "text", "content": text}]}])
+
+
+SPAN = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "gpt-x",
+    "gen_ai.conversation.id": "c1",
+    "gen_ai.system_instructions": json.dumps([{"type": "text", "content": "Be kind."}]),
+    "gen_ai.input.messages": messages_of("Hi"),
+    "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "Ho"}]}]),
+}
+
+
+def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
+    log = pickle.loads(pickle.dumps(CallLog(tmp_path / "calls.jsonl", conversation="c1")))  # noqa: S301 - our own
+    payload = {**PAYLOAD, "tools": [{"name": SecretText("s3cret", "${env:KEY}")}]}
+    reply = Reply(Msg("assistant", "Ho", "assistant"), {})
+    log(CallRecord("openai", "gpt-x", payload, {"temperature": 1}, reply, None, 2.0, streamed=False))
+    log(CallRecord("openai", "gpt-x", PAYLOAD, {}, None, ValueError("no"), 2.0, streamed=False))
+    first, second = read_calls(log.path)
+    assert first.prompt == {**PAYLOAD, "tools": [{"name": "***"}]}
+    assert (first.conversation, first.model, first.reply) == ("c1", "gpt-x", "Ho")
+    assert first.time is not None
+    assert (second.prompt, second.reply) == (PAYLOAD, "")
+    assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
+
+
+def test_a_module_takes_it_as_a_hook(tmp_path: Path) -> None:
+    assert OnlineChatModule("openai", model="gpt-x", api_key="k", hooks=[CallLog(tmp_path / "calls.jsonl")])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        PAYLOAD,
+        {"payload": PAYLOAD},
+        {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": PAYLOAD},
+        {"custom_id": "1", "params": PAYLOAD},
+        {"key": "1", "request": PAYLOAD},
+    ],
+)
+def test_payloads_are_read_by_themselves_and_in_batch_files(tmp_path: Path, line: object) -> None:
+    (call,) = read_calls(written(tmp_path / "calls.jsonl", line))
+    assert call.prompt == PAYLOAD
+
+
+def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
+    line = {"name": "chat gpt-x", "start_time": "2026-11-23T10:00:00Z", "attributes": SPAN}
+    event = {"attributes": SPAN}
+    other = {"name": "GET /", "attributes": {"http.method": "GET"}}
+    bare = {"name": "chat", "start_time": "2026-11-23T10:00:00Z", "attributes": {}, "events": [event]}
+    otlp = {
+        "startTimeUnixNano": str(1_795_428_000 * 10**9),
+        "attributes": [attribute(key, value) for key, value in SPAN.items()],
+    }
+    document = {"resourceSpans": [{"scopeSpans": [{"spans": [otlp, {"attributes": [attribute("a", 1)]}]}]}]}
+    lines = read_calls(written(tmp_path / "spans.jsonl", line, other, bare, document))
+    (tmp_path / "spans.json").write_text(json.dumps([document], indent=2), encoding="utf-8")
+    calls = [*lines, *read_calls(tmp_path / "spans.json")]
+    assert len(calls) == 4
+    for call in calls:
+        assert call.prompt == PAYLOAD
+        assert (call.time, call.conversation, call.model, call.reply) == (1_795_428_000, "c1", "gpt-x", "Ho")
+
+
+def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
+    call = {"type": "tool_call", "id": "1", "name": "find", "arguments": {"x": 1}}
+    messages = [{"role": "assistant", "parts": [{"type": "text", "content": "I look."}, call]}]
+    span = {"attributes": {**SPAN, "gen_ai.input.messages": messages, "gen_ai.tool.definitions": '[{"name": "find"}]'}}
+    (found,) = read_calls(written(tmp_path / "a.jsonl", span))
+    assert isinstance(found.prompt, dict)
+    assert found.prompt["messages"][1]["content"] == [{"type": "text", "text": "I look."}, call]
+    assert found.prompt["tools"] == [{"name": "find"}]
+    assert simulate([found], "openai", CharTokenCounter()).calls[0].total > 7
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"messages": []}\n{"messages"\n', "a.jsonl:2: this line is not JSON"),
+        ("hello\nyou\n", "neither a JSON value nor one in each line"),
+        ("3\n", "a.jsonl:1: a call is an object, not 3"),
+        (
+            '{"question": "Hi"}\n',
+            "a.jsonl:1: a payload has one of messages, contents, input, prompt",
+        ),
+        (json.dumps({"name": "chat x", "attributes": {"gen_ai.operation.name": "chat"}}), "no gen_ai.input.messages"),
+        ('{"payload": {"messages": []}, "time": "noon"}\n', "neither a number nor ISO 8601"),
+    ],
+)
+def test_what_is_no_call_is_an_error_with_its_line(tmp_path: Path, text: str, fault: str) -> None:
+    (tmp_path / "a.jsonl").write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError, match="a.jsonl|noon") as error:
+        list(read_calls(tmp_path / "a.jsonl"))
+    assert fault in str(error.value)
