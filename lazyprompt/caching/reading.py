@@ -31,6 +31,8 @@ MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
 _ANSWERS = frozenset(("assistant", "model", "tool", "function"))
 _MARK = "cache_control"
 _NEWLINE = ("\n", "instruction")
+# The reason for the end of a reply whose length was limited.
+_CUT_OFF = "length"
 # The fields of a line of a log beside its payload.
 _LINE = ("time", "conversation", "model", "reply")
 
@@ -49,7 +51,7 @@ class PromptCall(NamedTuple):
         time: The time of the call in seconds, from any beginning.
         conversation: The id of its conversation.
         model: The model; None is that of the payload.
-        reply: The text of the model's answer.
+        reply: The model's answer; a :class:`lazyprompt.Reply` also tells whether its length cut it off.
     """
 
     prompt: object
@@ -116,6 +118,10 @@ def call_of(given: object) -> PromptCall:
     """
     if isinstance(given, PromptCall):
         return given
+    payload: object = getattr(given, "payload", None)
+    if isinstance(payload, Mapping):
+        record = cast("Any", given)
+        return PromptCall(cast("Form", payload), model=record.model, reply=record.reply or "")
     if isinstance(given, tuple):
         return PromptCall(*cast("tuple[Any, ...]", given))
     if isinstance(given, Mapping):
@@ -159,6 +165,8 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
     if isinstance(prompt, Mapping) and any(key in prompt for key in MESSAGE_KEYS):
         payload = cast("dict[str, Any]", prompt)
         model = model or payload.get("model")
+        if isinstance(text := payload.get("prompt"), str):
+            return _Writer(rules, counter, model).flat(text, call.reply)
         return _Writer(rules, counter, model).payload(payload, spans, call.reply)
     raise FormatError(
         f"a call is a payload with one of {', '.join(MESSAGE_KEYS)}, a Rendered, or a prompter with its input; "
@@ -199,7 +207,7 @@ class _Writer:
                     self._slots.append((at, slot))
                     at += len(part)
                     self._past = at if slot == "history" else self._past
-        return self._reading(reply, 0)
+        return self._reading(self._cached_part(reply), 0)
 
     def payload(self, payload: Form, spans: tuple[Spans, Spans] | None, reply: str) -> Reading:
         """Lay a payload out; ``spans`` are the slots of its system text and its last turn."""
@@ -227,12 +235,22 @@ class _Writer:
         self._mark(payload)
         if spans is not None:
             self._slots = [*self._with_slots(spans)]
-        return self._reading(f"{_BEGIN}assistant{_ROLE_END}{reply}{END}" if reply else "", overhead)
+        cached = self._cached_part(reply)
+        return self._reading(
+            f"{_BEGIN}assistant{_ROLE_END}{cached}{END * (cached == reply)}" if reply else "", overhead
+        )
 
     def _reading(self, reply: str, overhead: int) -> Reading:
         text = "".join(self._texts)
         past, messages = self._past, self._messages
         return Reading(text, self._pieces, self._slots, self._marks, past, messages, reply, self._model, overhead)
+
+    def _cached_part(self, reply: str) -> str:
+        """Return the part of a reply that a server has computed: the last token of one that was cut off is not."""
+        if getattr(reply, "finish", None) != _CUT_OFF:
+            return str(reply)
+        count = self._counter.count_text
+        return next((text for end in range(1, len(reply)) if count(text := reply[:-end]) < count(reply)), "")
 
     def _put_model(self) -> None:
         self._put("model", self._model or "", None, "model", int)

@@ -41,9 +41,9 @@ def command(
     counter: str,
     as_json: bool,
 ) -> None:
-    r"""Show what a prompt cache does for the calls of a log, and what breaks it.
+    r"""Show what a prompt cache saves, and what breaks it.
 
-    FILE has a JSON object in each line: a line of lazyprompt's CallLog, a payload, a line of a batch file, or a span of
+    The calls of a log are simulated. FILE has a JSON object in each line: a line of lazyprompt's CallLog, a payload, a line of a batch file, or a span of
     OpenTelemetry's GenAI conventions. The worst slots come first. The exit status is 1 where the hit rate is below
     --min-hit-rate, so that CI stops an edit of a prompt that breaks its cache.
 

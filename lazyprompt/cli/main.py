@@ -19,7 +19,7 @@ from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 # To add one, write its module and add its line; or, if it shares a module with others, its place.
 COMMANDS: Final = {
     "batch": "Write a prompt for each row of a file.",
-    "cache": "Show what a prompt cache does for the calls of a log, and what breaks it.",
+    "cache": "Show what a prompt cache saves, and what breaks it.",
     "chat": "Talk to a model.",
     "check": "Find mistakes in prompt files.",
     "check-template": "Find out what a model's chat template can do.",
