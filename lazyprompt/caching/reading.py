@@ -74,6 +74,7 @@ class Piece(NamedTuple):
         message: The index of its message; None outside of the messages.
         slot: The slot of all its text; None if unknown.
         tokens: Returns its tokens, framing included.
+        is_framed: True if it has tokens beside those of its text.
     """
 
     start: int
@@ -82,6 +83,7 @@ class Piece(NamedTuple):
     message: int | None
     slot: str | None
     tokens: Callable[[], int]
+    is_framed: bool = True
 
 
 class Reading(NamedTuple):
@@ -200,6 +202,7 @@ class _Writer:
         self._put_model()
         text = str(prompt)
         self._put("", text, None, None, partial(self._counter.count_text, text), end="")
+        self._pieces[-1] = self._pieces[-1]._replace(is_framed=False)
         if isinstance(prompt, Rendered):
             at = self._pieces[-1].begin
             for part, slot in zip(prompt.parts, prompt.slots, strict=True):

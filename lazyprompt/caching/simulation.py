@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 # The characters of a text that are shown around a change, and those that are searched for secrets.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 30, 50
-_SEARCHED = 2_000
+_SEARCHED = 1_000
+_PRIVATE_KEY = "-----BEGIN"
+# The characters around a place of which a token may be made.
+_NEAR = 100
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?:\d\d|\d\d?[./]\d\d?[./]\d{2,4}|\b\d{10,13}\b")
 _SWEEP = 1_000
 # Parts of a call that are no text of a message, and slots that are not a value's.
@@ -259,13 +262,15 @@ class _Tokens:
             return before
         count, text = self._counter.count_text, self._reading.text
         whole, head = text[piece.begin : piece.end].rstrip(END), text[piece.begin : index].rstrip(END)
-        framing = max(end - before - count(whole), 0)
-        inside = count(head) if head else 0
+        framing = max(end - before - count(whole), 0) if piece.is_framed else 0
+        counted = match.tokens_at(index)
+        inside = count(head) if counted is None else counted - before - framing
         # A token that stands across the index, in this call or in the earlier one, is not shared.
         tails = [whole[len(head) :]]
         if index == match.length:
             tails.append(texts_between(match.behind))
-        if head and any(tail and count(head + tail) < inside + count(tail) for tail in tails):
+        near = head[-_NEAR:]
+        if any(tail and near and count(near + tail[:_NEAR]) < count(near) + count(tail[:_NEAR]) for tail in tails):
             inside -= 1
         return before + min(framing + inside, end - before)
 
@@ -282,7 +287,9 @@ def _slot(reading: Reading, own: Match, earlier: _Cached) -> str | None:
 
 def _shown(text: str, own: Match, piece: Piece) -> tuple[str, str]:
     """Return what stood at the difference before, and what stands there now, in one line each."""
-    begin = max(piece.begin, own.length - _SEARCHED)
+    begin = max(piece.begin, own.length - _SEARCHED, 0)
+    key = text.rfind(_PRIVATE_KEY, piece.begin, begin)
+    begin = begin if key < 0 else key
     at = max(own.length, piece.begin) - begin
     shown: list[str] = []
     for behind in (own.behind, text[own.length : own.length + _SEARCHED]):

@@ -43,9 +43,9 @@ def command(
 ) -> None:
     r"""Show what a prompt cache saves, and what breaks it.
 
-    The calls of a log are simulated. FILE has a JSON object in each line: a line of lazyprompt's CallLog, a payload, a line of a batch file, or a span of
-    OpenTelemetry's GenAI conventions. The worst slots come first. The exit status is 1 where the hit rate is below
-    --min-hit-rate, so that CI stops an edit of a prompt that breaks its cache.
+    The calls of a log are simulated. FILE has a JSON object in each line: a line of lazyprompt's CallLog, a payload, a
+    line of a batch file, or a span of OpenTelemetry's GenAI conventions. The worst slots come first. The exit status is
+    1 where the hit rate is below --min-hit-rate, so that CI stops an edit of a prompt that breaks its cache.
 
     \b
     Examples:
