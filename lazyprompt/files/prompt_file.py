@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, cast
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import LazyPromptError, PromptFileError, did_you_mean
+from lazyprompt.files.library.names import key_and_version
 from lazyprompt.files.yaml_nodes import KINDS, Node, Reader, Source, plain, text_of_file
 from lazyprompt.messages.history import History
 from lazyprompt.messages.tools import ToolSet
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
+from lazyprompt.prompters.prompter import Origin
 from lazyprompt.templates.slots import escape
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ class PromptFile:
         if model is not None:
             with _placed(source, fields["model"]):
                 prompter = prompter.with_markers(model)
+        if path is not None:
+            prompter.origin = Origin(*key_and_version(path, ()))
         return cls(prompter, model, name, path)
 
 

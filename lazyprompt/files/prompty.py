@@ -15,6 +15,7 @@ from lazyprompt.errors import PromptFileError
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.filling import FilePrompter, Filling, shown
 from lazyprompt.files.inputs import checked_inputs
+from lazyprompt.files.library.names import key_and_version
 from lazyprompt.files.prompt_source import PromptSource, content_hash, name_of
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import check_strict, segments_of
@@ -22,6 +23,7 @@ from lazyprompt.files.targets import read_answer, request, sent_to
 from lazyprompt.files.turns import messages_of, neutral
 from lazyprompt.files.yaml_nodes import text_of_file
 from lazyprompt.messages.history import History
+from lazyprompt.prompters.prompter import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -300,7 +302,12 @@ class Prompty(PromptSource):
 
     @cached_property
     def _prompter(self) -> FilePrompter:
-        return FilePrompter(self._filling)
+        made = FilePrompter(self._filling)
+        key, version = key_and_version(self.path, self.references.layers) if self.path else (None, None)
+        version = version or self.spec.metadata.get("version")
+        if name := self.name or key:
+            made.origin = Origin(name, None if version is None else str(version))
+        return made
 
     @overload
     def generate_prompt(

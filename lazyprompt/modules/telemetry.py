@@ -88,6 +88,9 @@ def span_of(source: str, request: Request) -> Generator[Callable[[Reply | None, 
         "gen_ai.request.model": request.model,
         **{f"gen_ai.request.{name}": params[key] for key, name in _PARAMS.items() if key in params},
     }
+    if request.origin is not None:
+        named = zip(("gen_ai.prompt.name", "gen_ai.prompt.version"), request.origin, strict=True)
+        attributes |= {name: value for name, value in named if value is not None}
     span = tracer.start_span(f"{operation} {request.model}", kind=SpanKind.CLIENT, attributes=attributes)
 
     def record(reply: Reply | None, error: BaseException | None) -> None:

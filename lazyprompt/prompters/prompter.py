@@ -69,6 +69,18 @@ class MadeOf(NamedTuple):
     has_budget: bool
 
 
+class Origin(NamedTuple):
+    """The name and version of a prompt in a file or library.
+
+    Attributes:
+        name: The name that the file gives it, or else its key in the library, or that of the file.
+        version: The version in the file's name, or else in its metadata; None without one.
+    """
+
+    name: str
+    version: str | None
+
+
 class Prompter(PrompterCalls):
     """A prompter of your own: any instruction template with any prompt template.
 
@@ -88,6 +100,8 @@ class Prompter(PrompterCalls):
     """
 
     _default_safety: ClassVar[Policy] = NEUTRALIZE
+    origin: Origin | None = None
+    """The prompt file that the prompter was read from; None of any other."""
 
     def __init__(
         self,

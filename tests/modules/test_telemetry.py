@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import BaseModel
 
-from lazyprompt import CallRecord, ModuleError, Reply
+from lazyprompt import CallRecord, ChatPrompter, ModuleError, PromptFile, PromptLibrary, Prompty, Reply
 from lazyprompt.modules import telemetry
 from modules.online_scenes import ASKED, CLIENTS, FEW, LITELLM, close_all, looped, module, ways
 from support.client_scenes import KEY, TIMEOUT, until
@@ -23,6 +23,7 @@ from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from opentelemetry.sdk.trace import ReadableSpan
 
@@ -216,6 +217,36 @@ def test_each_call_is_a_span_of_the_conventions(server: ModelServer, source: str
             "gen_ai.response.finish_reasons": ("tool_calls",),
             **{f"gen_ai.usage.{name}": count for name, count in usage.items()},
         }
+
+
+def test_a_span_names_the_prompt_of_a_file_or_library(
+    server: ModelServer, spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    body = "user:\nWhat is the capital of France?\n"
+    files = {
+        "support/refund@1.2.0.prompty": body,
+        "named.prompty": f"---\nname: capitals\nmetadata:\n  version: 3\n---\n{body}",
+        "plain.yaml": "instruction: Be kind.\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    prompts = (
+        PromptLibrary(tmp_path).get("support/refund"),
+        Prompty.load(tmp_path / "named.prompty"),
+        PromptFile.load(tmp_path / "plain.yaml").prompter.with_system("Hi."),
+        ChatPrompter("Be kind."),
+    )
+    for prompt in prompts:
+        module(server, "openai").prompt(prompt)(None if isinstance(prompt, Prompty) else "Hi.")
+    found = [attributes(span) for span in spans.get_finished_spans()]
+    keys = ("gen_ai.prompt.name", "gen_ai.prompt.version")
+    assert [tuple(each.get(key) for key in keys) for each in found] == [
+        ("support/refund", "1.2.0"),
+        ("capitals", "3"),
+        ("plain", None),
+        (None, None),
+    ]
 
 
 @EACH

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 from lazyprompt.errors import PromptFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lazyprompt.files.library.layers import Trace
 
@@ -279,6 +279,24 @@ def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
     if not key:
         raise PromptFileError(f"{path}:1:1: the name of a file is key[.language][@version], and this one has no key")
     return Entry(directory + key, language(tag) if tag else "", version, path, layer)
+
+
+def key_and_version(path: Path, layers: Iterable[Path]) -> tuple[str, str | None]:
+    """Return the key of a prompt file in the first layer that holds it, or in its directory, and its version.
+
+    Args:
+        path: The file; its name may be any.
+        layers: The directories of a library's layers.
+    """
+    layer = next((each for each in layers if path.is_relative_to(each)), path.parent)
+    within = path.parent.relative_to(layer).as_posix()
+    try:
+        entry = entry_of(path.name, "" if within == "." else f"{within}/", layer)
+    except PromptFileError:
+        entry = None
+    if entry is None:
+        return path.stem, None
+    return entry.key, None if entry.version is None else str(entry.version)
 
 
 def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[Entry, ...]:

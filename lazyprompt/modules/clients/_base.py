@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.clients._faults import Fault, FaultKind
+    from lazyprompt.prompters.prompter import Origin
 
 # The parameters that modules know by themselves: every client takes them, or says why it does not.
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
@@ -70,11 +71,13 @@ class Request(NamedTuple):
         payload: A formatter's payload (``messages`` and ``tools``, ``contents`` and so on), or ``{"prompt": ...}`` for
             engines: flat text or token ids.
         params: Further arguments of the call in the client's own names, as :meth:`OfficialClient.params` gives them.
+        origin: The name and version of the prompt, if it came from a file or library.
     """
 
     model: str
     payload: Mapping[str, Any]
     params: Mapping[str, Any]
+    origin: Origin | None = None
 
 
 class Collector(Protocol):
