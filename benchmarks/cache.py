@@ -45,10 +45,10 @@ def chats(calls: int, *, broken: bool = False) -> Iterator[dict[str, Any]]:
     for at in range(calls):
         if at % TURNS == 0:
             messages = [{"role": "system", "content": text(rng, 300)}]
-        messages = [*messages, {"role": "user", "content": text(rng, 90)}]
+        messages = [*messages, {"role": "user", "content": text(rng, 130)}]
         head = {"role": "system", "content": f"{at} {messages[0]['content']}"} if broken else messages[0]
         yield {"messages": [head, *messages[1:]]}
-        messages.append({"role": "assistant", "content": text(rng, 60)})
+        messages.append({"role": "assistant", "content": text(rng, 90)})
 
 
 def flat(calls: int) -> Iterator[str]:
