@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # The characters of a text that are shown around a change, and those that are searched for secrets.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 30, 50
-_SEARCHED = 1_000
+_SEARCHED, _SEARCHED_BEHIND = 1_000, 200
 _PRIVATE_KEY = "-----BEGIN"
 # The characters around a place of which a token may be made.
 _NEAR = 100
@@ -294,7 +294,7 @@ def _shown(text: str, own: Match, piece: Piece) -> tuple[str, str]:
     shown: list[str] = []
     for behind in (own.behind, text[own.length : own.length + _SEARCHED]):
         skipped = max(piece.begin - own.length, 0)
-        whole = texts_between(text[begin : own.length]) + texts_between(behind[skipped:][:_SEARCHED])
+        whole = texts_between(text[begin : own.length]) + texts_between(behind[skipped : skipped + _SEARCHED_BEHIND])
         safe = masked(whole, secrets_in(whole, len(whole)))
         start = max(safe.rfind("\n", 0, at) + 1, at - _SHOWN_BEFORE)
         shown.append(safe[start : at + _SHOWN_BEHIND])

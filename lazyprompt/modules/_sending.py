@@ -232,7 +232,7 @@ class Sender:
                 reply = call.partial() if partial is None else partial
                 record_span(reply, failure)
                 ended = perf_counter() - begun, streamed is not None
-                self._record(CallRecord(self._source, *request, reply, failure, *ended))
+                self._record(CallRecord(self._source, *request[:3], reply, failure, *ended))
 
     def _record(self, record: CallRecord) -> None:
         for hook in self._hooks:
