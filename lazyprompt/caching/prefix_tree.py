@@ -117,17 +117,18 @@ class PrefixTree:
         self._added = 0
         self.time: float | None = None
 
-    def match(self, text: str, now: float | None) -> Match:
+    def match(self, text: str, now: float | None, lifetime: float | None) -> Match:
         """Return the longest beginning of a text that an earlier call shares.
 
         Args:
             text: The text.
             now: The time of its call.
+            lifetime: The seconds after which a text that no call has used is not shared; None for never.
         """
         edge, at, path = self._root, 0, list[Edge]()
         while True:
             child = edge.children.get(text[at]) if at < len(text) else None
-            if child is None or self._is_dead(child, now):
+            if child is None or _is_dead(child, now, lifetime):
                 break
             path.append(child)
             length = len(child.text) if text.startswith(child.text, at) else _shared(child.text, text[at:])
@@ -138,7 +139,7 @@ class PrefixTree:
             edge = child
         if not path:
             return Match(0, (), None, "")
-        alive = [each for each in edge.children.values() if not self._is_dead(each, now)]
+        alive = [each for each in edge.children.values() if not _is_dead(each, now, lifetime)]
         if at in edge.ends or not alive:
             return Match(at, tuple(path), edge.ends.get(at, edge.call), "")
         latest = max(alive, key=lambda each: each.call)
@@ -187,21 +188,19 @@ class PrefixTree:
         if self._added % _SWEEP == 0:
             self._sweep(now)
 
-    def _is_dead(self, edge: Edge, now: float | None) -> bool:
-        return (
-            self._lifetime is not None
-            and now is not None
-            and edge.time is not None
-            and (now - edge.time > self._lifetime)
-        )
-
     def _sweep(self, now: float | None) -> None:
         """Forget what no call has used for a lifetime."""
         edges = [self._root]
         while edges:
             edge = edges.pop()
-            edge.children = {key: each for key, each in edge.children.items() if not self._is_dead(each, now)}
+            edge.children = {
+                key: each for key, each in edge.children.items() if not _is_dead(each, now, self._lifetime)
+            }
             edges += edge.children.values()
+
+
+def _is_dead(edge: Edge, now: float | None, lifetime: float | None) -> bool:
+    return lifetime is not None and now is not None and edge.time is not None and now - edge.time > lifetime
 
 
 def _shared(one: str, other: str) -> int:

@@ -28,8 +28,15 @@ if TYPE_CHECKING:
 _BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
 _SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
 MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
-_ANSWERS = frozenset(("assistant", "model", "tool", "function"))
-_MARK = "cache_control"
+_ANSWERS = frozenset(("assistant", "model", "tool", "function", "function_call", "function_call_output"))
+_JOINED = ("tool_use", "tool_result")
+_SYSTEM = ("system", "developer")
+# Behind messages of these, OpenAI sets a breakpoint.
+_ENDINGS = frozenset(("user", "tool", "function", "function_call_output"))
+# The breakpoints of Anthropic and of OpenAI.
+_MARKS = ("cache_control", "prompt_cache_breakpoint")
+# OpenAI writes this many breakpoints, the latest, and looks behind this many earlier messages.
+_MOST_MARKS, _MOST_ENDINGS = 4, 20
 _NEWLINE = ("\n", "instruction")
 # The reason for the end of a reply whose length was limited.
 _CUT_OFF = "length"
@@ -73,6 +80,7 @@ class Piece(NamedTuple):
         end: The index behind it.
         message: The index of its message; None outside of the messages.
         slot: The slot of all its text; None if unknown.
+        block: The number of its block; consecutive calls of tools are one block, and so are their results.
         tokens: Returns its tokens, framing included.
         is_framed: True if it has tokens beside those of its text.
     """
@@ -82,6 +90,7 @@ class Piece(NamedTuple):
     end: int
     message: int | None
     slot: str | None
+    block: int
     tokens: Callable[[], int]
     is_framed: bool = True
 
@@ -94,10 +103,12 @@ class Reading(NamedTuple):
         pieces: The pieces of the text, in order.
         slots: The slots with the index at which each begins; empty if unknown.
         marks: The indices behind marked blocks, each with the lifetime in seconds.
+        looked_at: The indices at which a cached prefix is looked for; None if its distance from a mark decides.
         past: The index behind the last answer or tool result of the conversation.
         messages: The number of messages.
         reply: The text that a reply adds to the cache.
         model: The model.
+        rules: The rules of the model.
         overhead: The tokens of a call without any message.
     """
 
@@ -105,10 +116,12 @@ class Reading(NamedTuple):
     pieces: list[Piece]
     slots: list[tuple[int, str]]
     marks: list[tuple[int, float]]
+    looked_at: frozenset[int] | None
     past: int
     messages: int
     reply: str
     model: str | None
+    rules: CacheRules
     overhead: int
 
 
@@ -149,7 +162,8 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
     prompt: object = call.prompt
     owner = prompt if isinstance(prompt, Prompter) else getattr(prompt, "prompter", None)
     spans: tuple[Spans, Spans] | None = None
-    model = call.model
+    model = call.model or (cast("Form", prompt).get("model") if isinstance(prompt, Mapping) else None)
+    rules = rules.of(model)
     if isinstance(owner, Prompter):
         if rules.form == "flat":
             prompt = owner.render(call.input, call.history, call.tools, model=model)
@@ -166,7 +180,6 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
         return _Writer(rules, counter, model).flat(prompt, call.reply)
     if isinstance(prompt, Mapping) and any(key in prompt for key in MESSAGE_KEYS):
         payload = cast("dict[str, Any]", prompt)
-        model = model or payload.get("model")
         if isinstance(text := payload.get("prompt"), str):
             return _Writer(rules, counter, model).flat(text, call.reply)
         return _Writer(rules, counter, model).payload(payload, spans, call.reply)
@@ -195,7 +208,12 @@ class _Writer:
         self._pieces: list[Piece] = []
         self._slots: list[tuple[int, str]] = []
         self._marks: list[tuple[int, float]] = []
-        self._past = self._messages = 0
+        self._past = self._messages = self._blocks = 0
+        self._kind: object = None
+        # The ends of the messages behind which OpenAI looks; of system messages, that of the first ones.
+        self._endings: list[int] = []
+        self._head = self._heads = 0
+        self._looked_at: frozenset[int] | None = None
 
     def flat(self, prompt: str | Rendered, reply: str) -> Reading:
         """Lay a flat text out: one piece."""
@@ -236,6 +254,8 @@ class _Writer:
                 raise FormatError(f"message {at} is a {type(message).__name__}, not an object")
             self._message(message, at, overhead, spans)
         self._mark(payload)
+        if self._rules.marks_itself:
+            self._mark_itself(payload)
         if spans is not None:
             self._slots = [*self._with_slots(spans)]
         cached = self._cached_part(reply)
@@ -246,7 +266,10 @@ class _Writer:
     def _reading(self, reply: str, overhead: int) -> Reading:
         text = "".join(self._texts)
         past, messages = self._past, self._messages
-        return Reading(text, self._pieces, self._slots, self._marks, past, messages, reply, self._model, overhead)
+        marks, looked_at, rules = self._marks, self._looked_at, self._rules
+        return Reading(
+            text, self._pieces, self._slots, marks, looked_at, past, messages, reply, self._model, rules, overhead
+        )
 
     def _cached_part(self, reply: str) -> str:
         """Return the part of a reply that a server has computed: the last token of one that was cut off is not."""
@@ -259,17 +282,39 @@ class _Writer:
         self._put("model", self._model or "", None, "model", int)
 
     def _put(
-        self, role: str, text: str, message: int | None, slot: str | None, count: Callable[[], int], *, end: str = END
+        self,
+        role: str,
+        text: str,
+        message: int | None,
+        slot: str | None,
+        count: Callable[[], int],
+        *,
+        kind: object = None,
+        end: str = END,
     ) -> None:
         frame = f"{_BEGIN}{role}{_ROLE_END}"
         begin = self._at + len(frame)
         self._texts += (frame, text, end)
         stop = begin + len(text) + len(end)
-        self._pieces.append(Piece(self._at, begin, stop, message, slot, count))
+        self._blocks += kind is None or kind != self._kind
+        self._kind = kind
+        self._pieces.append(Piece(self._at, begin, stop, message, slot, self._blocks, count))
         self._at = stop
 
+    def _mark_itself(self, payload: Form) -> None:
+        """Set the breakpoint that OpenAI sets, and name the places at which it looks for others."""
+        options = payload.get("prompt_cache_options")
+        looked_at = {index for index, _ in self._marks}
+        if not isinstance(options, Mapping) or cast("Form", options).get("mode") != "explicit":
+            endings = [self._head, *self._endings]
+            looked_at |= {self._head, *endings[-_MOST_ENDINGS - 1 :]}
+            lifetime = next(iter(self._rules.lifetimes.values()))
+            self._marks = sorted({*self._marks, (endings[-1], lifetime)})
+        self._marks = self._marks[-_MOST_MARKS:]
+        self._looked_at = frozenset(looked_at)
+
     def _mark(self, block: Form) -> None:
-        mark = block.get(_MARK)
+        mark = next((block[key] for key in _MARKS if key in block), None)
         if isinstance(mark, Mapping) and self._rules.lifetimes and self._pieces:
             lifetimes = self._rules.lifetimes
             lifetime = lifetimes.get(str(cast("Form", mark).get("ttl")), next(iter(lifetimes.values())))
@@ -280,9 +325,9 @@ class _Writer:
         key = "parts" if "parts" in message else "content"
         content: object = message.get(key)
         role = str(message.get("role") or message.get("type") or "")
-        rest = {name: value for name, value in message.items() if name not in ("role", key, _MARK) and value}
+        rest = {name: value for name, value in message.items() if name not in ("role", key, *_MARKS) and value}
         behind = f"{_ROLE_END}{_json(rest)}" if rest else ""
-        system = role in ("system", "developer")
+        system = role in _SYSTEM
         slot = None
         if spans is not None or at is None:
             slot = "system" if system else "history"
@@ -296,15 +341,21 @@ class _Writer:
                 alone = {**message, key: [block]} if index == 0 else {"role": role, key: [block]}
                 count = partial(_count_block, counter, alone, None if index == 0 else {"role": role, key: []}, overhead)
                 own += behind if index == len(blocks) - 1 else ""
-                self._put(role if index == 0 else "", own, at, slot, count)
-                if isinstance(cast("object", block), Mapping):
+                is_block = isinstance(cast("object", block), Mapping)
+                kind = block.get("type") if is_block and block.get("type") in _JOINED else None
+                self._put(role if index == 0 else "", own, at, slot, count, kind=kind)
+                if is_block:
                     self._mark(block)
         else:
             own = _plain(content) if isinstance(content, str) else _json(cast("object", content)) if content else ""
             self._put(role, own + behind, at, slot, partial(_count_block, counter, message, None, overhead))
         self._mark(message)
-        if role in _ANSWERS or message.get("type") in ("function_call", "function_call_output"):
+        if role in _ANSWERS:
             self._past = self._at
+        if system and at == self._heads:
+            self._head, self._heads = self._at, at + 1
+        if role in _ENDINGS:
+            self._endings.append(self._at)
 
     def _count_tool(self, tools: list[Form], at: int, overhead: int) -> int:
         before = self._counter.count([], tools[:at]) if at else overhead
@@ -344,7 +395,11 @@ def _content_of(system: object) -> dict[str, object]:
 
 
 def _unmarked(block: Form) -> Form:
-    return {key: value for key, value in block.items() if key != _MARK} if _MARK in block else block
+    return (
+        {key: value for key, value in block.items() if key not in _MARKS}
+        if _MARKS[0] in block or _MARKS[1] in block
+        else block
+    )
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,7 @@ from lazyprompt.caching.report import Break, CachedCall, CacheReport, PriceList
 from lazyprompt.caching.rules import rules_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from lazyprompt.caching.prefix_tree import Match
     from lazyprompt.caching.reading import Piece, Reading
@@ -81,30 +81,41 @@ class _Simulation:
     def __init__(self, rules: CacheRules, counter: TokenCounter, prices: Prices | None) -> None:
         self._rules, self._counter = rules, counter
         self._prices = None if prices is None else PriceList(prices, rules)
-        self._all = PrefixTree(rules.longest_lifetime)
+        kinds = [rules, *(each for _, each in rules.others)]
+        lifetimes = [each.longest_lifetime for each in kinds]
+        self._lifetime = None if None in lifetimes else max(each for each in lifetimes if each is not None)
+        self._all = PrefixTree(self._lifetime)
         self._conversations: dict[str, PrefixTree] = {}
         self._calls: list[CachedCall] = []
         self._kept: dict[int, tuple[_Cached, float | None]] = {}
         self._breaks: list[Break] = []
-        self._unknown_models: dict[str, int] = {}
+        self._notes: dict[str, None] = dict.fromkeys(rules.unknown)
+        self._models: set[str | None] = set()
 
     def report(self) -> CacheReport:
         """Return the report of the calls so far."""
-        assumed = (
-            f"the fewest cached tokens of {model or 'an unnamed model'} are unknown; {least:,} are assumed"
-            for model, least in self._unknown_models.items()
-        )
-        return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), (*self._rules.unknown, *assumed))
+        return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), tuple(self._notes))
+
+    def _note(self, model: str | None, rules: CacheRules) -> None:
+        """Note what is unknown of a model that no earlier call had."""
+        if model in self._models:
+            return
+        self._models.add(model)
+        self._notes |= dict.fromkeys(rules.unknown)
+        if not rules.knows(model):
+            least = f"{rules.least_for(model):,} are assumed"
+            self._notes[f"the fewest cached tokens of {model or 'an unnamed model'} are unknown; {least}"] = None
 
     def add(self, given: object) -> None:
         """Simulate the next call."""
         call = call_of(given)
-        rules, at, now = self._rules, len(self._calls), call.time
-        reading = read_call(call, rules, self._counter)
+        at, now = len(self._calls), call.time
+        reading = read_call(call, self._rules, self._counter)
+        rules = reading.rules
         least = rules.least_for(reading.model)
-        if not rules.knows(reading.model):
-            self._unknown_models[reading.model or ""] = least
-        match = self._all.match(reading.text, now)
+        self._note(reading.model, rules)
+        lifetime = rules.longest_lifetime
+        match = self._all.match(reading.text, now, lifetime)
         tokens = _Tokens(reading, match, self._counter)
         total = tokens.total
         hit, units = self._cached(reading, match, tokens, least, now)
@@ -112,8 +123,8 @@ class _Simulation:
         own, trees, is_first = match, [self._all], match.length >= reading.past
         if call.conversation is not None:
             is_first = call.conversation not in self._conversations
-            trees.append(self._conversations.setdefault(call.conversation, PrefixTree(rules.longest_lifetime)))
-            own = trees[-1].match(reading.text, now)
+            trees.append(self._conversations.setdefault(call.conversation, PrefixTree(self._lifetime)))
+            own = trees[-1].match(reading.text, now, lifetime)
         later = own.later(reading.text)
         own = later if later is not None and tokens.until(later) >= tokens.until(own) else own
         shared = tokens.until(own) if own.call is not None else 0
@@ -129,7 +140,7 @@ class _Simulation:
             lost = min(earlier.tokens, total) - read
             if lost > 0:
                 self._breaks.append(self._break(at, reading, own, earlier, lost, shared=shared, read=read))
-        lifetime = max((each for _, each in reading.marks), default=rules.longest_lifetime)
+        lifetime = max((each for _, each in reading.marks), default=lifetime)
         kept = _Cached(read + written, reading.slots, len(reading.text), reading.messages, lifetime)
         self._kept[at] = kept, now
         for tree in trees:
@@ -143,8 +154,7 @@ class _Simulation:
         self, reading: Reading, match: Match, tokens: _Tokens, least: int, now: float | None
     ) -> tuple[tuple[int, int, dict[float, int]], dict[int, float | None]]:
         """Return the tokens read and written, the latter by lifetime too, and the units that are cached now."""
-        rules = self._rules
-        total = tokens.total
+        rules, total = reading.rules, tokens.total
         if rules.kind == "prefix":
             most = total - 1 if rules.recomputes_last else total
             read = min(tokens.until(match), most) // rules.step * rules.step
@@ -166,7 +176,7 @@ class _Simulation:
                 units[match.length] = None
             return (read, total - read, {0.0: total - read}), units
         marks = [(index, lifetime) for index, lifetime in reading.marks if tokens.until_index(index, match) >= least]
-        hit = max((index for index in alive if self._is_looked_at(index, reading)), default=0)
+        hit = max(_looked_at(reading, alive), default=0)
         read = alive.get(hit, 0)
         if now is not None and hit:
             lifetime = next((each for index, each in reading.marks if index >= hit), 0.0)
@@ -181,12 +191,6 @@ class _Simulation:
         return (read, before - read, by_lifetime), {
             index: None if now is None else now + lifetime for index, lifetime in marks
         }
-
-    def _is_looked_at(self, index: int, reading: Reading) -> bool:
-        """Return True if a breakpoint stands at most ``look_back`` blocks behind an index."""
-        ends = [piece.end for piece in reading.pieces]
-        block = bisect_right(ends, index)
-        return any(0 <= bisect_right(ends, mark) - block < self._rules.look_back for mark, _ in reading.marks)
 
     def _earlier(self, own: Match, now: float | None) -> _Cached | None:
         """Return the compared call, if what it cached is alive."""
@@ -207,13 +211,13 @@ class _Simulation:
         before, after = _shown(reading.text, own, piece)
         slot = _slot(reading, own, earlier) or piece.slot
         advice = _advice(piece, slot, before, after, reading, earlier)
-        if self._rules.kind == "breakpoints" and shared - read >= self._rules.least_for(reading.model):
+        if reading.rules.kind == "breakpoints" and shared - read >= reading.rules.least_for(reading.model):
             advice += f" Put a breakpoint before the change: {shared - read:,} shared tokens were not read."
         return Break(at, piece.message, slot, line, before, after, lost, advice)
 
     def _sweep(self, now: float | None) -> None:
         """Forget the calls and conversations that no later call can be compared with."""
-        lifetime = self._rules.longest_lifetime
+        lifetime = self._lifetime
         if lifetime is None or now is None:
             return
         dead = [at for at, (_, time) in self._kept.items() if time is not None and now - time > lifetime]
@@ -222,6 +226,21 @@ class _Simulation:
         old = [key for key, tree in self._conversations.items() if tree.time is not None and now - tree.time > lifetime]
         for key in old:
             del self._conversations[key]
+
+
+def _looked_at(reading: Reading, indices: Iterable[int]) -> Iterator[int]:
+    """Yield those of some indices at which a cached prefix is looked for."""
+    ends = [piece.end for piece in reading.pieces]
+    blocks = [0, *(piece.block for piece in reading.pieces)]
+    marked = {blocks[bisect_right(ends, index)] for index, _ in reading.marks}
+    for index in indices:
+        block = blocks[bisect_right(ends, index)]
+        if reading.looked_at is not None:
+            is_near = index in reading.looked_at
+        else:
+            is_near = any(block <= mark < block + reading.rules.look_back for mark in marked)
+        if is_near:
+            yield index
 
 
 class _Tokens:

@@ -50,6 +50,84 @@ def test_openai_caches_from_1024_tokens_on_in_steps_of_128() -> None:
     assert counts(calls, "openai") == [(0, 0, 1000), (0, 1024, 6), (1024, 256, 0)]
 
 
+def asked(*letters: str, marks: bool = False, **fields: Any) -> dict[str, Any]:
+    """A payload for GPT-5.6: a system text, and turns of the user with answers between them."""
+    system: dict[str, Any] = {"role": "system", "content": "s" * 1500}
+    if marks:
+        block = {"type": "text", "text": "s" * 1500, "prompt_cache_breakpoint": {"mode": "explicit"}}
+        system["content"] = [block]
+    turns = [[said("user", 500, each), said("assistant", 300, each)] for each in letters]
+    return {"model": "gpt-5.6", "messages": [system, *[each for turn in turns for each in turn][:-1]], **fields}
+
+
+def test_gpt_5_6_writes_behind_the_newest_message_of_the_user_and_reads_at_earlier_ones() -> None:
+    calls: list[object] = [asked("a"), asked("a", "b"), asked("c"), asked("a", "d")]
+    assert counts(calls, "openai") == [(0, 2000, 0), (2000, 800, 0), (0, 2000, 0), (2000, 800, 0)]
+    assert counts([asked("a", marks=True), asked("c", marks=True)], "openai") == [(0, 2000, 0), (1500, 500, 0)]
+
+
+def test_gpt_5_6_caches_marked_blocks_alone_where_the_payload_says_so() -> None:
+    explicit: dict[str, Any] = {"prompt_cache_options": {"mode": "explicit"}}
+    calls = [asked("a", marks=True, **explicit), asked("a", "b", marks=True, **explicit)]
+    assert counts(calls, "openai") == [(0, 1500, 500), (1500, 0, 1300)]
+    assert counts([asked("a", **explicit)], "openai") == [(0, 0, 2000)]
+
+
+def test_models_of_openai_have_their_own_steps_lifetimes_and_prices() -> None:
+    def at(model: str, *times: float) -> list[object]:
+        return [PromptCall({"model": model, "messages": chat(2500, 300)}, time=time) for time in times]
+
+    assert [read for read, *_ in counts(at("gpt-5.5", 0, 1200, 4000), "openai")] == [0, 2048, 0]
+    assert [read for read, *_ in counts(at("gpt-5.6-sol", 0, 1800, 3600, 5401), "openai")] == [0, 2800, 2800, 0]
+    assert [read for read, *_ in counts(at("gpt-4o", 0, 200, 1400), "openai")] == [0, 2688, 0]
+    report = simulate(at("gpt-5.6-sol", 0, 60), "openai", CHARS, {"gpt-5.6-sol": {"input": 4.0}})
+    assert report.cost == pytest.approx(2800 * 4.0 * (1.25 + 0.1) / 1e6)
+    mixed = simulate([*at("gpt-4o", 0), *at("gpt-5.6", 1)], "openai", CHARS)
+    assert any("5 to 10 minutes" in note for note in mixed.notes)
+    assert any("longer than 30 minutes" in note for note in mixed.notes)
+
+
+@pytest.mark.parametrize(
+    ("model", "least", "read_price"),
+    [
+        ("claude-opus-5-5", 512, 0.05),
+        ("claude-sonnet-5-5", 512, 0.05),
+        ("claude-fable-5-1", 512, 0.025),
+        ("claude-opus-5", 512, 0.1),
+        ("claude-sonnet-5", 1024, 0.1),
+        ("claude-opus-4-8", 1024, 0.1),
+        ("claude-opus-4-7", 2048, 0.1),
+        ("anthropic/claude-opus-4.6", 4096, 0.1),
+        ("anthropic.claude-haiku-4-5-20251001-v1:0", 4096, 0.1),
+        ("claude-opus-4-20250514", 1024, 0.1),
+        ("claude-sonnet-4-6", 1024, 0.1),
+        ("claude-3-5-haiku-20241022", 2048, 0.1),
+        ("claude-3-7-sonnet-latest", 1024, 0.1),
+    ],
+)
+def test_least_lengths_and_prices_of_models_of_anthropic(model: str, least: int, read_price: float) -> None:
+    rules = rules_for("anthropic")
+    assert rules.knows(model)
+    assert (rules.least_for(model), rules.read_price_for(model)) == (least, read_price)
+
+
+def test_consecutive_results_of_tools_count_as_one_block() -> None:
+    def payload(kind: str, *, marked_last: bool) -> dict[str, Any]:
+        more = [{"type": kind, "tool_use_id": f"{at}", "text": "r"} for at in range(30)]
+        last = marked("?") if marked_last else {"type": "text", "text": "?"}
+        content = [{"type": "text", "text": "x" * 2000}, *more, last]
+        return {"model": "claude-sonnet-5", "messages": [{"role": "user", "content": content}]}
+
+    def first(kind: str) -> dict[str, Any]:
+        given = payload(kind, marked_last=False)
+        given["messages"][0]["content"] = [marked("x" * 2000)]
+        return given
+
+    for kind, is_found in (("tool_result", True), ("text", False)):
+        _, (read, *_) = counts([first(kind), payload(kind, marked_last=True)], "anthropic")
+        assert (read == 2000) is is_found
+
+
 def test_vllm_caches_blocks_and_computes_the_last_token_again() -> None:
     calls: list[object] = [
         {"messages": chat(100)},
