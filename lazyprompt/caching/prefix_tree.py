@@ -47,9 +47,8 @@ class Edge:
         self.text = self.text[:at]
         for name in ("ends", "tokens", "units"):
             found: dict[int, int] = getattr(self, name)
-            for own, each in ((self, {}), (rest, {})):
-                kept = {key: value for key, value in found.items() if (key <= index) == (own is self)}
-                setattr(own, name, each | kept)
+            for own in (self, rest):
+                setattr(own, name, {key: value for key, value in found.items() if (key <= index) == (own is self)})
 
 
 class Match(NamedTuple):

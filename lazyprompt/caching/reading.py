@@ -138,7 +138,7 @@ def call_of(given: object) -> PromptCall:
         record = cast("Any", given)
         return PromptCall(cast("Form", payload), model=record.model, reply=record.reply or "")
     if isinstance(given, tuple):
-        return PromptCall(*cast("tuple[Any, ...]", given))
+        return PromptCall(*given)
     if isinstance(given, Mapping):
         line = cast("Form", given)
         payload = line.get("payload")
@@ -212,7 +212,7 @@ class _Writer:
         self._kind: object = None
         # The ends of the messages behind which OpenAI looks; of system messages, that of the first ones.
         self._endings: list[int] = []
-        self._head = self._heads = 0
+        self._head, self._heads = 0, 0
         self._looked_at: frozenset[int] | None = None
 
     def flat(self, prompt: str | Rendered, reply: str) -> Reading:
@@ -347,13 +347,14 @@ class _Writer:
                 if is_block:
                     self._mark(block)
         else:
-            own = _plain(content) if isinstance(content, str) else _json(cast("object", content)) if content else ""
+            own = _plain(content) if isinstance(content, str) else _json(message[key]) if content else ""
             self._put(role, own + behind, at, slot, partial(_count_block, counter, message, None, overhead))
         self._mark(message)
         if role in _ANSWERS:
             self._past = self._at
         if system and at == self._heads:
-            self._head, self._heads = self._at, at + 1
+            self._head = self._at
+            self._heads += 1
         if role in _ENDINGS:
             self._endings.append(self._at)
 

@@ -128,13 +128,11 @@ class _Simulation:
         later = own.later(reading.text)
         own = later if later is not None and tokens.until(later) >= tokens.until(own) else own
         shared = tokens.until(own) if own.call is not None else 0
-        cost = None
+        uncached = total - read - written
+        cost, cost_without = None, None
         if self._prices is not None:
-            cost = self._prices.cost(reading.model, read, by_lifetime, total - read - written)
-        found = CachedCall(
-            read, written, total - read - written, shared, own.call, *(cost or (None, None)), call.conversation
-        )
-        self._calls.append(found)
+            cost, cost_without = self._prices.cost(reading.model, read, by_lifetime, uncached)
+        self._calls.append(CachedCall(read, written, uncached, shared, own.call, cost, cost_without, call.conversation))
         earlier = self._earlier(own, now)
         if earlier is not None and not is_first and own.behind:
             lost = min(earlier.tokens, total) - read

@@ -30,7 +30,7 @@ from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.saved import saved_look
-from lazyprompt.inspect.slot_diff import slot_diff
+from lazyprompt.inspect.slot_diff import shared_prefix, slot_diff
 from lazyprompt.inspect.terminal import look_text, slot_diff_text
 from lazyprompt.prompters.prompter import Prompter
 
@@ -126,7 +126,8 @@ def _compare(before: Look, after: Look, color: Color, *, as_json: bool) -> None:
     if not as_json:
         return write_text(slot_diff_text(before, after, changes, color, terminal=goes_to_terminal()))
     slots = [{**change._asdict(), "lines": [*change.lines]} for change in changes]
-    return write_json({"before": look_json(before), "after": look_json(after), "slots": slots})
+    shared = shared_prefix(before, after)._asdict()
+    return write_json({"before": look_json(before), "after": look_json(after), "slots": slots, "shared": shared})
 
 
 def _opened(options: Options) -> PromptRequest | None:

@@ -304,9 +304,9 @@ class Prompty(PromptSource):
     def _prompter(self) -> FilePrompter:
         made = FilePrompter(self._filling)
         key, version = key_and_version(self.path, self.references.layers) if self.path else (None, None)
-        version = version or self.spec.metadata.get("version")
+        given = version or self.spec.metadata.get("version")
         if name := self.name or key:
-            made.origin = Origin(name, None if version is None else str(version))
+            made.origin = Origin(name, None if given is None else str(given))
         return made
 
     @overload

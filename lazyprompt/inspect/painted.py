@@ -17,6 +17,7 @@ from rich.text import Text
 
 from lazyprompt._base.signs import pieces, visible
 from lazyprompt.inspect.marks import marked
+from lazyprompt.inspect.slot_diff import shared_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ def slot_diff_page(before: Look, after: Look, changes: Sequence[SlotChange], *, 
     """Two prompts slot by slot."""
     titles = Text.assemble(("--- ", "red"), _title(before), "\n", ("+++ ", "green"), _title(after))
     same = ", ".join(change.name for change in changes if change.state == "same")
-    parts = [titles, Text(f"same: {visible(same)}" if same else "")]
+    parts = [titles, Text(str(shared_prefix(before, after))), Text(f"same: {visible(same)}" if same else "")]
     parts += [_changed(change) for change in changes if change.state != "same"]
     return _printed(_with_blank_lines(parts), colored=colored, terminal=terminal)
 

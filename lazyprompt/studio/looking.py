@@ -17,7 +17,7 @@ from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
-from lazyprompt.inspect.slot_diff import slot_diff
+from lazyprompt.inspect.slot_diff import shared_prefix, slot_diff
 from lazyprompt.prompters.prompter import OWN_FORMS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, markers_of
@@ -228,8 +228,8 @@ class Looking:
             asked: The text, the other file, and the inputs for both.
 
         Returns:
-            ``changes`` from the file to the text, and ``slots``: None where one of the two cannot be filled; or
-            ``error``.
+            ``changes`` from the file to the text, ``slots``, and the beginning that is ``shared``: ``slots`` is None
+            where one of the two cannot be filled; or ``error``.
 
         Raises:
             PromptFileError: The other file cannot be read.
@@ -263,7 +263,7 @@ class Looking:
             # Faults of the inputs are shown beside the prompt.
             return {"changes": changes, "slots": None}
         slots: list[Json] = [{**each._asdict(), "lines": [*each.lines]} for each in slot_diff(*looks)]
-        return {"changes": changes, "slots": slots}
+        return {"changes": changes, "slots": slots, "shared": shared_prefix(*looks)._asdict()}
 
     def save(self, asked: SaveRequest) -> JsonObject:
         """Save a text.

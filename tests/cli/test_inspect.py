@@ -330,6 +330,7 @@ def test_two_prompts_by_slot(run: Run, tmp_path: Path) -> None:
     found: Any = run("inspect", "a.yaml", "--diff", "b.yaml", *argv, "--json").json
     states = {change["name"]: change["state"] for change in found["slots"]}
     assert states == {"system": "same", "instruction": "changed", "q": "same", "text": "added", "markers": "same"}
+    assert found["shared"].items() >= {"slot": "instruction", "line": 1}.items()
     assert found["before"]["title"] == "a.yaml"
     assert found["after"]["text"] == run("render", "b.yaml", *argv).out.decode()
     text = run("inspect", "b.yaml", "--diff", "a.yaml", *argv).out.decode()

@@ -201,6 +201,8 @@ def test_a_diff_names_what_is_the_same_and_shows_what_is_not() -> None:
         == r"""--- a.yaml · flat · 77 characters
 +++ b.yaml · flat · 79 characters
 
+shared beginning: about 21 of 79; it ends in y, line 1
+
 same: system, input, markers
 
 instruction: changed, 10 → 11
@@ -229,4 +231,4 @@ def test_a_diff_in_colour() -> None:
     assert "\x1b[36m@@ -1 +1 @@" in out
     assert "same: system, instruction, input, markers" in STYLE.sub("", out)
     same = slot_diff_text(one, one, slot_diff(one, one), terminal=False)
-    assert same.count("\n") == 4
+    assert same.count("\n") == 6

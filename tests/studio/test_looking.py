@@ -205,6 +205,7 @@ def test_a_diff_goes_from_the_file_to_the_text(tmp_path: Path) -> None:
     }
     states = {each["name"]: each["state"] for each in found["slots"]}
     assert (states["instruction"], states["tone"]) == ("changed", "same")
+    assert (found["shared"]["slot"], found["shared"]["line"]) == ("instruction", 2)
     (lines,) = [each["lines"] for each in found["slots"] if each["name"] == "instruction"]
     assert any(line.startswith("+") and "Stay" in line for line in lines)
 

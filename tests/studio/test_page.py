@@ -190,6 +190,7 @@ def test_versions_are_compared_by_section_and_by_slot(screen: Screen) -> None:
     assert "added input ticket" in shown
     assert screen.page.locator("#diff ins").count() > 0
     assert screen.page.locator("#diff .block").last.locator(".what").inner_text().split()[1] == "slot"
+    assert re.search(r"Shared beginning.* about \d+ of \d+ tokens; it ends in instruction, line 1\.", shown)
     assert re.search(r"changed slot instruction \d+ → \d+ tokens", shown)
     assert screen.page.is_hidden("#made")
     screen.open("small.prompty")

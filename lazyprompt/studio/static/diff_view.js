@@ -2,7 +2,7 @@
 
 import { el, offer } from "./dom.js";
 import { written } from "./signs.js";
-import { say } from "./words.js";
+import { say, sayNodes } from "./words.js";
 
 const SIGNS = { "+": "added", "-": "removed", "@": "place" };
 
@@ -42,7 +42,7 @@ export class DiffView {
     return this.#select.value;
   }
 
-  show({ changes, slots, error }) {
+  show({ changes, slots, shared, error }) {
     const parts = changes.map(({ kind, name, what, lines }) => block(`diff_${kind}`, name, what, lines));
     const told = slots?.map(({ name, state, lines, before, after }) =>
       block("diff_slot", name, state, lines, say("diff_tokens", { before, after })),
@@ -53,6 +53,7 @@ export class DiffView {
       el("h3", {}, say("diff_file")),
       ...(parts.length ? parts : [el("p", { class: "said" }, say("diff_same_file"))]),
       el("h3", {}, say("diff_made")),
+      ...(shared ? [el("p", { class: "said" }, ...sayNodes(shared.slot === null ? "diff_shared_all" : "diff_shared", shared))] : []),
       ...told,
     );
   }
