@@ -178,8 +178,6 @@ class PriceList:
             for name, price in table.items():
                 if name not in _PRICES or isinstance(price, bool) or not isinstance(price, int | float) or price < 0:
                     raise FormatError(f"{where}: {name}: {price!r}; give numbers for {', '.join(_PRICES)}")
-            if "read" not in table and rules.of(model).read_price_for(model) is None:
-                raise FormatError(f"{where}: what {rules.name} takes for tokens read is unknown; give 'read'")
 
     def cost(self, model: str | None, read: int, written: dict[float, int], uncached: int) -> tuple[float, float]:
         """Return the cost of a call, and its cost without a cache.
@@ -191,13 +189,16 @@ class PriceList:
             uncached: The other tokens.
 
         Raises:
-            FormatError: There are no prices of the model.
+            FormatError: There are no prices of the model, or none of tokens read.
         """
         table = self._models.get(model or "", self._models.get(""))
         if table is None:
             raise FormatError(f"no prices of the model {model!r}; there are those of {', '.join(self._models)}")
         price, rules = table["input"], self._rules.of(model)
-        spent = uncached * price + read * table.get("read", price * (rules.read_price_for(model) or 0))
+        of_read = rules.read_price_for(model)
+        if "read" not in table and of_read is None:
+            raise FormatError(f"prices of {model or 'calls'}: give 'read', which {rules.name} sets for each model")
+        spent = uncached * price + read * table.get("read", price * (of_read or 0))
         for lifetime, tokens in written.items():
             name = "write_1h" if lifetime >= _HOUR and "write_1h" in table else "write"
             spent += tokens * table.get(name, price * rules.write_prices.get(lifetime, 1.0))

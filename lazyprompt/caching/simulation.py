@@ -32,6 +32,10 @@ _SWEEP = 1_000
 # Parts of a call that are no text of a message, and slots that are not a value's.
 _PARAMETERS = {"tools": "tools, in one order,", "model": "model", "response_format": "response format"}
 _FIXED = (None, "system", "history", "input", "instruction", "user", "markers")
+_SHORT = "shorter than the shortest text that is cached"
+_UNMARKED = (
+    "without a breakpoint, so that nothing is cached; cache=('tools', 'system', 'history') of a formatter sets them"
+)
 _TRIMMED = "The history was trimmed: trim it seldom and deep, with Budget(policy='cache') and a lower low_water."
 
 
@@ -91,10 +95,12 @@ class _Simulation:
         self._breaks: list[Break] = []
         self._notes: dict[str, None] = dict.fromkeys(rules.unknown)
         self._models: set[str | None] = set()
+        self._uncached = {_SHORT: 0, _UNMARKED: 0}
 
     def report(self) -> CacheReport:
         """Return the report of the calls so far."""
-        return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), tuple(self._notes))
+        few = [f"{count:,} call{'s' * (count > 1)} {why}" for why, count in self._uncached.items() if count]
+        return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), (*self._notes, *few))
 
     def _note(self, model: str | None, rules: CacheRules) -> None:
         """Note what is unknown of a model that no earlier call had."""
@@ -114,10 +120,13 @@ class _Simulation:
         rules = reading.rules
         least = rules.least_for(reading.model)
         self._note(reading.model, rules)
+        if rules.kind == "breakpoints" and not reading.marks:
+            self._uncached[_UNMARKED] += 1
         lifetime = rules.longest_lifetime
         match = self._all.match(reading.text, now, lifetime)
         tokens = _Tokens(reading, match, self._counter)
         total = tokens.total
+        self._uncached[_SHORT] += total < least
         hit, units = self._cached(reading, match, tokens, least, now)
         read, written, by_lifetime = hit
         own, trees, is_first = match, [self._all], match.length >= reading.past

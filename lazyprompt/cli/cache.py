@@ -103,7 +103,7 @@ def _lines(report: CacheReport, counter: str) -> list[str]:
         lines += ["", f"cost {report.cost:,.4f}; without a cache {report.cost_without:,.4f} ({saved:.0%} saved)"]
     if report.breaks:
         lines += ["", *_slots(report), "", *_breaks(report)]
-    lines += ["", f"rules of {rules.date}, from {rules.source}", *(f"unknown: {each}" for each in report.notes)]
+    lines += ["", f"rules of {rules.date}, from {rules.source}", *(f"note: {each}" for each in report.notes)]
     return lines
 
 

@@ -176,7 +176,11 @@ def test_anthropic_caches_nothing_below_the_least_length_of_the_model() -> None:
     call = anthropic(29, length=30)
     assert counts([call], "anthropic") == [(0, 3000, 0)]
     assert counts([{**call, "model": "claude-haiku-4-5"}], "anthropic") == [(0, 0, 3000)]
-    assert "4,096 are assumed" in simulate([{**call, "model": "new"}], "anthropic", CHARS).notes[-1]
+    notes = simulate([{**call, "model": "new"}], "anthropic", CHARS).notes
+    assert "4,096 are assumed" in notes[0]
+    assert notes[1] == "1 call shorter than the shortest text that is cached"
+    (note,) = simulate([anthropic(length=30)] * 2, "anthropic", CHARS).notes
+    assert note.startswith("2 calls without a breakpoint, so that nothing is cached")
 
 
 def test_automatic_caching_of_anthropic_marks_the_last_block() -> None:

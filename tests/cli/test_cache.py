@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
+
+from lazyprompt import CharTokenCounter
+from lazyprompt.caching import rules_for, simulate
+from support.paths import EXAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +73,19 @@ def test_json(run: Run) -> None:
     report = json.loads(ran.out)
     assert report["slots"] == {"message 0": 3103}
     assert [call["read"] for call in report["calls"]] == [0, 3113, 10, 10]
+
+
+@pytest.mark.parametrize(("model", "prices"), yaml.safe_load((EXAMPLES / "prices.yaml").read_text()).items())
+def test_the_example_of_prices_is_enough_for_its_models(model: str, prices: dict[str, float]) -> None:
+    provider = "anthropic" if model.startswith("claude") else "openai"
+    assert rules_for(provider).of(model).knows(model)
+    system = [{"type": "text", "text": "s" * 5000, "cache_control": {"type": "ephemeral"}}]
+    call = {"model": model, "system": system, "messages": [{"role": "user", "content": "Hi"}]}
+    report = simulate([call, call], provider, CharTokenCounter(), {model: prices})
+    assert report.read >= 2 * 2048
+    assert report.cost is not None
+    assert report.cost_without == pytest.approx(2 * 5002 * prices["input"] / 1e6)
+    assert report.cost < report.cost_without
 
 
 @pytest.mark.parametrize(
