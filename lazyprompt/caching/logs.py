@@ -136,20 +136,32 @@ def read_calls(path: str | os.PathLike[str]) -> Iterator[PromptCall]:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)
-            except ValueError as error:
+                values = iter([json.loads(line)])
+            except (ValueError, RecursionError) as error:
                 if number > 1:
                     raise FormatError(f"{path}:{number}: this line is not JSON: {error}") from error
-                value = _whole(line + file.read(), path)
-            yield from _calls_in(value, f"{path}:{number}")
+                values = _values(line + file.read(), path)
+            for value in values:
+                try:
+                    yield from _calls_in(value, f"{path}:{number}")
+                except FormatError:
+                    raise
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise FormatError(f"{path}:{number}: this is no call: {type(error).__name__}: {error}") from error
 
 
-def _whole(text: str, path: object) -> object:
-    """Read a file that is one JSON value over several lines."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise FormatError(f"{path}: this is neither a JSON value nor one in each line: {error}") from error
+def _values(text: str, path: object) -> Iterator[object]:
+    """Read a file with JSON values over several lines, one behind the other."""
+    decoder, at = json.JSONDecoder(), 0
+    text = text.strip()
+    while at < len(text):
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{path}: this is neither JSON nor has it a JSON value in each line: {error}") from error
+        yield value
+        while text[at : at + 1].isspace():
+            at += 1
 
 
 def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
@@ -250,10 +262,7 @@ def _value(value: Object) -> object:
 def _time(value: object) -> float | None:
     """Return a time in seconds: of a number of seconds or nanoseconds, or of ISO 8601."""
     if isinstance(value, str):
-        try:
-            value = int(value) if value.isdigit() else datetime.fromisoformat(value).timestamp()
-        except ValueError as error:
-            raise FormatError(f"the time {value!r} is neither a number nor ISO 8601") from error
+        value = int(value) if value.isdigit() else datetime.fromisoformat(value).timestamp()
     if not isinstance(value, int | float):
         return None
     return value / _NANOSECONDS if value > _MOST_SECONDS else float(value)

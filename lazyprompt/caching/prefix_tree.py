@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Match(NamedTuple):
         """Set the time at which a unit expires."""
         for edge in self.path:
             if index in edge.units:
-                edge.units[index] = expires
+                edge.units[index] = _later(edge.units[index], expires)
 
 
 class PrefixTree:
@@ -114,7 +115,7 @@ class PrefixTree:
         self._lifetime = lifetime
         self._root = Edge("", -1, None)
         self._added = 0
-        self.time: float | None = None
+        self.time: float | None = -inf
 
     def match(self, text: str, now: float | None, lifetime: float | None) -> Match:
         """Return the longest beginning of a text that an earlier call shares.
@@ -156,7 +157,7 @@ class PrefixTree:
             tokens: The tokens up to indices of the text.
             units: When cached units that end at indices expire.
         """
-        self.time = now
+        self.time = _later(self.time, now)
         edge, at, path = self._root, 0, list[Edge]()
         while at < len(text):
             child = edge.children.get(text[at])
@@ -176,10 +177,12 @@ class PrefixTree:
             edge = child
         begin = 0
         for each in path:
-            each.call, each.time = call, now
+            each.call, each.time = call, _later(each.time, now)
             end = begin + len(each.text)
             each.tokens |= {index: count for index, count in tokens.items() if begin < index <= end}
-            each.units |= {index: expires for index, expires in units.items() if begin < index <= end}
+            for index, expires in units.items():
+                if begin < index <= end:
+                    each.units[index] = _later(each.units.get(index, expires), expires)
             if begin < len(text) <= end:
                 each.ends[len(text)] = call
             begin = end
@@ -196,6 +199,11 @@ class PrefixTree:
                 key: each for key, each in edge.children.items() if not _is_dead(each, now, self._lifetime)
             }
             edges += edge.children.values()
+
+
+def _later(one: float | None, other: float | None) -> float | None:
+    """Return the later of two times; None, which is no time, if one of them is."""
+    return None if one is None or other is None else max(one, other)
 
 
 def _is_dead(edge: Edge, now: float | None, lifetime: float | None) -> bool:

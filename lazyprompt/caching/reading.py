@@ -168,7 +168,8 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
         if rules.form == "flat":
             prompt = owner.render(call.input, call.history, call.tools, model=model)
         else:
-            target = owner.target(rules.form, model)
+            # OpenAI's form is the same for all models, and a model given with it would have to be of a known family.
+            target = owner.target(rules.form, None if rules.form == "openai" else model)
             filled, _ = owner.fitted(owner.fill(call.input, call.history, call.tools), target)
             payload = cast("dict[str, Any]", target.render(filled))
             spans = _spans_of(owner, filled)
@@ -178,11 +179,16 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
             prompt = payload
     if isinstance(prompt, str | Rendered):
         return _Writer(rules, counter, model).flat(prompt, call.reply)
-    if isinstance(prompt, Mapping) and any(key in prompt for key in MESSAGE_KEYS):
-        payload = cast("dict[str, Any]", prompt)
-        if isinstance(text := payload.get("prompt"), str):
+    if isinstance(prompt, Mapping):
+        payload = {**cast("Form", prompt)}
+        # Google's client takes the system text and the tools in a config; DashScope has the messages in its input.
+        for key in ("config", "input"):
+            if isinstance(payload.get(key), Mapping):
+                payload |= payload.pop(key)
+        if isinstance(text := payload.get("prompt"), str) and not any(map(payload.get, _SYSTEM_KEYS)):
             return _Writer(rules, counter, model).flat(text, call.reply)
-        return _Writer(rules, counter, model).payload(payload, spans, call.reply)
+        if any(key in payload for key in MESSAGE_KEYS):
+            return _Writer(rules, counter, model).payload(payload, spans, call.reply)
     raise FormatError(
         f"a call is a payload with one of {', '.join(MESSAGE_KEYS)}, a Rendered, or a prompter with its input; "
         f"not a {type(call.prompt).__name__}"
@@ -221,6 +227,9 @@ class _Writer:
         text = str(prompt)
         self._put("", text, None, None, partial(self._counter.count_text, text), end="")
         self._pieces[-1] = self._pieces[-1]._replace(is_framed=False)
+        if self._rules.marks_itself:
+            self._endings.append(self._at)
+            self._mark_itself({})
         if isinstance(prompt, Rendered):
             at = self._pieces[-1].begin
             for part, slot in zip(prompt.parts, prompt.slots, strict=True):
@@ -238,7 +247,7 @@ class _Writer:
         if payload.get("response_format"):
             text = _json(payload["response_format"])
             self._put("response_format", text, None, "response_format", partial(counter.count_text, text))
-        given_tools = cast("list[Form]", payload.get("tools") or [])
+        given_tools = _objects(payload.get("tools"), "tool")
         tools = [*map(_unmarked, given_tools)]
         for at, tool in enumerate(given_tools):
             self._put("tool", _json(tools[at]), None, "tools", partial(self._count_tool, tools, at, overhead))
@@ -247,11 +256,9 @@ class _Writer:
             if payload.get(key):
                 self._message({"role": "system", **_content_of(payload[key])}, None, overhead, spans)
         given: object = next(payload[key] for key in MESSAGE_KEYS if key in payload)
-        messages = [{"role": "user", "content": given}] if isinstance(given, str) else cast("list[Form]", given)
+        messages = [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given, "message")
         self._messages = len(messages)
         for at, message in enumerate(messages):
-            if not isinstance(cast("object", message), Mapping):
-                raise FormatError(f"message {at} is a {type(message).__name__}, not an object")
             self._message(message, at, overhead, spans)
         self._mark(payload)
         if self._rules.marks_itself:
@@ -393,6 +400,19 @@ def _content_of(system: object) -> dict[str, object]:
     if isinstance(system, Mapping):
         return dict(cast("Form", system))
     return {"content": system}
+
+
+def _objects(values: object, what: str) -> list[Form]:
+    """Return a list of objects; an empty one for none.
+
+    Raises:
+        FormatError: It is no such list.
+    """
+    found = cast("list[Form]", values if isinstance(values, list | tuple) else [values] if values else [])
+    for at, each in enumerate(found):
+        if not isinstance(cast("object", each), Mapping):
+            raise FormatError(f"{what} {at} is a {type(each).__name__}, not an object")
+    return found
 
 
 def _unmarked(block: Form) -> Form:

@@ -11,6 +11,7 @@ from lazyprompt.caching.prefix_tree import PrefixTree
 from lazyprompt.caching.reading import END, call_of, read_call, texts_between
 from lazyprompt.caching.report import Break, CachedCall, CacheReport, PriceList
 from lazyprompt.caching.rules import rules_for
+from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -116,7 +117,10 @@ class _Simulation:
         """Simulate the next call."""
         call = call_of(given)
         at, now = len(self._calls), call.time
-        reading = read_call(call, self._rules, self._counter)
+        try:
+            reading = read_call(call, self._rules, self._counter)
+        except FormatError as error:
+            raise FormatError(f"call {at}: {error}") from error
         rules = reading.rules
         least = rules.least_for(reading.model)
         self._note(reading.model, rules)

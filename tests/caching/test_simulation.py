@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from caching.test_breaks import Words
-from lazyprompt import ApproximateTokenCounter, CharTokenCounter, ChatFormatter, ChatPrompter, FormatError
+from lazyprompt import ApproximateTokenCounter, CharTokenCounter, ChatFormatter, ChatPrompter, FormatError, Msg
 from lazyprompt.caching import RULES, PromptCall, rules_for, simulate
+from lazyprompt.formatters.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -297,6 +298,67 @@ def test_counts_of_a_payload_are_the_counters_own() -> None:
     assert call.total == counter.count(
         [system, *payload["messages"]], [{"name": "f", "input_schema": payload["tools"][0]["input_schema"]}]
     )
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_payloads_of_all_providers_are_read(provider: str) -> None:
+    """Four calls: one, a longer one, one with another system text, and one with another tool."""
+    counter = ApproximateTokenCounter()
+    formatter = ChatFormatter(provider)
+    tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("find", "read")]
+    asked = [Msg("system", "You help. " * 90, "system"), Msg("user", "Where is it?", "user")]
+    longer = [*asked, Msg("assistant", "In the house.", "assistant"), Msg("user", "Thanks", "user")]
+    changed = [Msg("system", "You HELP. " + "You help. " * 89, "system"), *longer[1:]]
+    takes_tools = formatter.profile.calls_tools
+    given = ((asked, tools), (longer, tools), (changed, tools), (changed, tools[::-1]))
+    payloads = [formatter.format(messages, tools=used if takes_tools else None) for messages, used in given]
+    calls = [PromptCall(payload, conversation="a") for payload in payloads]
+    report = simulate(calls, "vllm", counter)
+    assert all(call.total > 220 for call in report.calls)
+    assert report.calls[1].read >= 220
+    found = [(each.call, each.message, each.slot) for each in report.breaks]
+    in_system = (2, None, "system") if "messages" not in payloads[0] or "system" in payloads[0] else (2, 0, None)
+    assert found == [in_system, *([(3, None, "tools")] if takes_tools else [])]
+
+
+@pytest.mark.parametrize(
+    ("payload", "texts"),
+    [
+        ({"input": {"messages": [said("user", 7)]}, "parameters": {"seed": 1}}, [7]),
+        ({"contents": [{"parts": [{"text": "x" * 9}]}], "config": {"system_instruction": "y" * 5}}, [5, 9]),
+        ({"prompt": "x" * 9, "system": "y" * 5}, [5, 9]),
+        ({"messages": None}, []),
+        ({"messages": []}, []),
+        ({"messages": [{"role": "assistant", "content": None}]}, [0]),
+        ({"input": "x" * 4, "instructions": "y" * 3}, [3, 4]),
+    ],
+)
+def test_what_clients_and_interfaces_put_around_messages_is_read(payload: dict[str, Any], texts: list[int]) -> None:
+    messages = [{"role": "user", "content": "x" * length} for length in texts]
+    (call,) = simulate([payload], "vllm", CHARS).calls
+    assert call.total == CHARS.count(messages)
+
+
+@pytest.mark.parametrize(
+    ("payload", "fault"),
+    [
+        ({"prompt": [1, 2, 3]}, "call 1: message 0 is a int, not an object"),
+        ({"messages": "x", "tools": ["find"]}, "call 1: tool 0 is a str, not an object"),
+        ({"question": "Hi"}, "call 1: a call is a payload with one of messages"),
+        ({"messages": 7}, "call 1: message 0 is a int"),
+    ],
+)
+def test_what_is_no_call_is_an_error_with_its_index(payload: dict[str, Any], fault: str) -> None:
+    with pytest.raises(FormatError, match=fault):
+        simulate(["x", payload], "vllm", CHARS)
+
+
+def test_calls_out_of_the_order_of_time_do_not_shorten_a_lifetime() -> None:
+    calls: list[object] = [PromptCall({"messages": chat(2000)}, time=time) for time in (1000, 900, 1250, 800, 1540)]
+    assert [read for read, *_ in counts(calls, "openai")] == [0, 1920, 1920, 1920, 1920]
+    payload = {"model": "claude-sonnet-5", "messages": [{"role": "user", "content": [marked("x" * 5000)]}]}
+    again = [PromptCall(payload, time=time) for time in (1000, 900, 1250)]
+    assert [read for read, *_ in counts([*again], "anthropic")] == [0, 5000, 5000]
 
 
 @pytest.mark.slow

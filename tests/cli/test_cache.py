@@ -92,7 +92,7 @@ def test_the_example_of_prices_is_enough_for_its_models(model: str, prices: dict
     ("arguments", "fault"),
     [
         (("none.jsonl", "--provider", "openai"), "FILE: none.jsonl: No such file"),
-        (("prices.yaml", "--provider", "openai"), "FILE: prices.yaml: this is neither a JSON value"),
+        (("prices.yaml", "--provider", "openai"), "FILE: prices.yaml: this is neither JSON"),
         (("calls.jsonl", "--provider", "anthropic", "--prices", "calls.jsonl"), "--prices"),
         (("calls.jsonl",), "--provider"),
     ],

@@ -1,0 +1,47 @@
+"""The policies of budgets, judged by the rules of caches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lazyprompt import ApproximateTokenCounter, Budget, ChatPrompter
+from lazyprompt.caching import RULES, PromptCall, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lazyprompt import CacheReport
+
+COUNTER = ApproximateTokenCounter()
+MODELS = {
+    "openai": "gpt-5.6",
+    "anthropic": "claude-sonnet-5",
+    "gemini": "gemini-2.5-pro",
+    "deepseek": "deepseek-chat",
+    "vllm": "any/model",
+    "llama.cpp": "qwen2.5",
+}
+
+
+def calls(budget: Budget, model: str | None) -> Iterator[PromptCall]:
+    """A long chat in which each turn has about 160 tokens."""
+    prompter = ChatPrompter("Answer from the manual.", system="", budget=budget)
+    history: list[list[str]] = []
+    for at in range(80):
+        question = f"Question {at}: " + "how long " * 30
+        yield PromptCall(prompter, question, [*history], conversation="chat", model=model)
+        history.append([question, f"Answer {at}: " + "three years " * 30])
+
+
+@pytest.mark.parametrize("provider", RULES)
+def test_the_policy_cache_loses_less_than_the_policy_oldest_by_the_rules_of_each_provider(provider: str) -> None:
+    def report(policy: str) -> CacheReport:
+        return simulate(calls(Budget(5000, COUNTER, policy), MODELS[provider]), provider, COUNTER)  # type: ignore[arg-type]
+
+    seldom, often = report("cache"), report("oldest")
+    assert seldom.hit_rate > 0.7
+    assert often.hit_rate < 0.5
+    assert 0 < len(seldom.breaks) < 0.1 * len(often.breaks)
+    assert {found.slot for found in seldom.breaks} <= {"history"}
