@@ -16,7 +16,7 @@ from lazyprompt.caching.reading import MESSAGE_KEYS, PromptCall
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     Object = dict[str, Any]
 
@@ -114,15 +114,15 @@ def _hidden(value: object) -> object:
     return value
 
 
-def read_calls(path: str | os.PathLike[str]) -> Iterator[PromptCall]:
+def read_calls(file: str | os.PathLike[str] | Iterable[str]) -> Iterator[PromptCall]:
     """Read the calls of a log, one after the other.
 
     Each line is an object: a line of :class:`CallLog`; a payload; a line of a batch file of OpenAI, Anthropic or
-    Gemini; or a span of OpenTelemetry. A whole file may also be one JSON value: a list of these, or spans as OTLP has
-    them. Spans that are no calls of models are passed over.
+    Gemini; or a span of OpenTelemetry. A whole file may also be JSON over several lines: a list of these, spans as OTLP
+    has them, or one behind the other. Spans that are no calls of models are passed over.
 
     Args:
-        path: The file.
+        file: The path of the file, or its lines.
 
     Yields:
         The calls.
@@ -131,26 +131,37 @@ def read_calls(path: str | os.PathLike[str]) -> Iterator[PromptCall]:
         FormatError: A line is none of these, or a span does not have the messages.
         OSError: The file cannot be read.
     """
-    with os.fdopen(open_regular(path), encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
+    if not isinstance(file, str | os.PathLike):
+        yield from _calls_of(iter(file), "line ")
+        return
+    try:
+        with os.fdopen(open_regular(file), encoding="utf-8-sig") as lines:
+            yield from _calls_of(lines, f"{os.fspath(file)}:")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{os.fspath(file)}: this is not UTF-8: {error}") from error
+
+
+def _calls_of(lines: Iterator[str], place: str) -> Iterator[PromptCall]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{place}{number}"
+        try:
+            values = iter([json.loads(line)])
+        except (ValueError, RecursionError) as error:
+            if number > 1:
+                raise FormatError(f"{where}: this line is not JSON: {error}") from error
+            values = _values(line + "".join(lines), where)
+        for value in values:
             try:
-                values = iter([json.loads(line)])
-            except (ValueError, RecursionError) as error:
-                if number > 1:
-                    raise FormatError(f"{path}:{number}: this line is not JSON: {error}") from error
-                values = _values(line + file.read(), path)
-            for value in values:
-                try:
-                    yield from _calls_in(value, f"{path}:{number}")
-                except FormatError:
-                    raise
-                except (AttributeError, KeyError, TypeError, ValueError) as error:
-                    raise FormatError(f"{path}:{number}: this is no call: {type(error).__name__}: {error}") from error
+                yield from _calls_in(value, where)
+            except FormatError:
+                raise
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise FormatError(f"{where}: this is no call: {type(error).__name__}: {error}") from error
 
 
-def _values(text: str, path: object) -> Iterator[object]:
+def _values(text: str, where: str) -> Iterator[object]:
     """Read a file with JSON values over several lines, one behind the other."""
     decoder, at = json.JSONDecoder(), 0
     text = text.strip()
@@ -158,7 +169,7 @@ def _values(text: str, path: object) -> Iterator[object]:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"{path}: this is neither JSON nor has it a JSON value in each line: {error}") from error
+            raise FormatError(f"{where}: this is no JSON, neither by itself nor with all lines: {error}") from error
         yield value
         while text[at : at + 1].isspace():
             at += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,7 +10,7 @@ import click
 
 from lazyprompt._base.signs import visible
 from lazyprompt.cli.options import counter_option, json_option, token_counter
-from lazyprompt.cli.streams import WrongUseError, blaming, file_text, table, write_json, write_lines
+from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, file_text, table, write_json, write_lines
 
 if TYPE_CHECKING:
     from lazyprompt.caching.report import Break, CacheReport
@@ -44,8 +45,9 @@ def command(
     r"""Show what a prompt cache saves, and what breaks it.
 
     The calls of a log are simulated. FILE has a JSON object in each line: a line of lazyprompt's CallLog, a payload, a
-    line of a batch file, or a span of OpenTelemetry's GenAI conventions. The worst slots come first. The exit status is
-    1 where the hit rate is below --min-hit-rate, so that CI stops an edit of a prompt that breaks its cache.
+    line of a batch file, or a span of OpenTelemetry's GenAI conventions; - is the standard input. The worst slots come
+    first. The exit status is 1 where the hit rate is below --min-hit-rate, so that CI stops an edit of a prompt that
+    breaks its cache.
 
     \b
     Examples:
@@ -54,11 +56,16 @@ def command(
       lazyprompt cache calls.jsonl --provider openai --min-hit-rate 0.8 --counter tiktoken:gpt-4o
     """
     from lazyprompt.caching.logs import read_calls  # noqa: PLC0415 - 100 ms, not for --help
+    from lazyprompt.caching.report import PriceList  # noqa: PLC0415 - as above
+    from lazyprompt.caching.rules import rules_for  # noqa: PLC0415 - as above
     from lazyprompt.caching.simulation import simulate  # noqa: PLC0415 - as above
 
     table_of_prices = None if prices is None else _prices(prices)
+    with blaming("--prices"):
+        PriceList(table_of_prices or {}, rules_for(provider))
     with blaming("FILE", file):
-        calls = (call._replace(model=call.model or model) for call in read_calls(file))
+        lines = StringIO(Stdin().read("FILE")) if file == "-" else file
+        calls = (call._replace(model=call.model or model) for call in read_calls(lines))
         report = simulate(calls, provider, token_counter(counter), table_of_prices)
     if not report.calls:
         raise WrongUseError("FILE", f"{file}: there are no calls in it")

@@ -116,7 +116,7 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
     ("text", "fault"),
     [
         ('{"messages": []}\n{"messages"\n', "a.jsonl:2: this line is not JSON"),
-        ("hello\nyou\n", "this is neither JSON nor has it"),
+        ("hello\nyou\n", "a.jsonl:1: this is no JSON, neither by itself nor with all lines"),
         ("3\n", "a.jsonl:1: a call is an object, not 3"),
         (
             '{"question": "Hi"}\n',
@@ -130,7 +130,7 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
         ('{"attributes": [1]}\n', "a.jsonl:1: this is no call: TypeError"),
         (json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "Hi"}}), "a.jsonl:1: this is no call: JSONDecode"),
         ('{"resourceSpans": [3]}\n', "a.jsonl:1: this is no call: AttributeError"),
-        ("[" * 100_000, "a.jsonl: this is neither JSON"),
+        ("[" * 100_000, "a.jsonl:1: this is no JSON"),
     ],
 )
 def test_what_is_no_call_is_an_error_with_its_line(tmp_path: Path, text: str, fault: str) -> None:
@@ -138,3 +138,14 @@ def test_what_is_no_call_is_an_error_with_its_line(tmp_path: Path, text: str, fa
     with pytest.raises(FormatError, match="a.jsonl") as error:
         list(read_calls(tmp_path / "a.jsonl"))
     assert fault in str(error.value)
+
+
+def test_lines_may_come_from_anywhere(tmp_path: Path) -> None:
+    lines = [json.dumps(PAYLOAD), "", json.dumps({"payload": PAYLOAD})]
+    assert [call.prompt for call in read_calls(lines)] == [PAYLOAD, PAYLOAD]
+    assert [call.prompt for call in read_calls(json.dumps([PAYLOAD], indent=1).splitlines(keepends=True))] == [PAYLOAD]
+    with pytest.raises(FormatError, match="line 2: this line is not JSON"):
+        [*read_calls([json.dumps(PAYLOAD), "no"])]
+    (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe")
+    with pytest.raises(FormatError, match=r"a.jsonl: this is not UTF-8"):
+        [*read_calls(tmp_path / "a.jsonl")]

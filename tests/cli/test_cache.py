@@ -68,6 +68,11 @@ def test_the_exit_status_is_1_below_the_limit(run: Run) -> None:
     assert run(*options, "0.3").status == 1
 
 
+def test_the_standard_input(run: Run) -> None:
+    ran = run("cache", "-", "--provider", "vllm", stdin=Path("calls.jsonl").read_bytes())
+    assert ran.out.decode().startswith("vllm: 4 calls, about ")
+
+
 def test_json(run: Run) -> None:
     ran = run("cache", "calls.jsonl", "--provider", "llama.cpp", "--counter", "chars", "--json")
     report = json.loads(ran.out)
@@ -92,12 +97,22 @@ def test_the_example_of_prices_is_enough_for_its_models(model: str, prices: dict
     ("arguments", "fault"),
     [
         (("none.jsonl", "--provider", "openai"), "FILE: none.jsonl: No such file"),
-        (("prices.yaml", "--provider", "openai"), "FILE: prices.yaml: this is neither JSON"),
+        (("prices.yaml", "--provider", "openai"), "FILE: prices.yaml:1: this is no JSON"),
         (("calls.jsonl", "--provider", "anthropic", "--prices", "calls.jsonl"), "--prices"),
         (("calls.jsonl",), "--provider"),
+        (("calls.jsonl", "--provider", "openai", "--prices", "wrong.yaml"), "--prices: prices: input: 'two'; give"),
+        (("calls.jsonl", "--provider", "openai", "--prices", "other.yaml"), "no prices of the model None; there are"),
+        (("bytes.jsonl", "--provider", "openai"), "FILE: bytes.jsonl: this is not UTF-8"),
+        (("empty.jsonl", "--provider", "openai"), "FILE: empty.jsonl: there are no calls in it"),
+        (("strings.jsonl", "--provider", "openai"), "FILE: call 0: message 0 is a str, not an object"),
     ],
 )
 def test_wrong_use_names_the_option(run: Run, arguments: tuple[str, ...], fault: str) -> None:
+    Path("wrong.yaml").write_text("input: two\n", encoding="utf-8")
+    Path("other.yaml").write_text("gpt-x: {input: 1, read: 1}\n", encoding="utf-8")
+    Path("bytes.jsonl").write_bytes(b"\xff\xfe{}")
+    Path("empty.jsonl").write_text("\n", encoding="utf-8")
+    Path("strings.jsonl").write_text('{"messages": ["Hi"]}\n', encoding="utf-8")
     ran = run("cache", *arguments)
     assert ran.status == 2
     assert fault in ran.err
