@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta, ResponseParser, ResponseStream
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.caching.logs import CallLog
     from lazyprompt.caching.report import CacheReport
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules._reading import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
-    from lazyprompt.modules.telemetry import CallRecord
+    from lazyprompt.modules.telemetry import CallLog, CallRecord
     from lazyprompt.modules.trainable import TrainableModule
     from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
     from lazyprompt.prompters.prompter import Prompter
@@ -211,7 +210,6 @@ _HOMES = {
     "answers.parser": "Delta ResponseParser ResponseStream",
     "budget.budget": "Budget",
     "budget.report": "TrimReport",
-    "caching.logs": "CallLog",
     "caching.report": "CacheReport",
     "errors": (
         "BatchError BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError "
@@ -242,7 +240,7 @@ _HOMES = {
     "modules.online": "OnlineChatModule",
     "formatters.reply": "Reply",
     "modules._reading": "AsyncReplyStream ReplyStream",
-    "modules.telemetry": "CallRecord",
+    "modules.telemetry": "CallLog CallRecord",
     "modules.trainable": "TrainableModule",
     "messages.prompt": "Prompt Rendered Segment Text",
     "messages.openai_form": "OpenAIPrompt",

@@ -1,6 +1,6 @@
 """Prompt caching: how much of each call a cache would serve, and what broke it. Read simulation.py first."""
 
-from lazyprompt.caching.logs import CallLog, read_calls
+from lazyprompt.caching.logs import read_calls
 from lazyprompt.caching.reading import PromptCall
 from lazyprompt.caching.report import Break, CachedCall, CacheReport
 from lazyprompt.caching.rules import RULES, CacheRules, rules_for
@@ -12,7 +12,6 @@ __all__ = [
     "CacheReport",
     "CacheRules",
     "CachedCall",
-    "CallLog",
     "PromptCall",
     "read_calls",
     "rules_for",

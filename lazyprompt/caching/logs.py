@@ -1,17 +1,13 @@
-"""Logs of calls: written by a hook of modules, and read from JSON lines and OpenTelemetry spans."""
+"""Logs of calls, as JSON lines and OpenTelemetry spans; :class:`lazyprompt.CallLog` writes one."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.files import open_regular
-from lazyprompt._base.secret import SHOWN, SecretText
 from lazyprompt.caching.reading import MESSAGE_KEYS, PromptCall
 from lazyprompt.errors import FormatError
 
@@ -27,91 +23,6 @@ _NANOSECONDS = 1e9
 _MOST_SECONDS = 1e14
 # The values of OTLP's JSON that are what they say.
 _PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
-# The parameters that stand before the messages, so that they are a part of the cached prefix.
-_PARAMETERS = ("tools", "response_format", "cache_control")
-
-
-class Record(Protocol):
-    """A finished call, as hooks of modules get it: a :class:`lazyprompt.CallRecord`."""
-
-    @property
-    def source(self) -> str:
-        """The source or engine."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """The model."""
-        ...
-
-    @property
-    def payload(self) -> Mapping[str, Any]:
-        """What was sent."""
-        ...
-
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """Further arguments of the client's call."""
-        ...
-
-    @property
-    def reply(self) -> Any:  # noqa: ANN401 - the text of an answer, with its usage
-        """The answer; None without one."""
-        ...
-
-    @property
-    def seconds(self) -> float:
-        """How long the call took."""
-        ...
-
-
-class CallLog:
-    """A hook of modules that appends each call to a file, one line of JSON each.
-
-    The file holds whole prompts and answers; only its owner can read it. Secrets out of the environment are ``***``.
-
-    Args:
-        path: The file; made by the first call.
-        conversation: The id of the conversation, which all calls of this log get.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], conversation: str | None = None) -> None:
-        self.path = Path(path)
-        self.conversation = conversation
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.path)!r})"
-
-    def __call__(self, record: Record) -> None:
-        """Append a call."""
-        params = {name: record.params[name] for name in _PARAMETERS if name in record.params}
-        reply = record.reply
-        line = {
-            "time": round(time.time() - record.seconds, 3),
-            "source": record.source,
-            "model": record.model,
-            "conversation": self.conversation,
-            "payload": _hidden({**record.payload, **params}),
-            "reply": None if reply is None else str(reply),
-            "usage": None if reply is None else reply.usage,
-        }
-        known = {name: value for name, value in line.items() if value is not None}
-        data = json.dumps(known, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
-        # One write that appends: lines of threads and processes do not mix.
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "ab", buffering=0) as file:
-            file.write(data)
-
-
-def _hidden(value: object) -> object:
-    """Return JSON with its secret texts masked."""
-    if isinstance(value, SecretText):
-        return SHOWN
-    if isinstance(value, list):
-        return [*map(_hidden, cast("list[object]", value))]
-    if isinstance(value, Mapping):
-        return {name: _hidden(item) for name, item in cast("Mapping[str, object]", value).items()}
-    return value
 
 
 def read_calls(file: str | os.PathLike[str] | Iterable[str]) -> Iterator[PromptCall]:

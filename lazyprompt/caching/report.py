@@ -87,7 +87,7 @@ class Break(NamedTuple):
 @read_only
 @dataclass(frozen=True, slots=True)
 class CacheReport:
-    """What a cache does for a series of calls.
+    """Tokens, cost and breaks of a series of calls with a prompt cache.
 
     Attributes:
         rules: The rules that were simulated.

@@ -41,7 +41,7 @@ _TRIMMED = "The history was trimmed: trim it seldom and deep, with Budget(policy
 
 
 class _Cached(NamedTuple):
-    """What is kept of a call for later ones: its cached tokens, slots, length, messages, and the units' lifetime."""
+    """Memory of a call for later ones: its cached tokens, slots, length, messages, and the units' lifetime."""
 
     tokens: int
     slots: list[tuple[int, str]]

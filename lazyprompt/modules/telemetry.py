@@ -1,15 +1,21 @@
-"""Records of calls for hooks, and OpenTelemetry spans where its API is installed.
+"""Records of calls for hooks, a hook that logs them, and OpenTelemetry spans where its API is installed.
 
 The names of spans and attributes are those of OpenTelemetry's semantic conventions for generative AI. No words of a
-prompt or an answer are in a span.
+prompt or an answer are in a span; a log has them all.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from lazyprompt._base.secret import SHOWN, SecretText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -32,6 +38,8 @@ _PARAMS = {
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), "max_tokens"),
     **dict.fromkeys(("max_new_tokens", "num_predict"), "max_tokens"),
 }
+# The parameters that stand before the messages, so that they are a part of a cached prefix.
+_PREFIXED = ("tools", "response_format", "cache_control", "prompt_cache_options")
 _USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 
 
@@ -60,6 +68,55 @@ class CallRecord(NamedTuple):
 
 
 CallHook: TypeAlias = "Callable[[CallRecord], object]"
+
+
+class CallLog:
+    """A hook of modules that appends each call to a file, one line of JSON each.
+
+    The file holds whole prompts and answers; only its owner can read it. Secrets out of the environment are ``***``.
+
+    Args:
+        path: The file; made by the first call.
+        conversation: The id of the conversation, which all calls of this log get.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], conversation: str | None = None) -> None:
+        self.path = Path(path)
+        self.conversation = conversation
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    def __call__(self, record: CallRecord) -> None:
+        """Append a call."""
+        params = {name: record.params[name] for name in _PREFIXED if name in record.params}
+        reply = record.reply
+        line = {
+            "time": round(time.time() - record.seconds, 3),
+            "source": record.source,
+            "model": record.model,
+            "conversation": self.conversation,
+            "payload": _hidden({**record.payload, **params}),
+            "reply": None if reply is None else str(reply),
+            "usage": None if reply is None else reply.usage,
+        }
+        known = {name: value for name, value in line.items() if value is not None}
+        data = json.dumps(known, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+        # One write that appends: lines of threads and processes do not mix.
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "ab", buffering=0) as file:
+            file.write(data)
+
+
+def _hidden(value: object) -> object:
+    """Return JSON with its secret texts masked."""
+    if isinstance(value, SecretText):
+        return SHOWN
+    if isinstance(value, list):
+        return [*map(_hidden, cast("list[object]", value))]
+    if isinstance(value, Mapping):
+        return {name: _hidden(item) for name, item in cast("Mapping[str, object]", value).items()}
+    return value
 
 
 @contextmanager

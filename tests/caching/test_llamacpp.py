@@ -40,7 +40,8 @@ def test_tokens_read_are_those_of_llama_cpp_on_50_growing_chats(tmp_path: Path) 
     records: list[CallRecord] = []
     rng = Random(29)  # noqa: S311 - chats keep no secret
     model = str(tiny_model(tmp_path))
-    with TrainableModule(model, hooks=[records.append]).start(**QUICK | {"parallel": 1}) as module:
+    options: dict[str, Any] = {**QUICK, "parallel": 1}
+    with TrainableModule(model, hooks=[records.append]).start(**options) as module:
         module.prompt(ChatPrompter("You help, 東京.", system=""))
         for chat in range(50):
             history: list[list[str]] = []

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import CharTokenCounter, FormatError, Msg, OnlineChatModule
+from lazyprompt import CallLog, CharTokenCounter, FormatError, Msg, OnlineChatModule
 from lazyprompt._base.secret import SecretText
-from lazyprompt.caching import CallLog, read_calls, simulate
+from lazyprompt.caching import read_calls, simulate
 from lazyprompt.formatters.reply import Reply
 from lazyprompt.modules.telemetry import CallRecord
 
@@ -83,7 +83,7 @@ def test_spans_are_read_as_exporters_write_them(tmp_path: Path) -> None:
     line = {"name": "chat gpt-x", "start_time": "2026-11-23T10:00:00Z", "attributes": SPAN}
     event = {"attributes": SPAN}
     other = {"name": "GET /", "attributes": {"http.method": "GET"}}
-    bare = {"name": "chat", "start_time": "2026-11-23T10:00:00Z", "attributes": {}, "events": [event]}
+    bare: dict[str, Any] = {"name": "chat", "start_time": "2026-11-23T10:00:00Z", "attributes": {}, "events": [event]}
     otlp = {
         "startTimeUnixNano": str(1_795_428_000 * 10**9),
         "attributes": [attribute(key, value) for key, value in SPAN.items()],
@@ -106,9 +106,9 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
     messages = [{"role": "assistant", "parts": [{"type": "text", "content": "I look."}, call]}]
     span = {"attributes": {**SPAN, "gen_ai.input.messages": messages, "gen_ai.tool.definitions": '[{"name": "find"}]'}}
     (found,) = read_calls(written(tmp_path / "a.jsonl", span))
-    assert isinstance(found.prompt, dict)
-    assert found.prompt["messages"][1]["content"] == [{"type": "text", "text": "I look."}, call]
-    assert found.prompt["tools"] == [{"name": "find"}]
+    prompt: Any = found.prompt
+    assert prompt["messages"][1]["content"] == [{"type": "text", "text": "I look."}, call]
+    assert prompt["tools"] == [{"name": "find"}]
     assert simulate([found], "openai", CharTokenCounter()).calls[0].total > 7
 
 
@@ -145,7 +145,7 @@ def test_lines_may_come_from_anywhere(tmp_path: Path) -> None:
     assert [call.prompt for call in read_calls(lines)] == [PAYLOAD, PAYLOAD]
     assert [call.prompt for call in read_calls(json.dumps([PAYLOAD], indent=1).splitlines(keepends=True))] == [PAYLOAD]
     with pytest.raises(FormatError, match="line 2: this line is not JSON"):
-        [*read_calls([json.dumps(PAYLOAD), "no"])]
+        list(read_calls([json.dumps(PAYLOAD), "no"]))
     (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(FormatError, match=r"a.jsonl: this is not UTF-8"):
-        [*read_calls(tmp_path / "a.jsonl")]
+        list(read_calls(tmp_path / "a.jsonl"))

@@ -69,7 +69,7 @@ def test_gpt_5_6_writes_behind_the_newest_message_of_the_user_and_reads_at_earli
 
 def test_gpt_5_6_caches_marked_blocks_alone_where_the_payload_says_so() -> None:
     explicit: dict[str, Any] = {"prompt_cache_options": {"mode": "explicit"}}
-    calls = [asked("a", marks=True, **explicit), asked("a", "b", marks=True, **explicit)]
+    calls: list[object] = [asked("a", marks=True, **explicit), asked("a", "b", marks=True, **explicit)]
     assert counts(calls, "openai") == [(0, 1500, 500), (1500, 0, 1300)]
     assert counts([asked("a", **explicit)], "openai") == [(0, 0, 2000)]
 
@@ -305,7 +305,9 @@ def test_payloads_of_all_providers_are_read(provider: str) -> None:
     """Four calls: one, a longer one, one with another system text, and one with another tool."""
     counter = ApproximateTokenCounter()
     formatter = ChatFormatter(provider)
-    tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("find", "read")]
+    tools: list[dict[str, Any]] = [
+        {"type": "function", "function": {"name": name, "parameters": {}}} for name in ("find", "read")
+    ]
     asked = [Msg("system", "You help. " * 90, "system"), Msg("user", "Where is it?", "user")]
     longer = [*asked, Msg("assistant", "In the house.", "assistant"), Msg("user", "Thanks", "user")]
     changed = [Msg("system", "You HELP. " + "You help. " * 89, "system"), *longer[1:]]

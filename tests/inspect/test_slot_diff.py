@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from lazyprompt import CharTokenCounter, ChatPrompter, Prompter
 from lazyprompt.inspect.look import Call, Look, look
@@ -86,24 +87,26 @@ def test_a_prompt_and_itself() -> None:
 def test_the_end_of_the_shared_beginning_is_the_slot_that_a_cache_breaks_at() -> None:
     prompter = ChatPrompter({"system": "It is {now}.\nThe manual:\n{manual}", "user": "{q}"}, system="You help.")
 
-    def made(form: str, history: list[list[str]] | None = None, **values: str) -> Look:
+    def made(form: str, values: dict[str, str], history: list[list[str]] | None = None) -> Look:
         given = {"now": "10:00", "manual": "a\nb\nc", "q": "Why?"} | values
         return look(prompter, Call(given, history), form=form, counter=CharTokenCounter())
 
     for form in ("flat", "openai", "anthropic"):
-        one = made(form)
+        one = made(form, {})
         assert shared_prefix(one, one) == SharedPrefix(one.total, one.total, None, 1)
         for values, slot, line in (({"now": "10:05"}, "now", 1), ({"manual": "a\nb\nd"}, "manual", 3)):
-            other = made(form, **values)
+            other = made(form, values)
             assert shared_prefix(one, other)[1:] == (other.total, slot, line)
-        assert shared_prefix(one, made(form, q="Why? How?")).slot == "q"
-    found = shared_prefix(made("openai"), made("openai", [["Hi", "Ho"]]))
+        assert shared_prefix(one, made(form, {"q": "Why? How?"})).slot == "q"
+    found = shared_prefix(made("openai", {}), made("openai", {}, [["Hi", "Ho"]]))
     assert (found.slot, found.tokens) == ("history", len("You help.It is 10:00.\nThe manual:\na\nb\nc"))
 
 
 def test_tools_stand_first_in_a_payload_that_was_saved() -> None:
     def saved(*names: str) -> Look:
-        tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in names]
+        tools: list[dict[str, Any]] = [
+            {"type": "function", "function": {"name": name, "parameters": {}}} for name in names
+        ]
         return saved_look(json.dumps({"messages": [{"role": "user", "content": "Hi"}], "tools": tools}))
 
     found = shared_prefix(saved("a", "b"), saved("b", "a"))
