@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -87,8 +88,8 @@ def main() -> int:
             )
 
         encoded = seconds(encode)
-        half = seconds(lambda given=given: simulate(given[: most // 2], "openai", counter))
-        whole = seconds(lambda given=given: simulate(given, "openai", counter))
+        half = seconds(partial(simulate, given[: most // 2], "openai", counter))
+        whole = seconds(partial(simulate, given, "openai", counter))
         ratio, growth = whole / encoded, whole / half
         failed |= ratio > MOST or growth > GROWTH
         sys.stdout.write(

@@ -128,7 +128,7 @@ class PrefixTree:
         edge, at, path = self._root, 0, list[Edge]()
         while True:
             child = edge.children.get(text[at]) if at < len(text) else None
-            if child is None or _is_dead(child, now, lifetime):
+            if child is None or is_over(child.time, now, lifetime):
                 break
             path.append(child)
             length = len(child.text) if text.startswith(child.text, at) else _shared(child.text, text[at:])
@@ -139,7 +139,7 @@ class PrefixTree:
             edge = child
         if not path:
             return Match(0, (), None, "")
-        alive = [each for each in edge.children.values() if not _is_dead(each, now, lifetime)]
+        alive = [each for each in edge.children.values() if not is_over(each.time, now, lifetime)]
         if at in edge.ends or not alive:
             return Match(at, tuple(path), edge.ends.get(at, edge.call), "")
         latest = max(alive, key=lambda each: each.call)
@@ -196,7 +196,7 @@ class PrefixTree:
         while edges:
             edge = edges.pop()
             edge.children = {
-                key: each for key, each in edge.children.items() if not _is_dead(each, now, self._lifetime)
+                key: each for key, each in edge.children.items() if not is_over(each.time, now, self._lifetime)
             }
             edges += edge.children.values()
 
@@ -206,8 +206,9 @@ def _later(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else max(one, other)
 
 
-def _is_dead(edge: Edge, now: float | None, lifetime: float | None) -> bool:
-    return lifetime is not None and now is not None and edge.time is not None and now - edge.time > lifetime
+def is_over(time: float | None, now: float | None, lifetime: float | None) -> bool:
+    """Return True if a lifetime is over that began at a time; None is no time, and no end."""
+    return lifetime is not None and now is not None and time is not None and now - time > lifetime
 
 
 def _shared(one: str, other: str) -> int:

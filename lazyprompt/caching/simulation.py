@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.secrets_in import masked, secrets_in
-from lazyprompt.caching.prefix_tree import PrefixTree
+from lazyprompt.caching.prefix_tree import PrefixTree, is_over
 from lazyprompt.caching.reading import END, call_of, read_call, texts_between
 from lazyprompt.caching.report import Break, CachedCall, CacheReport, PriceList
 from lazyprompt.caching.rules import rules_for
@@ -41,11 +41,10 @@ _TRIMMED = "The history was trimmed: trim it seldom and deep, with Budget(policy
 
 
 class _Cached(NamedTuple):
-    """Memory of a call for later ones: its cached tokens, slots, length, messages, and the units' lifetime."""
+    """Memory of a call for later ones: its cached tokens, slots and messages, and the lifetime of what is cached."""
 
     tokens: int
     slots: list[tuple[int, str]]
-    length: int
     messages: int
     lifetime: float | None
 
@@ -152,12 +151,12 @@ class _Simulation:
             if lost > 0:
                 self._breaks.append(self._break(at, reading, own, earlier, lost, shared=shared, read=read))
         lifetime = max((each for _, each in reading.marks), default=lifetime)
-        kept = _Cached(read + written, reading.slots, len(reading.text), reading.messages, lifetime)
+        kept = _Cached(read + written, reading.slots, reading.messages, lifetime)
         self._kept[at] = kept, now
         for tree in trees:
             tree.add(reading.text, at, now, tokens.ends, units)
             if reading.reply and rules.caches_replies:
-                tree.add(reading.text + reading.reply, at, now, {}, {})
+                tree.add(reading.text + reading.reply, at, now, {}, units)
         if (at + 1) % _SWEEP == 0:
             self._sweep(now)
 
@@ -205,12 +204,8 @@ class _Simulation:
 
     def _earlier(self, own: Match, now: float | None) -> _Cached | None:
         """Return the compared call, if what it cached is alive."""
-        found = None if own.call is None else self._kept.get(own.call)
-        if found is None:
-            return None
-        cached, time = found
-        is_old = None not in (now, time, cached.lifetime) and now - time > cached.lifetime  # type: ignore[operator]
-        return None if is_old else cached
+        cached, time = (None, None) if own.call is None else self._kept.get(own.call, (None, None))
+        return None if cached is None or is_over(time, now, cached.lifetime) else cached
 
     def _break(
         self, at: int, reading: Reading, own: Match, earlier: _Cached, lost: int, *, shared: int, read: int
@@ -228,15 +223,10 @@ class _Simulation:
 
     def _sweep(self, now: float | None) -> None:
         """Forget the calls and conversations that no later call can be compared with."""
-        lifetime = self._lifetime
-        if lifetime is None or now is None:
-            return
-        dead = [at for at, (_, time) in self._kept.items() if time is not None and now - time > lifetime]
-        for at in dead:
-            del self._kept[at]
-        old = [key for key, tree in self._conversations.items() if tree.time is not None and now - tree.time > lifetime]
-        for key in old:
-            del self._conversations[key]
+        self._kept = {at: each for at, each in self._kept.items() if not is_over(each[1], now, self._lifetime)}
+        self._conversations = {
+            key: tree for key, tree in self._conversations.items() if not is_over(tree.time, now, self._lifetime)
+        }
 
 
 def _looked_at(reading: Reading, indices: Iterable[int]) -> Iterator[int]:

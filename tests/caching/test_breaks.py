@@ -56,7 +56,7 @@ class Sent(NamedTuple):
     def tokens(self) -> list[tuple[object, str]]:
         """The tokens, each with its place: the index of its message, None for tools."""
         payload = self.payload()
-        texts = [(None, "tool", json.dumps(tool)) for tool in payload["tools"]]
+        texts: list[tuple[object, str, str]] = [(None, "tool", json.dumps(tool)) for tool in payload["tools"]]
         texts += [(at, each["role"], each["content"]) for at, each in enumerate(payload["messages"])]
         return [(at, token) for at, role, text in texts for token in (f"<{role}>", *TOKEN.findall(text))]
 
@@ -197,9 +197,12 @@ def check(seed: int, *, named: bool, payloads: bool, step: int) -> None:
     if named:
         assert [each.lost for each in report.breaks] == [expected[at].lost for at in breaks]
     if step == 1:
-        seeded = {at: call.broken for at, call in enumerate(calls) if call.broken is not None}
-        if payloads:
-            seeded = {at: (place, slot if slot == "tools" else None) for at, (place, slot) in seeded.items()}
+        seeded = {
+            at: (place, slot if slot == "tools" or not payloads else None)
+            for at, call in enumerate(calls)
+            if call.broken is not None
+            for place, slot in [call.broken]
+        }
         assert {at: (each.message, each.slot) for at, each in breaks.items()} == seeded
 
 

@@ -61,7 +61,8 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_module_takes_it_as_a_hook(tmp_path: Path) -> None:
-    assert OnlineChatModule("openai", model="gpt-x", api_key="k", hooks=[CallLog(tmp_path / "calls.jsonl")])
+    log = CallLog(tmp_path / "calls.jsonl")
+    assert OnlineChatModule("openai", model="gpt-x", api_key="k", hooks=[log]).model == "gpt-x"
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,13 @@ def test_deepseek_reads_whole_units_and_makes_one_of_a_shared_beginning() -> Non
     assert counts(calls, "deepseek") == [(0, 540, 0), (0, 540, 0), (500, 40, 0)]
 
 
+def test_deepseek_has_a_unit_behind_the_reply_too() -> None:
+    first = {"payload": {"messages": chat(10, 10)}, "reply": "a" * 30}
+    longer: list[object] = [first, {"messages": chat(10, 10, 30, 5)}]
+    assert counts(longer, "deepseek") == [(0, 20, 0), (50, 5, 0)]
+    assert counts([first, {"messages": chat(10, 10, 20, 5)}], "deepseek") == [(0, 20, 0), (20, 25, 0)]
+
+
 def anthropic(*marks: int, length: int) -> dict[str, Any]:
     """A payload of blocks of 100 characters, some with breakpoints."""
     blocks = [marked("x" * 100) if at in marks else {"type": "text", "text": "x" * 100} for at in range(length)]
