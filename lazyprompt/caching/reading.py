@@ -303,7 +303,7 @@ class _Writer:
         begin = self._at + len(frame)
         self._texts += (frame, text, end)
         stop = begin + len(text) + len(end)
-        self._blocks += kind is None or kind != self._kind
+        self._blocks += kind not in _JOINED or kind != self._kind
         self._kind = kind
         self._pieces.append(Piece(self._at, begin, stop, message, slot, self._blocks, count))
         self._at = stop
@@ -340,19 +340,17 @@ class _Writer:
             slot = "system" if system else "history"
         counter = self._counter
         if isinstance(content, list) and content:
-            blocks = cast("list[Form]", content)
+            parts = cast("list[object]", content)
+            blocks = [cast("Form", part) if isinstance(part, Mapping) else {"text": str(part)} for part in parts]
             for index, block in enumerate(blocks):
-                text = block.get("text") if isinstance(cast("object", block), Mapping) else None
-                is_text = isinstance(text, str) and block.get("type", "text") in ("text", "input_text", "output_text")
+                text, kind = block.get("text"), block.get("type", "text")
+                is_text = isinstance(text, str) and kind in ("text", "input_text", "output_text")
                 own = _plain(cast("str", text)) if is_text else _json(_unmarked(block))
                 alone = {**message, key: [block]} if index == 0 else {"role": role, key: [block]}
                 count = partial(_count_block, counter, alone, None if index == 0 else {"role": role, key: []}, overhead)
                 own += behind if index == len(blocks) - 1 else ""
-                is_block = isinstance(cast("object", block), Mapping)
-                kind = block.get("type") if is_block and block.get("type") in _JOINED else None
                 self._put(role if index == 0 else "", own, at, slot, count, kind=kind)
-                if is_block:
-                    self._mark(block)
+                self._mark(block)
         else:
             own = _plain(content) if isinstance(content, str) else _json(message[key]) if content else ""
             self._put(role, own + behind, at, slot, partial(_count_block, counter, message, None, overhead))
@@ -416,11 +414,7 @@ def _objects(values: object, what: str) -> list[Form]:
 
 
 def _unmarked(block: Form) -> Form:
-    return (
-        {key: value for key, value in block.items() if key not in _MARKS}
-        if _MARKS[0] in block or _MARKS[1] in block
-        else block
-    )
+    return {key: value for key, value in block.items() if key not in _MARKS}
 
 
 def _plain(text: str) -> str:
