@@ -134,7 +134,7 @@ def _breaks(report: CacheReport) -> list[str]:
 def _break(found: Break) -> list[str]:
     message = "" if found.message is None else f", message {found.message}"
     slot = "" if found.slot is None else f", {visible(found.slot)}"
-    before, after = (visible(text.replace("\n", " "))[:_WIDTH] for text in (found.before, found.after))
+    before, after = (visible(text.replace("\n", " "))[:_WIDTH].rstrip() for text in (found.before, found.after))
     return [
         f"call {found.call}{message}{slot}, line {found.line}: {found.lost:,} tokens lost",
         f"  before: {before}",
