@@ -40,8 +40,6 @@ _MOST_MARKS, _MOST_ENDINGS = 4, 20
 _NEWLINE = ("\n", "instruction")
 # The reason for the end of a reply whose length was limited.
 _CUT_OFF = "length"
-# The fields of a line of a log beside its payload.
-_LINE = ("time", "conversation", "model", "reply")
 
 Form: TypeAlias = "Mapping[str, Any]"
 Spans: TypeAlias = "list[tuple[str, str]]"
@@ -126,25 +124,13 @@ class Reading(NamedTuple):
 
 
 def call_of(given: object) -> PromptCall:
-    """Return what was given as a call: a payload, a Rendered, a line of a log, a record of a module, a tuple.
-
-    Raises:
-        FormatError: It is none of these.
-    """
+    """Return a payload, a Rendered or a record of a module as a call."""
     if isinstance(given, PromptCall):
         return given
     payload: object = getattr(given, "payload", None)
     if isinstance(payload, Mapping):
         record = cast("Any", given)
         return PromptCall(cast("Form", payload), model=record.model, reply=record.reply or "")
-    if isinstance(given, tuple):
-        return PromptCall(*given)
-    if isinstance(given, Mapping):
-        line = cast("Form", given)
-        payload = line.get("payload")
-        if isinstance(payload, Mapping):
-            known = {name: line[name] for name in _LINE if line.get(name) is not None}
-            return PromptCall(cast("Form", payload), **known)
     return PromptCall(given)
 
 

@@ -59,8 +59,8 @@ def simulate(
     call that differs only behind its last answer counts as a first one.
 
     Args:
-        calls: Payloads, Rendereds, records of modules, lines of logs, and :class:`PromptCall` for prompters with
-            their inputs, times and conversations. They are read one after the other.
+        calls: Payloads, Rendereds, records of modules, and :class:`PromptCall` for prompters with their inputs, times
+            and conversations. They are read one after the other.
         rules: The rules, or the name of a provider: ``openai``, ``anthropic``, ``gemini``, ``deepseek``, ``vllm``,
             ``llama.cpp``.
         counter: What counts tokens. Each text is counted once, as long as a call that has it is open.

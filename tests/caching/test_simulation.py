@@ -144,7 +144,7 @@ def test_llama_cpp_reads_up_to_the_first_differing_token() -> None:
 
 
 def test_a_reply_is_in_the_cache_of_servers_that_keep_it() -> None:
-    first = {"payload": {"messages": chat(10, 10)}, "reply": "a" * 30}
+    first = PromptCall({"messages": chat(10, 10)}, reply="a" * 30)
     second = {"messages": chat(10, 10, 30, 5)}
     assert counts([first, second], "llama.cpp")[1] == (50, 5, 0)
     assert counts([first, second], "openai", least=(), step=1)[1] == (20, 35, 0)
@@ -157,7 +157,7 @@ def test_deepseek_reads_whole_units_and_makes_one_of_a_shared_beginning() -> Non
 
 
 def test_deepseek_has_a_unit_behind_the_reply_too() -> None:
-    first = {"payload": {"messages": chat(10, 10)}, "reply": "a" * 30}
+    first = PromptCall({"messages": chat(10, 10)}, reply="a" * 30)
     longer: list[object] = [first, {"messages": chat(10, 10, 30, 5)}]
     assert counts(longer, "deepseek") == [(0, 20, 0), (50, 5, 0)]
     assert counts([first, {"messages": chat(10, 10, 20, 5)}], "deepseek") == [(0, 20, 0), (20, 25, 0)]
