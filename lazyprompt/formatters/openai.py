@@ -30,7 +30,7 @@ OPENAI = Profile(
         key="prompt_cache_breakpoint",
         mark={"mode": "explicit"},
         lifetimes=("30m", "12h"),
-        models=re.compile(r"gpt-(5\.([6-9]|\d\d)|[6-9]|\d\d)"),
+        models=re.compile(r"gpt-(5\.([6-9]|\d\d)|[6-9]\b|[12]\d)"),
     ),
 )
 

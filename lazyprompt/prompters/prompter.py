@@ -529,7 +529,13 @@ class Prompter(PrompterCalls):
             if chat_template is not None:
                 markers, template = chat_template.markers, chat_template
             elif model is not None:
-                markers, template = Markers.for_model(model), None
+                template = None
+                try:
+                    markers = Markers.for_model(model)
+                except TemplateError:
+                    # OpenAI's form has no markers: a model of no family only has no system text of its own.
+                    if form != "openai":
+                        raise
         system = self._system_for(markers)
         if form == "openai":
             return OpenAITarget(system, keeps_empty_turn=self._instruction.keeps_empty_turn)

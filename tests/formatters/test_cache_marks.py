@@ -126,7 +126,9 @@ def test_models_of_openai_from_5_6_on_know_marks(provider: str, model: str) -> N
     assert not left_out(payload)
 
 
-@pytest.mark.parametrize("model", [None, "gpt-5", "gpt-5.5", "gpt-4.1", "gpt-4o", "o3", "chatgpt-4o-latest"])
+@pytest.mark.parametrize(
+    "model", [None, "gpt-5", "gpt-5.5", "gpt-4.1", "gpt-35-turbo", "gpt-4o", "o3", "chatgpt-4o-latest"]
+)
 def test_other_models_of_openai_know_none(model: str | None) -> None:
     payload = judged(ChatFormatter("openai", model=model, cache=["history"]), *TALK)
     assert payload == ChatFormatter("openai").format(*TALK)

@@ -17,6 +17,7 @@ from lazyprompt import (
     ChatPrompter,
     FormatError,
     Msg,
+    TemplateError,
     ToolResultBlock,
     messages_from,
 )
@@ -127,3 +128,13 @@ def texts(messages: Sequence[dict[str, Any]]) -> list[str]:
 def marks(text: str) -> set[str]:
     """The marks in a text."""
     return set(text.split("§")[1::2])
+
+
+@pytest.mark.parametrize("model", ["gpt-5.6", "a-model-of-ours"])
+def test_openais_form_takes_a_model_of_no_family(model: str) -> None:
+    """It was refused with the advice to give the very form that was given."""
+    assert PROMPTER.generate_prompt(VALUES, format="openai", model=model) == PROMPTER.generate_prompt(
+        VALUES, format="openai"
+    )
+    with pytest.raises(TemplateError, match='format="openai"'):
+        PROMPTER.generate_prompt(VALUES, model=model)
