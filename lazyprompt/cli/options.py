@@ -165,9 +165,9 @@ budget_option = count_option("--max-tokens", help="Show what a budget of N token
 _source_option = text_option(
     "--source", metavar="NAME", help="Who has the model; the end of lazyprompt run --help lists them."
 )
-_base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
-_url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
-address_options = with_options(_source_option, _base_url_option, _url_option)
+base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
+url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
+address_options = with_options(_source_option, base_url_option, url_option)
 model_options = with_options(
     _source_option,
     text_option(
@@ -176,9 +176,9 @@ model_options = with_options(
         help="The model at the source. Without --source a local one: a GGUF file, a directory, owner/name or name:tag; "
         "its engine is started, and ended with the command.",
     ),
-    _base_url_option,
+    base_url_option,
     text_option("--engine", metavar="NAME", help="The engine of a local model.  [default: one that serves it]"),
-    _url_option,
+    url_option,
     count_option("--max-tokens", help="The most tokens of an answer."),
     click.option("--temperature", type=click.FloatRange(min=0), metavar="T", help="How freely the model chooses."),
 )

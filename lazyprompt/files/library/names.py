@@ -8,6 +8,7 @@ One is ``support/refund.zh-CN@1.2.0.prompty``.
   belongs to the key: ``refund.v2.prompty``, ``refund.old.prompty``. A language that is not among them is written with a
   script or a region: ``refund.tlh-Latn.prompty``.
 - The suffix is ``.prompty``, ``.prompt``, ``.yaml`` or ``.yml``.
+- ``refund.test.yaml`` and ``refund.test.snapshots.yaml`` are tests of a prompt, and no prompts.
 - Files and directories that begin with a dot or an underscore are no prompts: ``_tone.md`` is there to be included.
 - Links to directories are not followed.
 
@@ -263,7 +264,7 @@ def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
         PromptFileError: Its version is none, or it has no key.
     """
     stem, suffix = Path(name).stem, Path(name).suffix
-    if suffix.lower() not in SUFFIXES or name.startswith((".", "_")):
+    if suffix.lower() not in SUFFIXES or name.startswith((".", "_")) or stem.endswith((".test", ".test.snapshots")):
         return None
     path = layer / directory / name
     own, at, numbers = stem.partition("@")
