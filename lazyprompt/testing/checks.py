@@ -12,6 +12,7 @@ from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing
 from lazyprompt.files.yaml_nodes import plain
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.rendering.prompt_template import neutralize
 from lazyprompt.testing.rendered import tokens_of_text
 
 if TYPE_CHECKING:
@@ -203,7 +204,14 @@ def _check_tokens(case: RenderedCase, check: Check) -> Iterator[Failure]:
 
 
 def _check_safe(case: RenderedCase, _: Check) -> Iterator[Failure]:
-    for mark in case.marks:
+    try:
+        marks = case.marks
+    except LazyPromptError:  # flat text shows no pictures; values can be searched all the same
+        for slot, text in case.slots.items():
+            if slot and neutralize(text) != text:
+                yield Failure("safe", "a control sequence is neutralised", slot, text)
+        return
+    for mark in marks:
         yield Failure("safe", f"the control sequence {_shown(mark.raw)} is neutralised", mark.slot, mark.raw)
 
 

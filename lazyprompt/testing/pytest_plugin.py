@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from lazyprompt.testing.running import Result
@@ -19,10 +19,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     from lazyprompt.testing.cases import is_case_file  # noqa: PLC0415 - for repositories that have such a file
 
-    found: pytest.Collector | None = (
-        PromptCases.from_parent(parent, path=file_path) if is_case_file(file_path) else None
-    )
-    return found
+    return _collector(parent, path=file_path) if is_case_file(file_path) else None
 
 
 class PromptCases(pytest.File):
@@ -36,9 +33,7 @@ class PromptCases(pytest.File):
 
         try:
             for result in Runner().run([CaseFile.read(self.path)]):
-                item: PromptCase = PromptCase.from_parent(self, name=result.case.name)
-                item.result = result
-                yield item
+                yield _item(self, name=result.case.name, result=result)
         except LazyPromptError as error:
             raise self.CollectError(str(error)) from error
 
@@ -46,7 +41,9 @@ class PromptCases(pytest.File):
 class PromptCase(pytest.Item):
     """A case."""
 
-    result: Result
+    def __init__(self, *, result: Result, **more: Any) -> None:  # noqa: ANN401 - those of pytest
+        super().__init__(**more)
+        self.result = result
 
     def runtest(self) -> None:
         """Fail if a check of the case fails."""
@@ -77,3 +74,8 @@ class PromptCaseError(AssertionError):
     def __init__(self, result: Result) -> None:
         super().__init__("; ".join(each.message for each in result.failures))
         self.result = result
+
+
+# pytest's own types of these are not whole.
+_collector: Callable[..., PromptCases] = PromptCases.from_parent  # pyright: ignore[reportUnknownMemberType]
+_item: Callable[..., PromptCase] = PromptCase.from_parent  # pyright: ignore[reportUnknownMemberType]

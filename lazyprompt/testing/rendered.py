@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt.batch.plan import RowPlan
-from lazyprompt.errors import FormatError
+from lazyprompt.errors import FormatError, LazyPromptError
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
@@ -214,8 +214,10 @@ class RenderedCase:
     @cached_property
     def tokens(self) -> int:
         """About how many tokens the messages and tools have."""
-        made = self.source.prompter.target("openai").render(self.prompt)
-        fields = cast("JsonObject", made)
+        try:
+            fields = cast("JsonObject", self.source.prompter.target("openai").render(self.prompt))
+        except LazyPromptError:  # it shows what OpenAI does not take
+            return _COUNTER.count_text(self.text)
         return _COUNTER.count(
             cast("list[JsonObject]", fields["messages"]), cast("list[JsonObject]", fields.get("tools"))
         )

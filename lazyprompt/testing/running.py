@@ -110,7 +110,10 @@ class Runner:
             if isinstance(made, str):
                 yield Result(case, file.prompt, (Failure("render", made),), change=change)
                 continue
-            failures = prompt_failures(made, case.prompt, snapshots, case.name)
+            try:
+                failures = prompt_failures(made, case.prompt, snapshots, case.name)
+            except LazyPromptError as error:
+                failures = [Failure("render", str(error))]
             yield Result(case, file.prompt, tuple(failures), made, change)
         snapshots.save()
 

@@ -49,6 +49,7 @@ ONE_CALL = frozenset(
         "GeminiCollector",
         "OllamaCollector",
         "Reader",
+        "Snapshots",
         "Reading",
         "MessageBuilder",
         "Trace",

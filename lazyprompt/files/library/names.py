@@ -252,6 +252,11 @@ def fallbacks(lang: str | None) -> tuple[str, ...]:
     return (*("-".join(parts[:count]) for count in range(len(parts), 0, -1)), "")
 
 
+def is_test(name: str) -> bool:
+    """Return True if the name of a file is that of the tests of a prompt."""
+    return Path(name).stem.lower().endswith((".test", ".test.snapshots"))
+
+
 def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
     """Parse the name of a file; return None if it is no prompt's.
 
@@ -264,7 +269,7 @@ def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
         PromptFileError: Its version is none, or it has no key.
     """
     stem, suffix = Path(name).stem, Path(name).suffix
-    if suffix.lower() not in SUFFIXES or name.startswith((".", "_")) or stem.endswith((".test", ".test.snapshots")):
+    if suffix.lower() not in SUFFIXES or name.startswith((".", "_")) or is_test(name):
         return None
     path = layer / directory / name
     own, at, numbers = stem.partition("@")
