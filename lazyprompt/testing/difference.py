@@ -6,11 +6,14 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import LazyPromptError
+from lazyprompt.files.filling import Filled
+from lazyprompt.files.turns import Called, Turn
 from lazyprompt.rendering.prompt_template import neutralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.testing.rendered import RenderedCase, TurnText
 
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
@@ -53,19 +56,54 @@ def compared(before: RenderedCase | str, after: RenderedCase | str) -> Change | 
 
 def _appeared(before: RenderedCase | str, after: RenderedCase | str) -> Change:
     texts = [each if isinstance(each, str) else _text(each) for each in (before, after)]
-    old, new = (0 if isinstance(each, str) else each.tokens for each in (before, after))
+    old, new = (0 if isinstance(each, str) else each.text_tokens for each in (before, after))
     return Change(("error",), old, new, len(texts[0]) + len(texts[1]), (texts[0], texts[1]))
 
 
 def _differ(before: RenderedCase, after: RenderedCase) -> bool:
     """Return True if a request differs, by its bytes."""
+    is_alike = before.source.settings_text == after.source.settings_text and before.value == after.value
+    if is_alike and not _has_calls(after.value):
+        return False
+    if _texts_differ(before, after):
+        return True
     first, *others = PROVIDERS
     if _bytes(before, first) != _bytes(after, first):
         return True
     # OpenAI's request shows the order of fields, which equality does not; all other requests are made of these two.
-    if before.value == after.value and before.source.settings_text == after.source.settings_text:
+    return not is_alike and any(_bytes(before, each) != _bytes(after, each) for each in others)
+
+
+def _has_calls(value: Prompt | Filled) -> bool:
+    """Return True if there may be calls or tools of the text, of which equality does not see the order of fields."""
+    if not isinstance(value, Filled):
+        return value.history.has_messages
+    turns = (step for step in value.steps if isinstance(step, Turn))
+    return bool(value.tools) or any(isinstance(item, Called) for turn in turns for item in turn.items)
+
+
+def _texts_differ(before: RenderedCase, after: RenderedCase) -> bool:
+    """Return True if the same turns have other text, which OpenAI's chats have as it is; False if that is not known."""
+    old, new = _only_texts(before), _only_texts(after)
+    if old is None or new is None or [role for role, _ in old] != [role for role, _ in new]:
         return False
-    return any(_bytes(before, each) != _bytes(after, each) for each in others)
+    return any(text != other and text.strip() and other.strip() for (_, text), (_, other) in zip(old, new, strict=True))
+
+
+def _only_texts(case: RenderedCase) -> list[tuple[str, str]] | None:
+    """Return the roles and texts of turns; None if one has anything else, or they are for no chat."""
+    value, file, found = case.value, case.source.file, list[tuple[str, str]]()
+    if not isinstance(value, Filled):
+        system = case.source.system if value.system is None else value.system
+        return [("system", f"{system}\n{''.join(value.instruction.parts)}"), ("user", value.said or "")]
+    if file is None or file.spec.model.get("apiType") not in (None, "chat", "responses"):
+        return None
+    for step in value.steps:
+        text = step.only_text if isinstance(step, Turn) and not step.attributes else None
+        if text is None:
+            return None
+        found.append((step.role, text.text))
+    return found
 
 
 def _bytes(case: RenderedCase, provider: str) -> str:
@@ -77,7 +115,7 @@ def _bytes(case: RenderedCase, provider: str) -> str:
 
 def _change(before: RenderedCase, after: RenderedCase) -> Change:
     texts = _text(before), _text(after)
-    return Change((*_kinds(before, after),), before.tokens, after.tokens, _distance(*texts), texts)
+    return Change((*_kinds(before, after),), before.text_tokens, after.text_tokens, _distance(*texts), texts)
 
 
 def _kinds(before: RenderedCase, after: RenderedCase) -> Iterator[str]:
@@ -87,15 +125,17 @@ def _kinds(before: RenderedCase, after: RenderedCase) -> Iterator[str]:
 
 def _setting_kinds(before: RenderedCase, after: RenderedCase) -> Iterator[str]:
     old, new = before.source.settings, after.source.settings
-    for name in dict.fromkeys((*old, *new)):
+    names = () if before.source.settings_text == after.source.settings_text else dict.fromkeys((*old, *new))
+    for name in names:
         if json.dumps(old.get(name)) != json.dumps(new.get(name)):
             yield name
-    if _tools(before) != _tools(after):
+    if _named_tools(before) != _named_tools(after):
         yield "tools"
 
 
-def _tools(case: RenderedCase) -> str:
-    return json.dumps([*case.prompt.tools])
+def _named_tools(case: RenderedCase) -> str:
+    """Return the tools that only this case has."""
+    return json.dumps(case.value.tools) if isinstance(case.value, Filled) and case.value.tools else ""
 
 
 def _turn_kinds(before: RenderedCase, after: RenderedCase) -> Iterator[str]:

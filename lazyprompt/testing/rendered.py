@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt.batch.plan import RowPlan
@@ -88,14 +88,14 @@ class LoadedPrompt:
             return cls(path, found.prompter, None, found.settings)
         if path.suffix.lower() in YAML_SUFFIXES:
             made = PromptFile.load(path)
-            return cls(path, made.prompter, None, {"model": made.model})
+            return cls(path, made.prompter, None, {"model": made.model, **cls.of(made.prompter).settings})
         return cls.of(Prompty.load(path, params, roots))
 
     @classmethod
     def of(cls, prompt: Prompty | Prompter) -> LoadedPrompt:
         """Return what is tested of a prompt."""
         if not isinstance(prompt, Prompty):
-            return cls(None, prompt, None, {})
+            return cls(None, prompt, None, {"tools": [*prompt.made_of.tools]})
         spec = prompt.spec
         model = dict(spec.model)
         options = model.pop("options", None)
@@ -107,6 +107,11 @@ class LoadedPrompt:
     def settings_text(self) -> str:
         """The settings as JSON, in their order."""
         return json.dumps(self.settings)
+
+    @cached_property
+    def system(self) -> str:
+        """The system text of a prompt that has none of its own."""
+        return self.prompter.made_of.system
 
     @cached_property
     def _plan(self) -> RowPlan:
@@ -195,7 +200,7 @@ class RenderedCase:
         """The messages in order, as their texts."""
         if self.source.file is not None and self.tools is None:
             return tuple(_turns_of_file(cast("Filled", self.value)))
-        return tuple(_turns_of_prompt(self.source.prompter, cast("Prompt", self.value)))
+        return tuple(_turns_of_prompt(self.source, cast("Prompt", self.value)))
 
     @property
     def text(self) -> str:
@@ -222,6 +227,11 @@ class RenderedCase:
             cast("list[JsonObject]", fields["messages"]), cast("list[JsonObject]", fields.get("tools"))
         )
 
+    @property
+    def text_tokens(self) -> int:
+        """About how many tokens the texts have, piece by piece; those of other cases are not counted again."""
+        return sum(tokens_of_text(text) for turn in self.turns for _, text in turn.pieces if text)
+
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
         """The control sequences in values, which flat text has neutralised."""
@@ -230,6 +240,7 @@ class RenderedCase:
         return marks_of(shown, shown)[0]
 
 
+@lru_cache(maxsize=1024)
 def tokens_of_text(text: str) -> int:
     """Return about how many tokens a text has."""
     return _COUNTER.count_text(text)
@@ -263,8 +274,8 @@ def _turn_of_message(message: Msg) -> TurnText:
     return TurnText(message.role, ((HISTORY, message.text or str(message.content)),))
 
 
-def _turns_of_prompt(prompter: Prompter, prompt: Prompt) -> Iterator[TurnText]:
-    system = prompter.made_of.system if prompt.system is None else prompt.system
+def _turns_of_prompt(source: LoadedPrompt, prompt: Prompt) -> Iterator[TurnText]:
+    system = source.system if prompt.system is None else prompt.system
     own = tuple(_own(prompt.instruction.parts, prompt.instruction.slots))
     between = (("", "\n"),) if system and own else ()
     if system or own:

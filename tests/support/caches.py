@@ -51,6 +51,7 @@ ONE_CALL = frozenset(
         "Reader",
         "Snapshots",
         "Reading",
+        "Report",
         "MessageBuilder",
         "Trace",
         "_Judge",
