@@ -91,10 +91,10 @@ def assert_prompt(
     """
     if isinstance(prompt, RenderedCase):
         case = prompt
+    elif isinstance(prompt, str | os.PathLike):
+        case = LoadedPrompt.load(Path(prompt)).rendered(inputs, history, tools)
     else:
-        is_path = isinstance(prompt, str | os.PathLike)
-        loaded = LoadedPrompt.load(Path(prompt)) if is_path else LoadedPrompt.of(prompt)
-        case = loaded.rendered(inputs, history, tools)
+        case = LoadedPrompt.of(prompt).rendered(inputs, history, tools)
     failures = prompt_failures(case, checks_of(PROMPT, checks))
     if failures:
         raise AssertionError("\n".join(f"{each.check}: {each.message}" for each in failures))

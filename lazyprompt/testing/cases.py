@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt.batch.rows import read_rows, row_file
 from lazyprompt.errors import PromptFileError, did_you_mean
+from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
 from lazyprompt.prompters.rows import RowFault
 from lazyprompt.testing.checks import ANSWER, PROMPT, Check, read_checks
@@ -204,13 +205,14 @@ def _prompts_beside(path: Path, ends: tuple[str, ...]) -> list[Path]:
 
 def is_case_file(path: Path) -> bool:
     """Return True if a file is meant as cases: other tools have files of such names."""
+    beside = _prompts_beside(path, YAML_ENDS)
+    if any(each.suffix not in YAML_SUFFIXES for each in beside):
+        return True
     try:
         text = text_of_file(str(path))
     except PromptFileError:
         return False
-    return _CASES.search(text) is not None and (
-        _FILE.search(text) is not None or bool(_prompts_beside(path, YAML_ENDS))
-    )
+    return _CASES.search(text) is not None and bool(beside or _FILE.search(text))
 
 
 def case_files(place: Path) -> Iterator[Path]:
@@ -223,7 +225,8 @@ def case_files(place: Path) -> Iterator[Path]:
     if place.is_dir():
         for path in sorted(place.rglob("*")):
             hidden = any(part.startswith(".") for part in path.relative_to(place).parts)
-            if not hidden and path.name.endswith((*YAML_ENDS, *ROW_ENDS, *GITHUB_ENDS)) and path.is_file():
+            named = path.name.endswith((*YAML_ENDS, *ROW_ENDS, *GITHUB_ENDS)) and path.is_file()
+            if named and not hidden and (not path.name.endswith(YAML_ENDS) or is_case_file(path)):
                 yield path
     elif place.name.endswith((*YAML_ENDS, *ROW_ENDS, *GITHUB_ENDS)):
         yield place

@@ -276,8 +276,8 @@ def _check_schema(answer: str, check: Check) -> Iterator[Failure]:
     except ValueError as error:
         yield Failure("json_schema", f"the answer is no JSON: {error}", text=answer)
         return
-    for error in library.Draft202012Validator(check.value).iter_errors(value):
-        yield Failure("json_schema", f"{error.json_path}: {error.message}", text=answer)
+    for fault in library.Draft202012Validator(check.value).iter_errors(value):
+        yield Failure("json_schema", f"{fault.json_path}: {fault.message}", text=answer)
 
 
 def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failure]:
@@ -285,7 +285,7 @@ def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failu
     try:
         found = getattr(import_module(module), name)(answer, inputs)
     except AssertionError as error:
-        yield Failure("python", f"{check.value}: {error or 'an assertion failed'}", text=answer)
+        yield Failure("python", f"{check.value}: {str(error) or 'an assertion failed'}", text=answer)
     except (ImportError, AttributeError) as error:
         raise BatchError(f"the function {check.value} of a check cannot be called: {error}") from error
     else:

@@ -99,8 +99,7 @@ def _only_texts(case: RenderedCase) -> list[tuple[str, str]] | None:
     if file is None or file.spec.model.get("apiType") not in (None, "chat", "responses"):
         return None
     for step in value.steps:
-        text = step.only_text if isinstance(step, Turn) and not step.attributes else None
-        if text is None:
+        if not isinstance(step, Turn) or step.attributes or (text := step.only_text) is None:
             return None
         found.append((step.role, text.text))
     return found

@@ -1,5 +1,8 @@
 """The plugin for pytest, which collects ``*.test.yaml`` beside prompts; nothing else is imported until it finds one."""
 
+# pytest does not know all of its own types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lazyprompt.testing.running import Result
@@ -19,7 +22,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     from lazyprompt.testing.cases import is_case_file  # noqa: PLC0415 - for repositories that have such a file
 
-    return _collector(parent, path=file_path) if is_case_file(file_path) else None
+    return PromptCases.from_parent(parent, path=file_path) if is_case_file(file_path) else None
 
 
 class PromptCases(pytest.File):
@@ -33,7 +36,7 @@ class PromptCases(pytest.File):
 
         try:
             for result in Runner().run([CaseFile.read(self.path)]):
-                yield _item(self, name=result.case.name, result=result)
+                yield PromptCase.from_parent(self, name=result.case.name, result=result)
         except LazyPromptError as error:
             raise self.CollectError(str(error)) from error
 
@@ -74,8 +77,3 @@ class PromptCaseError(AssertionError):
     def __init__(self, result: Result) -> None:
         super().__init__("; ".join(each.message for each in result.failures))
         self.result = result
-
-
-# pytest's own types of these are not whole.
-_collector: Callable[..., PromptCases] = PromptCases.from_parent  # pyright: ignore[reportUnknownMemberType]
-_item: Callable[..., PromptCase] = PromptCase.from_parent  # pyright: ignore[reportUnknownMemberType]

@@ -176,7 +176,7 @@ def change_lines(report: Report) -> Iterator[str]:
         yield f"{row.file}: {row.name}: {', '.join(row.kinds)} ({row.before} → {row.after} tokens)"
         before, after = (text.splitlines() for text in change.texts)
         lines = islice(unified_diff(before, after, lineterm="", n=1), 2, 2 + _MOST_LINES)
-        yield from (f"    {line}" for line in lines)
+        yield from (f"    {line}".rstrip() for line in lines)
 
 
 def junit(report: Report) -> str:

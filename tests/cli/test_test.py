@@ -285,7 +285,7 @@ def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run) -> Non
         "     system:",
         "    -You greet Ann warmly.",
         "    +You greet Ann kindly.",
-        "     ",
+        "",
         "",
         "1 passed, 0 failed, 1 changed",
     ]
