@@ -44,7 +44,9 @@ class Answers:
         self._module, self._name, self._params = module, name, params
         self._lock = Lock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.exists():
+                path.parent.mkdir(parents=True)
+                path.with_name(".gitignore").write_text("*\n", encoding="utf-8")  # answers are no source
             self._database = sqlite3.connect(path, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
             with self._database:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.filling import Filled
 from lazyprompt.files.turns import Called, Turn
 from lazyprompt.rendering.prompt_template import neutralize
+from lazyprompt.testing.rendered import tokens_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.testing.rendered import RenderedCase, TurnText
+    from lazyprompt.testing.rendered import Frame, RenderedCase
 
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
 """A case has changed if its request to one of these has."""
@@ -26,17 +28,22 @@ class Change(NamedTuple):
     Attributes:
         kinds: What changed: ``instruction``, ``slot NAME``, ``roles``, ``order``, ``tools``, ``model``,
             ``parameters``, ``answer form``, ``safety``; ``error`` if one version has no prompt.
-        before: About how many tokens it had; 0 if there was no prompt.
-        after: About how many tokens it has.
+        tokens: About how many tokens its texts have more.
         size: The number of characters that differ, which orders changes.
-        texts: The text before and after.
+        before: The prompt of the other version, or the reason why there is none.
+        after: The prompt, or the reason why there is none.
     """
 
     kinds: tuple[str, ...]
-    before: int
-    after: int
+    tokens: int
     size: int
-    texts: tuple[str, str]
+    before: RenderedCase | str
+    after: RenderedCase | str
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The text before and after."""
+        return _text(self.before), _text(self.after)
 
 
 def compared(before: RenderedCase | str, after: RenderedCase | str) -> Change | None:
@@ -55,9 +62,8 @@ def compared(before: RenderedCase | str, after: RenderedCase | str) -> Change | 
 
 
 def _appeared(before: RenderedCase | str, after: RenderedCase | str) -> Change:
-    texts = [each if isinstance(each, str) else _text(each) for each in (before, after)]
-    old, new = (0 if isinstance(each, str) else each.text_tokens for each in (before, after))
-    return Change(("error",), old, new, len(texts[0]) + len(texts[1]), (texts[0], texts[1]))
+    old, new = (0 if isinstance(each, str) else tokens_of_text(each.text) for each in (before, after))
+    return Change(("error",), new - old, len(_text(before)) + len(_text(after)), before, after)
 
 
 def _differ(before: RenderedCase, after: RenderedCase) -> bool:
@@ -85,24 +91,26 @@ def _has_calls(value: Prompt | Filled) -> bool:
 def _texts_differ(before: RenderedCase, after: RenderedCase) -> bool:
     """Return True if the same turns have other text, which OpenAI's chats have as it is; False if that is not known."""
     old, new = _only_texts(before), _only_texts(after)
-    if old is None or new is None or [role for role, _ in old] != [role for role, _ in new]:
+    if old is None or new is None or old[0] != new[0]:
         return False
-    return any(text != other and text.strip() and other.strip() for (_, text), (_, other) in zip(old, new, strict=True))
+    return any(text != other and text.strip() and other.strip() for text, other in zip(old[1], new[1], strict=True))
 
 
-def _only_texts(case: RenderedCase) -> list[tuple[str, str]] | None:
+def _only_texts(case: RenderedCase) -> tuple[list[str], list[str]] | None:
     """Return the roles and texts of turns; None if one has anything else, or they are for no chat."""
-    value, file, found = case.value, case.source.file, list[tuple[str, str]]()
+    value, file = case.value, case.source.file
     if not isinstance(value, Filled):
         system = case.source.system if value.system is None else value.system
-        return [("system", f"{system}\n{''.join(value.instruction.parts)}"), ("user", value.said or "")]
+        return ["system", "user"], [f"{system}\n{''.join(value.instruction.parts)}", value.said or ""]
     if file is None or file.spec.model.get("apiType") not in (None, "chat", "responses"):
         return None
+    roles, texts = list[str](), list[str]()
     for step in value.steps:
         if not isinstance(step, Turn) or step.attributes or (text := step.only_text) is None:
             return None
-        found.append((step.role, text.text))
-    return found
+        roles.append(step.role)
+        texts.append(text.text)
+    return roles, texts
 
 
 def _bytes(case: RenderedCase, provider: str) -> str:
@@ -113,19 +121,62 @@ def _bytes(case: RenderedCase, provider: str) -> str:
 
 
 def _change(before: RenderedCase, after: RenderedCase) -> Change:
-    texts = _text(before), _text(after)
-    return Change((*_kinds(before, after),), before.text_tokens, after.text_tokens, _distance(*texts), texts)
+    (old, values), (new, news) = before.outline, after.outline
+    kinds, tokens, size = _frame_change(old, new)
+    if before.source is not after.source:
+        kinds = (*_setting_kinds(before, after), *kinds)
+    if values != news or old != new:
+        for slot, text, other in _changed_slots(old, values, new, news):
+            kinds = (*kinds, f"slot {slot}")
+            tokens += tokens_of_text(other) - tokens_of_text(text)
+            size += _distance(text, other)
+            if "safety" not in kinds and (neutralize(text) != text) != (neutralize(other) != other):
+                kinds = (*kinds, "safety")
+    return Change(kinds or ("form",), tokens, size, before, after)
 
 
-def _kinds(before: RenderedCase, after: RenderedCase) -> Iterator[str]:
-    found = [*_setting_kinds(before, after), *_turn_kinds(before, after)]
-    yield from dict.fromkeys(found or ["form"])
+@lru_cache(maxsize=64)
+def _frame_change(before: Frame, after: Frame) -> tuple[tuple[str, ...], int, int]:
+    """Return the kinds, tokens and size of the change of all but values; it is the same for most rows."""
+    if before == after:
+        return (), 0, 0
+    old, new = (["".join(own) for _, own, _ in frame] for frame in (before, after))
+    size = _distance("".join(old), "".join(new))
+    if sorted(before) == sorted(after):
+        return ("order",), 0, size
+    kinds: list[str] = []
+    if sorted(role for role, _, _ in before) != sorted(role for role, _, _ in after):
+        kinds.append("roles")
+    if "".join(old) != "".join(new):
+        kinds.append("instruction")
+    names, others = ([name for _, _, names in frame for name in names] for frame in (before, after))
+    if (names != others and sorted(names) == sorted(others)) or (names == others and not kinds):
+        kinds.append("order")
+    return tuple(kinds), sum(map(tokens_of_text, new)) - sum(map(tokens_of_text, old)), size
+
+
+def _changed_slots(
+    before: Frame, values: Sequence[str], after: Frame, news: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the slots whose text differs, with both texts."""
+    found = list[dict[str, str]]()
+    for frame, texts in ((before, values), (after, news)):
+        slots: dict[str, str] = {}
+        names = (name for _, _, names in frame for name in names)
+        for name, text in zip(names, texts, strict=True):
+            slots[name] = slots.get(name, "") + text
+        found.append(slots)
+    old, new = found
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name, "") != new.get(name, ""):
+            yield name, old.get(name, ""), new.get(name, "")
 
 
 def _setting_kinds(before: RenderedCase, after: RenderedCase) -> Iterator[str]:
+    if before.source.settings_text == after.source.settings_text and _named_tools(before) == _named_tools(after):
+        return
     old, new = before.source.settings, after.source.settings
-    names = () if before.source.settings_text == after.source.settings_text else dict.fromkeys((*old, *new))
-    for name in names:
+    for name in dict.fromkeys((*old, *new)):
         if json.dumps(old.get(name)) != json.dumps(new.get(name)):
             yield name
     if _named_tools(before) != _named_tools(after):
@@ -137,41 +188,9 @@ def _named_tools(case: RenderedCase) -> str:
     return json.dumps(case.value.tools) if isinstance(case.value, Filled) and case.value.tools else ""
 
 
-def _turn_kinds(before: RenderedCase, after: RenderedCase) -> Iterator[str]:
-    old, new = before.turns, after.turns
-    if sorted(map(_said, old)) == sorted(map(_said, new)):
-        if [*map(_said, old)] != [*map(_said, new)]:
-            yield "order"
-        return
-    if sorted(turn.role for turn in old) != sorted(turn.role for turn in new):
-        yield "roles"
-    slots, news = before.slots, after.slots
-    if slots.pop("", "") != news.pop("", ""):
-        yield "instruction"
-    changed = [slot for slot in dict.fromkeys((*slots, *news)) if slots.get(slot) != news.get(slot)]
-    yield from (f"slot {slot}" for slot in changed)
-    if not changed and _places(old) != _places(new):
-        yield "order"
-    if any(_is_unsafe(slots.get(slot, "")) != _is_unsafe(news.get(slot, "")) for slot in changed):
-        yield "safety"
-
-
-def _said(turn: TurnText) -> tuple[str, str]:
-    return turn.role, turn.text
-
-
-def _places(turns: tuple[TurnText, ...]) -> list[str]:
-    """Return the slots in the order in which they stand."""
-    return [slot for turn in turns for slot, _ in turn.pieces if slot]
-
-
-def _is_unsafe(text: str) -> bool:
-    return neutralize(text) != text
-
-
-def _text(case: RenderedCase) -> str:
-    """Return the messages as text to be shown."""
-    return "\n\n".join(f"{turn.role}:\n{turn.text}" for turn in case.turns)
+def _text(case: RenderedCase | str) -> str:
+    """Return the messages as text to be shown, or the reason why there are none."""
+    return case if isinstance(case, str) else "\n\n".join(f"{turn.role}:\n{turn.text}" for turn in case.turns)
 
 
 def _distance(before: str, after: str) -> int:

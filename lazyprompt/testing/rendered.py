@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.errors import FormatError, LazyPromptError
+from lazyprompt.files.filling import Filled
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn, messages_of
 from lazyprompt.inspect.marks import marks_of
+from lazyprompt.messages.history import EMPTY_HISTORY
 from lazyprompt.templates.slots import Value
 from lazyprompt.testing.github import GITHUB_ENDS, read_github
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.rows import Row
-    from lazyprompt.files.filling import Filled
     from lazyprompt.formatters.report import Payload
     from lazyprompt.inspect.marks import Mark
     from lazyprompt.messages.history import HistoryLike
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _COUNTER: Final = ApproximateTokenCounter()
 HISTORY: Final = "history"
+Frame: TypeAlias = "tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]"
+"""The role of each turn, its own text before, between and behind slots, and the names of these."""
 
 
 class TurnText(NamedTuple):
@@ -97,7 +100,7 @@ class LoadedPrompt:
         if not isinstance(prompt, Prompty):
             return cls(None, prompt, None, {"tools": [*prompt.made_of.tools]})
         spec = prompt.spec
-        model = dict(spec.model)
+        model = {name: value for name, value in spec.model.items() if name != "connection"}
         options = model.pop("options", None)
         tools, outputs = ([each.to_dict() for each in some] for some in (spec.tools, spec.outputs))
         settings = {"model": model, "parameters": options, "tools": tools, "answer form": outputs}
@@ -228,9 +231,19 @@ class RenderedCase:
         )
 
     @property
-    def text_tokens(self) -> int:
-        """About how many tokens the texts have, piece by piece; those of other cases are not counted again."""
-        return sum(tokens_of_text(text) for turn in self.turns for _, text in turn.pieces if text)
+    def outline(self) -> tuple[Frame, tuple[str, ...]]:
+        """Each turn's role, own text and slots, the same for many cases; and the values of the slots in order."""
+        value = self.value
+        if isinstance(value, Filled) or value.history is not EMPTY_HISTORY:
+            return _outline_of_turns(self.turns)
+        system = self.source.system if value.system is None else value.system
+        told, said = value.instruction, value.user
+        first, *own = told.parts[::2]
+        turns = ("system", (f"{system}\n{first}", *own), told.slots[1::2]), ("user", said.parts[::2], said.slots[1::2])
+        values = (*told.parts[1::2], *said.parts[1::2])
+        if value.input:
+            return (*turns, ("user", (), ("input",))), (*values, value.input)
+        return turns, values
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
@@ -251,6 +264,22 @@ def _takes_requests(file: Prompty, provider: str) -> bool:
         return bool(target_of(*sent_to(file.spec, provider)))
     except FormatError:
         return False
+
+
+def _outline_of_turns(turns: Sequence[TurnText]) -> tuple[Frame, tuple[str, ...]]:
+    frame: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+    values: list[str] = []
+    for turn in turns:
+        own, names = [""], list[str]()
+        for slot, text in turn.pieces:
+            if slot:
+                names.append(slot)
+                values.append(text)
+                own.append("")
+            else:
+                own[-1] += text
+        frame.append((turn.role, tuple(own), tuple(names)))
+    return tuple(frame), tuple(values)
 
 
 def _turns_of_file(filled: Filled) -> Iterator[TurnText]:

@@ -31,24 +31,17 @@ class Changed(NamedTuple):
         file: Its file.
         name: Its name.
         kinds: What changed.
-        before: Its tokens before.
-        after: Its tokens after.
+        tokens: About how many tokens it has more.
     """
 
     file: str
     name: str
     kinds: tuple[str, ...]
-    before: int
-    after: int
+    tokens: int
 
     def to_dict(self) -> JsonObject:
         """Return it as JSON."""
-        return {
-            "file": self.file,
-            "case": self.name,
-            "kinds": [*self.kinds],
-            "tokens": {"before": self.before, "after": self.after},
-        }
+        return {"file": self.file, "case": self.name, "kinds": [*self.kinds], "tokens": self.tokens}
 
 
 class _Failed(NamedTuple):
@@ -90,12 +83,14 @@ class Report:
         else:
             self.passed[file] += 1
         if (change := result.change) is not None:
-            row = Changed(file, result.case.name, change.kinds, change.before, change.after)
+            row = Changed(file, result.case.name, change.kinds, change.tokens)
             self.changed.append(row)
             # The number keeps the heap from comparing more, and the first of equal ones in it.
-            heapq.heappush(self._largest, (change.size, -len(self.changed), row, change))
-            if len(self._largest) > _MOST_SHOWN:
-                heapq.heappop(self._largest)
+            ranked = change.size, -len(self.changed), row, change
+            if len(self._largest) < _MOST_SHOWN:
+                heapq.heappush(self._largest, ranked)
+            elif change.size > self._largest[0][0]:
+                heapq.heapreplace(self._largest, ranked)
 
     @property
     def total(self) -> int:
@@ -123,7 +118,7 @@ class Report:
         if self.compares:
             found["changed"] = [row.to_dict() for row in self.changed]
             found["groups"] = [
-                {"kinds": [*kinds], "rows": len(rows), "tokens": sum(row.after - row.before for row in rows)}
+                {"kinds": [*kinds], "rows": len(rows), "tokens": sum(row.tokens for row in rows)}
                 for kinds, rows in self.groups()
             ]
         return found
@@ -169,11 +164,11 @@ def failure_lines(result: Result) -> Iterator[tuple[str, str, str]]:
 def change_lines(report: Report) -> Iterator[str]:
     """Yield the lines of the changes: the groups, and the cases that differ most."""
     for kinds, rows in report.groups():
-        tokens = sum(row.after - row.before for row in rows)
+        tokens = sum(row.tokens for row in rows)
         yield f"{len(rows):,} changed: {', '.join(kinds)} ({tokens:+,} tokens)"
     for row, change in report.largest():
         yield ""
-        yield f"{row.file}: {row.name}: {', '.join(row.kinds)} ({row.before} → {row.after} tokens)"
+        yield f"{row.file}: {row.name}: {', '.join(row.kinds)} ({row.tokens:+,} tokens)"
         before, after = (text.splitlines() for text in change.texts)
         lines = islice(unified_diff(before, after, lineterm="", n=1), 2, 2 + _MOST_LINES)
         yield from (f"    {line}".rstrip() for line in lines)
@@ -208,6 +203,6 @@ def github(report: Report) -> Iterator[str]:
         yield command("error", str(result.case.file), result.case.line, f"case {result.case.name}", text)
     for kinds, rows in report.groups():
         first = rows[0]
-        tokens = sum(row.after - row.before for row in rows)
+        tokens = sum(row.tokens for row in rows)
         text = f"{len(rows):,} rows changed: {', '.join(kinds)} ({tokens:+,} tokens)"
         yield command("notice", first.file, 1, "changed prompts", text)

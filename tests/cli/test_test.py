@@ -280,7 +280,7 @@ def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run) -> Non
         "",
         "1 changed: instruction (+0 tokens)",
         "",
-        "greet.test.yaml: Ann: instruction (10 → 10 tokens)",
+        "greet.test.yaml: Ann: instruction (+0 tokens)",
         "    @@ -1,3 +1,3 @@",
         "     system:",
         "    -You greet Ann warmly.",
