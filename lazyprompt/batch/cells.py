@@ -122,7 +122,8 @@ class Cells:
         Raises:
             HistoryError: It is text that is no JSON.
         """
-        return cast("HistoryLike | None", _parsed(cell(row, self.history), self.history, HistoryError))
+        value = cell(row, self.history)
+        return None if value is None else cast("HistoryLike | None", _parsed(value, self.history, HistoryError))
 
     def tools_of(self, row: Row) -> ToolsLike:
         """Return the tools that the model may call.
@@ -130,7 +131,8 @@ class Cells:
         Raises:
             ToolsError: They are text that is no JSON.
         """
-        return cast("ToolsLike", _parsed(cell(row, self.tools), self.tools, ToolsError))
+        value = cell(row, self.tools)
+        return None if value is None else cast("ToolsLike", _parsed(value, self.tools, ToolsError))
 
     def label_of(self, row: Row) -> str | None:
         """Return the answer.
@@ -159,7 +161,7 @@ class Cells:
 def cell(row: Row, column: str | None) -> object:
     """Return a value; None if it is missing, as which NaN counts too."""
     value = None if column is None else row.get(column)
-    return None if is_nan(value) else value
+    return None if type(value) is not str and is_nan(value) else value
 
 
 def _json(text: str) -> object:

@@ -13,7 +13,6 @@ import click
 from lazyprompt.cli.options import base_url_option, count_option, reference_options, url_option
 from lazyprompt.cli.progress import progress_bar
 from lazyprompt.cli.streams import (
-    NoAnswerError,
     Screen,
     WrongUseError,
     blaming,
@@ -23,18 +22,17 @@ from lazyprompt.cli.streams import (
     write_lines,
     write_text,
 )
-from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
+from lazyprompt.errors import BatchError, LazyPromptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lazyprompt.batch.run import Progress
     from lazyprompt.cli.options import Options
-    from lazyprompt.testing.answers import Answers
     from lazyprompt.testing.cases import CaseFile
     from lazyprompt.testing.rendered import LoadedPrompt
     from lazyprompt.testing.report import Report
-    from lazyprompt.testing.running import Result, Runner
+    from lazyprompt.testing.running import Answers, Result, Runner
 
 _FAILED = 1
 _STEP = 0.2
@@ -110,8 +108,6 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
         try:
             for result in _with_progress(runner.run(files), options["form"]):
                 report.add(result)
-        except ModuleError as error:
-            raise NoAnswerError("--run", str(error)) from error
         except LazyPromptError as error:
             raise WrongUseError("PATH", str(error)) from error
         if runner.answers is not None:
@@ -139,8 +135,8 @@ def _case_files(places: list[Path]) -> list[CaseFile]:
     for path in dict.fromkeys(paths):
         with blaming("PATH"):
             files.append(CaseFile.read(path))
-        if files[-1].unused:
-            note(f"{path}: not run here are the evaluators {', '.join(files[-1].unused)}: they ask a model")
+        if asking := files[-1].asking:
+            note(f"{path}: evaluators that ask a model (llm, uses) are not run: {', '.join(asking)}")
     return files
 
 
@@ -150,8 +146,8 @@ def _example(place: Path) -> str:
 
 def _runner(options: _Options, places: list[Path], opened: ExitStack) -> Runner:
     """Make what runs the cases, within a context that ends with the command."""
+    from lazyprompt.testing.difference import older_version  # noqa: PLC0415 - as above
     from lazyprompt.testing.running import Runner  # noqa: PLC0415 - as above
-    from lazyprompt.testing.versions import older_version  # noqa: PLC0415 - as above
 
     older = None
     if options["against"] is not None:
@@ -173,7 +169,7 @@ def _answers(options: _Options, opened: ExitStack) -> Answers | None:
         return None
     from lazyprompt.cli.models import file_model, opened_model  # noqa: PLC0415 - only --run asks a model
     from lazyprompt.modules.sources import SOURCES  # noqa: PLC0415 - as above
-    from lazyprompt.testing.answers import Answers  # noqa: PLC0415 - as above
+    from lazyprompt.testing.running import Answers  # noqa: PLC0415 - as above
 
     source, colon, model = name.partition(":")
     known = bool(colon) and source in SOURCES
@@ -187,7 +183,7 @@ def _answers(options: _Options, opened: ExitStack) -> Answers | None:
 
     def params_of(prompt: LoadedPrompt) -> Mapping[str, Any]:
         if prompt.file is None:
-            return {}
+            return prompt.params
         chosen: Options = asked
         return file_model(chosen, prompt.file).params
 
@@ -228,10 +224,10 @@ def _write_table(report: Report) -> None:
         screen.line(line)
     for result in report.failed:
         screen.write("\n")
-        for text, colored, rest in failure_lines(result):
+        for text, colored in failure_lines(result):
             screen.write(text)
             screen.write(colored, "bold red")
-            screen.write(f"{rest}\n")
+            screen.write("\n")
     if report.changed:
         screen.write("\n")
         for line in change_lines(report):

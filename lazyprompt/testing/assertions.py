@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack, cast
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.testing.cases import CaseFile, case_files
-from lazyprompt.testing.checks import PROMPT, checks_of, prompt_failures
+from lazyprompt.testing.checks import PROMPT, make_check, prompt_failures
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lazyprompt._base.json import Json
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
@@ -59,7 +60,8 @@ def render_cases(
         for case in file.cases():
             if case.fault:
                 raise PromptFileError(f"{case.file}:{case.line}:1: {case.fault}")
-            found.append(loaded.rendered(case.inputs, case.history, case.tools, is_row=case.is_row, name=case.name))
+            given = case.arguments if case.row is None else loaded.arguments(case.row)
+            found.append(loaded.rendered(*given, case.name))
     if not found:
         raise PromptFileError(f"{path}:1:1: there is no case; write {path.with_name(path.stem)}.test.yaml")
     return found
@@ -95,7 +97,7 @@ def assert_prompt(
         case = LoadedPrompt.load(Path(prompt)).rendered(inputs, history, tools)
     else:
         case = LoadedPrompt.of(prompt).rendered(inputs, history, tools)
-    failures = prompt_failures(case, checks_of(PROMPT, checks))
+    failures = prompt_failures(case, [make_check(PROMPT, kind, cast("Json", value)) for kind, value in checks.items()])
     if failures:
         raise AssertionError("\n".join(f"{each.check}: {each.message}" for each in failures))
     return case

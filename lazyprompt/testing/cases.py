@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt.batch.rows import read_rows, row_file
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
 from lazyprompt.prompters.rows import RowFault
-from lazyprompt.testing.checks import ANSWER, PROMPT, Check, read_checks
-from lazyprompt.testing.github import GITHUB_ENDS, filled_in, github_checks
+from lazyprompt.testing.checks import ANSWER, PROMPT, read_checks, text_check
+from lazyprompt.testing.github import GITHUB_ENDS, filled_in, github_evaluators
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from lazyprompt._base.json import Json
-    from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.batch.rows import Row
+    from lazyprompt.testing.checks import Check
+    from lazyprompt.testing.rendered import Arguments
 
 YAML_ENDS: Final = (".test.yaml", ".test.yml")
 ROW_ENDS: Final = (".test.jsonl", ".test.csv")
@@ -32,41 +32,37 @@ _PROMPT_ENDS: Final = (".prompty", ".prompt", ".yaml", ".yml", ".prompt.yml", ".
 _FIELDS: Final = ("file", "params", "cases", "rows", "prompt", "answer")
 _CASES = re.compile(r"^[\"']?(?:cases|rows)[\"']?\s*:", re.MULTILINE)
 _FILE = re.compile(r"^[\"']?file[\"']?\s*:", re.MULTILINE)
+_NONE: Final = (None, None, None)
 _CASE_FIELDS: Final = ("name", "inputs", "history", "tools", "prompt", "answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """Inputs of a prompt, and the checks on what becomes of them.
 
-    Args:
+    Attributes:
         file: The file that it stands in.
         line: Its line there, from 1.
         name: Its name; its number if it has none.
-        inputs: The inputs; of a row all its columns.
-        history: The history.
-        tools: The tools of the call.
+        arguments: The inputs, the history and the tools; of a row none.
         prompt: The checks on the prompt.
         answer: The checks on the answer.
-        is_row: True if it is a row of a table, which has a history and tools in columns.
+        row: The row of a table, with a history and tools in columns; None if it is no row.
         fault: The reason why the row cannot be read.
     """
 
     file: Path
     line: int
     name: str
-    inputs: object = None
-    history: HistoryLike | None = None
-    tools: ToolsLike = None
+    arguments: Arguments = _NONE
     prompt: tuple[Check, ...] = ()
     answer: tuple[Check, ...] = ()
-    is_row: bool = False
+    row: Row | None = None
     fault: str = ""
 
     @property
-    def id(self) -> str:
-        """The file and the name."""
-        return f"{self.file}::{self.name}"
+    def inputs(self) -> object:
+        """The inputs; of a row all its columns."""
+        return self.arguments[0] if self.row is None else self.row
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ class CaseFile:
         rows: The file of rows that are cases too.
         prompt_checks: The checks on the prompt of each row.
         answer_checks: The checks on the answer of each row.
-        unused: Evaluators that are not run here.
+        asking: Names of evaluators that ask a model, and are not run.
     """
 
     path: Path
@@ -91,7 +87,7 @@ class CaseFile:
     rows: Path | None = None
     prompt_checks: tuple[Check, ...] = ()
     answer_checks: tuple[Check, ...] = ()
-    unused: tuple[str, ...] = ()
+    asking: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> CaseFile:
@@ -110,10 +106,10 @@ class CaseFile:
         node = Reader(source).read()
         if name.endswith(GITHUB_ENDS):
             fields = source.mapping_of(node, "a prompt file")
-            checks, unused = github_checks(source, fields.get("evaluators"))
+            checks, asking = github_evaluators(source, fields.get("evaluators"))
             data = source.list_of(fields["testData"], "testData") if "testData" in fields else []
             cases = [_github_case(source, path, at, item, checks) for at, item in enumerate(data, 1)]
-            return cls(path, path, {}, tuple(cases), unused=unused)
+            return cls(path, path, {}, tuple(cases), asking=asking)
         return cls._of_yaml(source, path, node)
 
     @classmethod
@@ -152,13 +148,12 @@ class CaseFile:
             return
         table = row_file(self.rows)
         heading = table.kind == "csv"
+        checks = self.prompt_checks, self.answer_checks
         for number, row in read_rows(table):
             if isinstance(row, RowFault):
-                line = row.line or number
-                yield Case(self.rows, line, f"row {number}", fault=row.reason, is_row=True)
+                yield Case(self.rows, row.line or number, f"row {number}", fault=row.reason)
             else:
-                checks = self.prompt_checks, self.answer_checks
-                yield Case(self.rows, number + heading, f"row {number}", row, None, None, *checks, True)  # noqa: FBT003 - the fields in order
+                yield Case(self.rows, number + heading, f"row {number}", _NONE, *checks, row)
 
 
 def _case(source: Source, path: Path, number: int, node: Node, common: Mapping[str, tuple[Check, ...]]) -> Case:
@@ -167,19 +162,19 @@ def _case(source: Source, path: Path, number: int, node: Node, common: Mapping[s
     checks = [(*read_checks(source, fields.get(kind), kind), *common[kind]) for kind in (PROMPT, ANSWER)]
     given = fields.get("name")
     name = str(number) if given is None else str(plain(given))
-    inputs, history, tools = (plain(fields.get(field)) for field in ("inputs", "history", "tools"))
-    past, called = cast("HistoryLike | None", history), cast("ToolsLike", tools)
-    return Case(path, source.place(node.at)[0], name, inputs, past, called, prompt=checks[0], answer=checks[1])
+    arguments = cast("Arguments", tuple(plain(fields.get(field)) for field in ("inputs", "history", "tools")))
+    return Case(path, source.place(node.at)[0], name, arguments, checks[0], checks[1])
 
 
 def _github_case(source: Source, path: Path, number: int, node: Node, checks: list[tuple[str, str]]) -> Case:
-    fields = cast("dict[str, Json]", plain(node) if source.mapping_of(node, "test data") else {})
+    source.mapping_of(node, "test data")
+    row = cast("dict[str, object]", plain(node))
+    # GitHub looks for them whether upper or lower case, but for equals.
     answer = [
-        Check(kind, [text] if kind == "contains" else text)
-        for kind, given in checks
-        for text in [filled_in(given, fields)]
+        text_check(kind, filled_in(text, row), flags=re.NOFLAG if kind == "equals" else re.IGNORECASE)
+        for kind, text in checks
     ]
-    return Case(path, source.place(node.at)[0], str(number), fields, answer=tuple(answer), is_row=True)
+    return Case(path, source.place(node.at)[0], str(number), answer=tuple(answer), row=row)
 
 
 def _check_names(source: Source, fields: Mapping[str, Node], known: tuple[str, ...], what: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from difflib import unified_diff
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -12,20 +12,22 @@ from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing
 from lazyprompt.files.yaml_nodes import plain
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.inspect.counting import counter_named
 from lazyprompt.rendering.prompt_template import neutralize
-from lazyprompt.testing.rendered import tokens_of_text
+from lazyprompt.testing.rendered import TurnText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json
     from lazyprompt.files.yaml_nodes import Node, Source
     from lazyprompt.testing.rendered import RenderedCase
     from lazyprompt.testing.snapshots import Snapshots
+    from lazyprompt.tokens.counter import TokenCounter
 
 PROMPT: Final = "prompt"
 ANSWER: Final = "answer"
-_ROLE: Final = "role"
+_MOST = 80
 
 
 class Check(NamedTuple):
@@ -35,11 +37,13 @@ class Check(NamedTuple):
         kind: Its name, as ``contains``.
         value: What is expected.
         role: The role whose messages are looked at; None is all.
+        counter: The token counter; None is that of the prompt's model.
     """
 
     kind: str
     value: Any
     role: str | None = None
+    counter: str | None = None
 
 
 class Failure(NamedTuple):
@@ -49,7 +53,7 @@ class Failure(NamedTuple):
         check: The name of the check.
         message: What was expected, and what was found.
         slot: The slot that is to blame; the prompt's own text is ``instruction``, and ``""`` is no slot.
-        text: The part of the slot's text to show.
+        text: The part of the text to show.
     """
 
     check: str
@@ -58,38 +62,11 @@ class Failure(NamedTuple):
     text: str = ""
 
 
-class _Kind(NamedTuple):
-    """A kind of check.
-
-    Attributes:
-        reads: Reads its value; raises ValueError with what is expected.
-        finds: Yields the failures.
-    """
-
-    reads: Callable[[Json], Any]
-    finds: Callable[..., Iterator[Failure]]
-
-
 def _texts(value: Json) -> list[str]:
     texts = value if isinstance(value, list) else [value]
     if not texts or any(isinstance(text, list | dict) or text is None or text == "" for text in texts):
         raise ValueError("text, or a list of texts")
     return [text if isinstance(text, str) else json.dumps(text) for text in texts]
-
-
-def _patterns(value: Json) -> list[re.Pattern[str]]:
-    try:
-        return [re.compile(text, re.MULTILINE) for text in _texts(value)]
-    except re.error as error:
-        raise ValueError(f"a regular expression: {error}") from error
-
-
-def _one_text(value: Json) -> str:
-    return _texts(value)[0]
-
-
-def _roles(value: Json) -> list[str]:
-    return _texts(value)
 
 
 def _count(value: Json) -> int:
@@ -112,6 +89,12 @@ def _providers(value: Json) -> list[str]:
     return names
 
 
+def _snapshot_name(value: Json) -> Json:
+    if value is not True and not (isinstance(value, str) and value):
+        raise ValueError("true, or a name")
+    return value
+
+
 def _schema(value: Json) -> dict[str, Json]:
     if isinstance(value, dict):
         return value
@@ -127,66 +110,76 @@ def _function(value: Json) -> str:
 
 def _shown(text: str) -> str:
     """Return a text for a message, in quotes, cut if it is long."""
-    most = 80
-    return repr(text if len(text) <= most else f"{text[:most]}…")
+    return repr(text if len(text) <= _MOST else f"{text[:_MOST]}…")
 
 
-class _Text(NamedTuple):
-    """A text with the slots of its parts; an answer is one part."""
+class _TextKind(NamedTuple):
+    """A kind of check that looks for a pattern.
 
-    pieces: tuple[tuple[str, str], ...]
+    Attributes:
+        fault: The words for a text on which the check fails.
+        is_found: True if a text must have it.
+        is_pattern: True if its value is a pattern; else it is a text.
+        begin: The pattern before the text, which then counts without white space around it.
+        end: The pattern behind it.
+    """
 
-    @property
-    def text(self) -> str:
-        return "".join(text for _, text in self.pieces)
-
-    def slot_at(self, start: int, end: int) -> str:
-        """Return the slot that most of a range stands in."""
-        at, best = 0, ("", 0)
-        for slot, text in self.pieces:
-            inside = min(end, at + len(text)) - max(start, at)
-            best = max(best, (slot or "instruction", inside), key=lambda each: each[1])
-            at += len(text)
-        return best[0]
-
-
-def _texts_of(case: RenderedCase, check: Check) -> list[_Text]:
-    return [_Text(turn.pieces) for turn in case.turns if check.role in (None, turn.role)]
+    fault: str
+    is_found: bool = True
+    is_pattern: bool = False
+    begin: str = ""
+    end: str = ""
 
 
-def _contains(texts: list[_Text], check: Check) -> Iterator[Failure]:
-    for wanted in check.value:
-        if not any(wanted in each.text for each in texts):
-            yield Failure("contains", f"{_where(check)} does not contain {_shown(wanted)}")
+_TEXT_KINDS: Final = {
+    "contains": _TextKind("does not contain"),
+    "not_contains": _TextKind("contains", is_found=False),
+    "regex": _TextKind("does not match", is_pattern=True),
+    "not_regex": _TextKind("matches", is_found=False, is_pattern=True),
+}
+_ANSWER_TEXT_KINDS: Final = {
+    **_TEXT_KINDS,
+    "equals": _TextKind("is not", begin=r"\A\s*", end=r"\s*\Z"),
+    "starts_with": _TextKind("does not begin with", begin=r"\A\s*"),
+    "ends_with": _TextKind("does not end with", end=r"\s*\Z"),
+}
 
 
-def _not_contains(texts: list[_Text], check: Check) -> Iterator[Failure]:
-    for banned in check.value:
-        for each in texts:
-            at = each.text.find(banned)
-            if at >= 0:
-                slot = each.slot_at(at, at + len(banned))
-                yield Failure("not_contains", f"{_where(check)} contains {_shown(banned)}", slot, banned)
-                break
+def text_check(kind: str, value: Json, role: str | None = None, flags: re.RegexFlag = re.NOFLAG) -> Check:
+    """Make a check that looks for texts or patterns.
+
+    Args:
+        kind: Its name.
+        value: The text, or a list of texts.
+        role: The role whose messages are looked at.
+        flags: Flags of the pattern, as for upper and lower case.
+
+    Raises:
+        ValueError: It is no text, or no pattern.
+    """
+    texts, rule = _texts(value), _ANSWER_TEXT_KINDS[kind]
+    patterns: list[tuple[str, re.Pattern[str]]] = []
+    for text in texts:
+        wanted = text if rule.is_pattern else re.escape(text.strip() if rule.begin or rule.end else text)
+        try:
+            patterns.append((text, re.compile(rule.begin + wanted + rule.end, re.MULTILINE | flags)))
+        except re.error as error:
+            raise ValueError(f"a regular expression: {error}") from error
+    return Check(kind, patterns, role)
 
 
-def _regex(texts: list[_Text], check: Check) -> Iterator[Failure]:
-    for pattern in check.value:
-        if not any(pattern.search(each.text) for each in texts):
-            yield Failure("regex", f"nothing in {_where(check)} matches {_shown(pattern.pattern)}")
-
-
-def _not_regex(texts: list[_Text], check: Check) -> Iterator[Failure]:
-    for pattern in check.value:
-        for each in texts:
-            if found := pattern.search(each.text):
-                slot, what = each.slot_at(*found.span()), _shown(pattern.pattern)
-                yield Failure("not_regex", f"{_where(check)} matches {what}", slot, found[0])
-                break
-
-
-def _where(check: Check) -> str:
-    return f"the {check.role} message" if check.role else "the text"
+def _text_failures(turns: Sequence[TurnText], check: Check, where: str) -> Iterator[Failure]:
+    kind = _ANSWER_TEXT_KINDS[check.kind]
+    for wanted, pattern in check.value:
+        found = next(((turn, match) for turn in turns if (match := pattern.search(turn.text))), None)
+        if (found is not None) is kind.is_found:
+            continue
+        message = f"{where} {kind.fault} {_shown(wanted)}"
+        if found is None:
+            yield Failure(check.kind, message, text="".join(turn.text for turn in turns if turn.role == ANSWER))
+        else:
+            turn, match = found
+            yield Failure(check.kind, message, turn.slot_at(*match.span()), match[0])
 
 
 def _check_roles(case: RenderedCase, check: Check) -> Iterator[Failure]:
@@ -195,11 +188,23 @@ def _check_roles(case: RenderedCase, check: Check) -> Iterator[Failure]:
         yield Failure("roles", f"the roles are {', '.join(found) or 'none'}; expected were {', '.join(check.value)}")
 
 
+@lru_cache(maxsize=8)
+def _counter(name: str) -> TokenCounter:
+    return counter_named(name)
+
+
+def counter_of(case: RenderedCase, check: Check) -> tuple[str, TokenCounter]:
+    """Return the counter of a check, with its name."""
+    return case.source.counter if check.counter is None else (check.counter, _counter(check.counter))
+
+
 def _check_tokens(case: RenderedCase, check: Check) -> Iterator[Failure]:
-    if case.tokens > check.value:
+    name, counter = counter_of(case, check)
+    tokens = case.count(counter)
+    if tokens > check.value:
         slots = case.slots
-        largest = max(slots, key=lambda slot: tokens_of_text(slots[slot]), default="")
-        message = f"about {case.tokens} tokens, {case.tokens - check.value} more than {check.value}"
+        largest = max(slots, key=lambda slot: len(slots[slot]), default="")
+        message = f"{tokens} tokens by the counter {name}, {tokens - check.value} more than {check.value}"
         yield Failure("max_tokens", message, largest or "instruction", slots.get(largest, ""))
 
 
@@ -224,49 +229,7 @@ def _check_valid(case: RenderedCase, check: Check) -> Iterator[Failure]:
             yield Failure("valid", f"{provider}: {error}")
 
 
-def _check_snapshot(case: RenderedCase, check: Check, snapshots: Snapshots | None, name: str) -> Iterator[Failure]:
-    if snapshots is None:
-        return
-    expected, found = snapshots.compared(name if check.value is True else check.value, case)
-    if expected is None:
-        yield Failure("snapshot", "there is no snapshot yet; --update writes it")
-    elif expected != found:
-        lines = [*unified_diff(expected.splitlines(), found.splitlines(), "snapshot", "prompt", lineterm="")][2:]
-        yield Failure("snapshot", "the prompt differs from its snapshot; --update takes it", text="\n".join(lines))
-
-
-def _snapshot_name(value: Json) -> Json:
-    if value is not True and not (isinstance(value, str) and value):
-        raise ValueError("true, or a name")
-    return value
-
-
-_TEXT_KINDS: Final = {
-    "contains": _Kind(_texts, _contains),
-    "not_contains": _Kind(_texts, _not_contains),
-    "regex": _Kind(_patterns, _regex),
-    "not_regex": _Kind(_patterns, _not_regex),
-}
-_PROMPT_KINDS: Final = {
-    **_TEXT_KINDS,
-    "roles": _Kind(_roles, _check_roles),
-    "max_tokens": _Kind(_count, _check_tokens),
-    "safe": _Kind(_flag, _check_safe),
-    "valid": _Kind(_providers, _check_valid),
-    "snapshot": _Kind(_snapshot_name, _check_snapshot),
-}
-
-
-def _compared(name: str, holds: Callable[[str, str], bool]) -> Callable[[str, Check], Iterator[Failure]]:
-    def find(answer: str, check: Check) -> Iterator[Failure]:
-        if not holds(answer, check.value):
-            what = name.replace("_", " ")
-            yield Failure(name, f"the answer is {_shown(answer)}; expected was: {what} {_shown(check.value)}")
-
-    return find
-
-
-def _check_schema(answer: str, check: Check) -> Iterator[Failure]:
+def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:
     try:
         library = import_module("jsonschema")
     except ImportError as error:
@@ -283,25 +246,63 @@ def _check_schema(answer: str, check: Check) -> Iterator[Failure]:
 def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failure]:
     module, _, name = check.value.partition(":")
     try:
-        found = getattr(import_module(module), name)(answer, inputs)
-    except AssertionError as error:
-        yield Failure("python", f"{check.value}: {str(error) or 'an assertion failed'}", text=answer)
+        function = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise BatchError(f"the function {check.value} of a check cannot be called: {error}") from error
-    else:
-        if found is False or isinstance(found, str):
-            yield Failure("python", f"{check.value}: {found or 'returned False'}", text=answer)
+    try:
+        found = function(answer, inputs)
+    except AssertionError as error:
+        found = str(error) or "an assertion failed"
+    if found is False or isinstance(found, str):
+        yield Failure("python", f"{check.value}: {found or 'returned False'}", text=answer)
 
 
-_ANSWER_KINDS: Final = {
-    **_TEXT_KINDS,
-    "equals": _Kind(_one_text, _compared("equals", lambda answer, text: answer.strip() == text.strip())),
-    "starts_with": _Kind(_one_text, _compared("starts_with", str.startswith)),
-    "ends_with": _Kind(_one_text, _compared("ends_with", str.endswith)),
-    "json_schema": _Kind(_schema, _check_schema),
-    "python": _Kind(_function, _check_function),
+# How the value of each check is read, and what finds its failures.
+_PROMPT_KINDS: Final[Mapping[str, tuple[Callable[[Json], Any], Callable[..., Iterator[Failure]]]]] = {
+    "roles": (_texts, _check_roles),
+    "max_tokens": (_count, _check_tokens),
+    "safe": (_flag, _check_safe),
+    "valid": (_providers, _check_valid),
+    "snapshot": (_snapshot_name, lambda *_: iter(())),
 }
-_KINDS: Final[Mapping[str, Mapping[str, _Kind]]] = {PROMPT: _PROMPT_KINDS, ANSWER: _ANSWER_KINDS}
+_ANSWER_KINDS: Final[Mapping[str, tuple[Callable[[Json], Any], Callable[..., Iterator[Failure]]]]] = {
+    "json_schema": (_schema, _check_schema),
+    "python": (_function, _check_function),
+}
+_KINDS: Final = {PROMPT: (_TEXT_KINDS, _PROMPT_KINDS), ANSWER: (_ANSWER_TEXT_KINDS, _ANSWER_KINDS)}
+
+
+def make_check(of: str, kind: str, value: Json, role: str | None = None, counter: str | None = None) -> Check:
+    """Make a check.
+
+    Args:
+        of: ``prompt`` or ``answer``.
+        kind: Its name.
+        value: Its value, as in a file.
+        role: The role whose messages are looked at.
+        counter: The token counter.
+
+    Raises:
+        ValueError: There is no such check, its value is wrong, or it takes no role or counter.
+    """
+    texts, others = _KINDS[of]
+    if kind not in texts and kind not in others:
+        known = (*texts, *others)
+        raise ValueError(
+            f"there is no check {kind!r} of a {of}{did_you_mean(kind, known)}; there are {', '.join(known)}"
+        )
+    if role is not None and (of == ANSWER or kind not in texts):
+        raise ValueError(f"the check {kind!r} takes no role; {', '.join(_TEXT_KINDS)} of a prompt do")
+    if counter is not None and kind != "max_tokens":
+        raise ValueError(f"the check {kind!r} takes no counter; max_tokens does")
+    try:
+        if kind in texts:
+            return text_check(kind, value, role)
+        if counter is not None:
+            _counter(counter)
+        return Check(kind, others[kind][0](value), None, counter)
+    except (ValueError, LazyPromptError) as error:
+        raise ValueError(f"{kind} is {error}" if isinstance(error, ValueError) else str(error)) from error
 
 
 def read_checks(source: Source, node: Node | None, of: str) -> tuple[Check, ...]:
@@ -316,45 +317,16 @@ def read_checks(source: Source, node: Node | None, of: str) -> tuple[Check, ...]
         PromptFileError: A check is unknown, or its value is wrong.
     """
     found: list[Check] = []
-    kinds = _KINDS[of]
     for item in source.list_of(node, of) if node else []:
         fields = source.mapping_of(item, "a check")
-        role = source.text_of(fields.pop(_ROLE, None), _ROLE)
+        role, counter = (source.text_of(fields.pop(name, None), name) for name in ("role", "counter"))
         for name, value in fields.items():
-            if name not in kinds:
-                near = did_you_mean(name, kinds)
-                raise source.pointed(
-                    value.key_at, f"there is no check {name!r} of a {of}{near}; there are {', '.join(kinds)}"
-                )
-            if role is not None and (of == ANSWER or name not in _TEXT_KINDS):
-                raise source.pointed(
-                    value.key_at, f"the check {name!r} takes no role; {', '.join(_TEXT_KINDS)} of a prompt do"
-                )
             try:
-                found.append(Check(name, kinds[name].reads(plain(value)), role))
+                found.append(make_check(of, name, plain(value), role, counter))
             except ValueError as error:
-                raise source.pointed(value.at, f"{name} is {error}") from error
+                at = value.at if str(error).startswith(f"{name} is ") else value.key_at
+                raise source.pointed(at, str(error)) from error
     return tuple(found)
-
-
-def checks_of(of: str, given: Mapping[str, Any]) -> tuple[Check, ...]:
-    """Return checks that were given by name.
-
-    Args:
-        of: ``prompt`` or ``answer``.
-        given: The value of each.
-
-    Raises:
-        ValueError: A value is wrong.
-    """
-    kinds = _KINDS[of]
-    made: list[Check] = []
-    for name, value in given.items():
-        try:
-            made.append(Check(name, kinds[name].reads(value)))
-        except ValueError as error:
-            raise ValueError(f"{name} is {error}") from error
-    return tuple(made)
 
 
 def prompt_failures(
@@ -370,13 +342,14 @@ def prompt_failures(
     """
     found: list[Failure] = []
     for check in checks:
-        finds = _PROMPT_KINDS[check.kind].finds
         if check.kind in _TEXT_KINDS:
-            found += finds(_texts_of(case, check), check)
+            turns = [turn for turn in case.turns if check.role in (None, turn.role)]
+            found += _text_failures(turns, check, f"the {check.role} message" if check.role else "the text")
         elif check.kind == "snapshot":
-            found += finds(case, check, snapshots, name)
+            if snapshots is not None and (fault := snapshots.fault(name if check.value is True else check.value, case)):
+                found.append(Failure("snapshot", *fault))
         else:
-            found += finds(case, check)
+            found += _PROMPT_KINDS[check.kind][1](case, check)
     return found
 
 
@@ -392,13 +365,11 @@ def answer_failures(answer: str, checks: Iterable[Check], inputs: object) -> lis
         BatchError: A function is not there.
         MissingExtraError: A check needs a package that is not installed.
     """
+    turns = [TurnText(ANSWER, ((ANSWER, answer),))]
     found: list[Failure] = []
     for check in checks:
-        finds = _ANSWER_KINDS[check.kind].finds
-        if check.kind in _TEXT_KINDS:
-            found += (each._replace(slot="") for each in finds([_Text((("", answer),))], check))
-        elif check.kind == "python":
-            found += finds(answer, check, inputs)
+        if check.kind in _ANSWER_TEXT_KINDS:
+            found += _text_failures(turns, check, "the answer")
         else:
-            found += finds(answer, check)
+            found += _ANSWER_KINDS[check.kind][1](answer, check, inputs)
     return found

@@ -1,43 +1,44 @@
-"""A prompt file that is tested, and a case of it rendered: turns, payloads, tokens, control sequences."""
+"""A prompt under test, and a case of it rendered: turns, requests, tokens, control sequences."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.batch.plan import RowPlan
-from lazyprompt.errors import FormatError, LazyPromptError
+from lazyprompt.errors import FormatError, LazyPromptError, TokenizerError
 from lazyprompt.files.filling import Filled
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn, messages_of
+from lazyprompt.inspect.counting import counter_named
 from lazyprompt.inspect.marks import marks_of
-from lazyprompt.messages.history import EMPTY_HISTORY
 from lazyprompt.templates.slots import Value
 from lazyprompt.testing.github import GITHUB_ENDS, read_github
-from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lazyprompt._base.json import JsonObject
+    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt.batch.cells import Cells
     from lazyprompt.batch.rows import Row
     from lazyprompt.formatters.report import Payload
     from lazyprompt.inspect.marks import Mark
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.messages.prompt import Prompt, Text
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
+    from lazyprompt.tokens.counter import TokenCounter
 
-_COUNTER: Final = ApproximateTokenCounter()
-HISTORY: Final = "history"
-Frame: TypeAlias = "tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]"
+    Arguments: TypeAlias = tuple[object, HistoryLike | None, ToolsLike]
+
+Shape: TypeAlias = "tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]"
 """The role of each turn, its own text before, between and behind slots, and the names of these."""
 
 
@@ -57,22 +58,33 @@ class TurnText(NamedTuple):
         """The whole text."""
         return "".join(text for _, text in self.pieces)
 
+    def slot_at(self, start: int, end: int) -> str:
+        """Return the slot that most of a range of the text stands in; ``instruction`` is the prompt's own text."""
+        at, best = 0, (0, "")
+        for slot, text in self.pieces:
+            inside = min(end, at + len(text)) - max(start, at)
+            best = max(best, (inside, slot or "instruction"), key=lambda each: each[0])
+            at += len(text)
+        return best[1]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class LoadedPrompt:
-    """A prompt file that was read.
+    """A prompt under test.
 
     Args:
-        path: Its path.
         prompter: Its prompter.
-        file: The prompt; None of a YAML prompt file.
-        settings: What requests have beside messages: model, parameters, tools, the form of the answer.
+        file: The prompt file, if it is a ``.prompty`` or ``.prompt`` file.
+        settings: The contents of requests beside messages: model, parameters, tools, the form of the answer.
+        params: The parameters of each call of a model, if ``file`` does not have them.
+        read_row: Returns the arguments of a row, if its columns are not those of ``batch``.
     """
 
-    path: Path | None
     prompter: Prompter
     file: Prompty | None
     settings: JsonObject
+    params: JsonObject = field(default_factory=dict[str, "Json"])
+    read_row: Callable[[Row], Arguments] | None = None
 
     @classmethod
     def load(cls, path: Path, params: Mapping[str, object] | None = None, roots: Sequence[str] = ()) -> LoadedPrompt:
@@ -88,23 +100,23 @@ class LoadedPrompt:
         """
         if path.name.endswith(GITHUB_ENDS):
             found = read_github(path)
-            return cls(path, found.prompter, None, found.settings)
+            return cls(found.prompter, None, found.settings, found.params, found.arguments)
         if path.suffix.lower() in YAML_SUFFIXES:
             made = PromptFile.load(path)
-            return cls(path, made.prompter, None, {"model": made.model, **cls.of(made.prompter).settings})
+            return cls(made.prompter, None, {"model": made.model, **cls.of(made.prompter).settings})
         return cls.of(Prompty.load(path, params, roots))
 
     @classmethod
     def of(cls, prompt: Prompty | Prompter) -> LoadedPrompt:
-        """Return what is tested of a prompt."""
+        """Return a prompt as one under test."""
         if not isinstance(prompt, Prompty):
-            return cls(None, prompt, None, {"tools": [*prompt.made_of.tools]})
+            return cls(prompt, None, {"tools": [*prompt.made_of.tools]})
         spec = prompt.spec
         model = {name: value for name, value in spec.model.items() if name != "connection"}
         options = model.pop("options", None)
         tools, outputs = ([each.to_dict() for each in some] for some in (spec.tools, spec.outputs))
         settings = {"model": model, "parameters": options, "tools": tools, "answer form": outputs}
-        return cls(prompt.path, prompt.prompter, prompt, cast("JsonObject", settings))
+        return cls(prompt.prompter, prompt, cast("JsonObject", settings))
 
     @cached_property
     def settings_text(self) -> str:
@@ -117,44 +129,59 @@ class LoadedPrompt:
         return self.prompter.made_of.system
 
     @cached_property
-    def _plan(self) -> RowPlan:
-        return RowPlan.of(self.file or self.prompter, "flat")
+    def cells(self) -> Cells | None:
+        """The columns of a row; None if ``read_row`` knows them."""
+        return None if self.read_row else RowPlan.of(self.file or self.prompter, "flat").cells
+
+    @cached_property
+    def counter(self) -> tuple[str, TokenCounter]:
+        """The counter of the prompt's model, with its name; the approximate one if none is known on this machine."""
+        model = self.settings.get("model")
+        name = f"tiktoken:{str(model.get('id') if isinstance(model, dict) else model).rpartition('/')[2]}"
+        try:
+            return name, counter_named(name)
+        except TokenizerError:
+            return "approximate", counter_named("approximate")
+
+    def reads_like(self, other: LoadedPrompt) -> bool:
+        """Return True if another version finds the same arguments in a row."""
+        return self.cells is not None and self.cells == other.cells
+
+    def arguments(self, row: Row) -> Arguments:
+        """Return the inputs, the history and the tools of a row.
+
+        Raises:
+            LazyPromptError: A column is missing, or its value is wrong.
+        """
+        if self.cells is None:
+            return self.read_row(row) if self.read_row else (row, None, None)
+        return self.cells.given(row), self.cells.history_of(row), self.cells.tools_of(row)
 
     def rendered(
-        self,
-        inputs: object = None,
-        history: HistoryLike | None = None,
-        tools: ToolsLike = None,
-        *,
-        is_row: bool = False,
-        name: str = "",
+        self, inputs: object = None, history: HistoryLike | None = None, tools: ToolsLike = None, name: str = ""
     ) -> RenderedCase:
         """Fill the prompt.
 
         Args:
-            inputs: The inputs, or a row of a table.
+            inputs: The inputs.
             history: The history.
             tools: The tools of the call.
-            is_row: True if the inputs are a row, whose columns have history and tools.
             name: The name of the case.
 
         Raises:
             LazyPromptError: The inputs do not fit.
         """
-        if is_row:
-            row, cells = cast("Row", inputs), self._plan.cells
-            inputs, history, tools = cells.given(row), cells.history_of(row), cells.tools_of(row)
         if self.file is not None and tools is None:
             return RenderedCase(self, inputs, history, tools, self.file.filled(inputs, history), name)
         return RenderedCase(self, inputs, history, tools, self.prompter.fill(inputs, history, tools), name)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RenderedCase:
     """A prompt with the inputs of a case.
 
     Args:
-        source: The prompt file.
+        source: The prompt.
         inputs: The inputs.
         history: The history.
         tools: The tools of the call.
@@ -173,15 +200,14 @@ class RenderedCase:
         return self.name
 
     @property
-    def call(self) -> tuple[object, HistoryLike | None, ToolsLike]:
+    def call(self) -> Arguments:
         """The arguments of the prompter's call."""
         return self.inputs, self.history, self.tools
 
     @cached_property
     def prompt(self) -> Prompt:
         """The prompt as a value."""
-        filled = self.source.file is not None and self.tools is None
-        return self.source.prompter.fill(*self.call) if filled else cast("Prompt", self.value)
+        return self.source.prompter.fill(*self.call) if isinstance(self.value, Filled) else self.value
 
     def payload(self, provider: str = "openai") -> Payload:
         """Return the request to a provider; of a file without settings only messages and tools.
@@ -192,18 +218,18 @@ class RenderedCase:
         Raises:
             FormatError: The provider is unknown, or cannot carry the prompt.
         """
-        file = self.source.file
-        if file is None or self.tools is not None or not _takes_requests(file, provider):
-            return cast("Payload", self.source.prompter.target(provider).render(self.prompt))
-        filled = cast("Filled", self.value)
-        return request(file.spec, messages_of(filled.steps), provider, tools=filled.tools)
+        file, value = self.source.file, self.value
+        if file is None or not isinstance(value, Filled) or not _takes_requests(file, provider):
+            prompt = self.prompt if isinstance(value, Filled) else value
+            return cast("Payload", self.source.prompter.target(provider).render(prompt))
+        return request(file.spec, messages_of(value.steps), provider, tools=value.tools)
 
     @cached_property
     def turns(self) -> tuple[TurnText, ...]:
         """The messages in order, as their texts."""
-        if self.source.file is not None and self.tools is None:
-            return tuple(_turns_of_file(cast("Filled", self.value)))
-        return tuple(_turns_of_prompt(self.source, cast("Prompt", self.value)))
+        if isinstance(self.value, Filled):
+            return tuple(_turns_of_file(self.value))
+        return tuple(_turns_of_prompt(self.value, self.source.system))
 
     @property
     def text(self) -> str:
@@ -219,31 +245,33 @@ class RenderedCase:
                 found[slot] = found.get(slot, "") + text
         return found
 
-    @cached_property
+    @property
     def tokens(self) -> int:
-        """About how many tokens the messages and tools have."""
+        """The tokens of messages and tools, by the counter of the prompt's model."""
+        return self.count(self.source.counter[1])
+
+    def count(self, counter: TokenCounter) -> int:
+        """Return the tokens of messages and tools."""
         try:
             fields = cast("JsonObject", self.source.prompter.target("openai").render(self.prompt))
         except LazyPromptError:  # it shows what OpenAI does not take
-            return _COUNTER.count_text(self.text)
-        return _COUNTER.count(
-            cast("list[JsonObject]", fields["messages"]), cast("list[JsonObject]", fields.get("tools"))
-        )
+            return counter.count_text(self.text)
+        messages, tools = (cast("list[JsonObject]", fields.get(name)) for name in ("messages", "tools"))
+        return counter.count(messages, tools)
 
     @property
-    def outline(self) -> tuple[Frame, tuple[str, ...]]:
+    def outline(self) -> tuple[Shape, tuple[str, ...]]:
         """Each turn's role, own text and slots, the same for many cases; and the values of the slots in order."""
         value = self.value
-        if isinstance(value, Filled) or value.history is not EMPTY_HISTORY:
+        if isinstance(value, Filled) or value.history.has_messages:
             return _outline_of_turns(self.turns)
-        system = self.source.system if value.system is None else value.system
         told, said = value.instruction, value.user
-        first, *own = told.parts[::2]
-        turns = ("system", (f"{system}\n{first}", *own), told.slots[1::2]), ("user", said.parts[::2], said.slots[1::2])
+        system = self.source.system if value.system is None else value.system
+        shape = ("system", (system, *told.parts[::2]), told.slots[1::2]), ("user", said.parts[::2], said.slots[1::2])
         values = (*told.parts[1::2], *said.parts[1::2])
         if value.input:
-            return (*turns, ("user", (), ("input",))), (*values, value.input)
-        return turns, values
+            return (*shape, _INPUT), (*values, value.input)
+        return shape, values
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
@@ -253,10 +281,7 @@ class RenderedCase:
         return marks_of(shown, shown)[0]
 
 
-@lru_cache(maxsize=1024)
-def tokens_of_text(text: str) -> int:
-    """Return about how many tokens a text has."""
-    return _COUNTER.count_text(text)
+_INPUT: tuple[str, tuple[str, ...], tuple[str, ...]] = ("user", (), ("input",))
 
 
 def _takes_requests(file: Prompty, provider: str) -> bool:
@@ -266,8 +291,8 @@ def _takes_requests(file: Prompty, provider: str) -> bool:
         return False
 
 
-def _outline_of_turns(turns: Sequence[TurnText]) -> tuple[Frame, tuple[str, ...]]:
-    frame: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+def _outline_of_turns(turns: Sequence[TurnText]) -> tuple[Shape, tuple[str, ...]]:
+    shape: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
     values: list[str] = []
     for turn in turns:
         own, names = [""], list[str]()
@@ -278,8 +303,8 @@ def _outline_of_turns(turns: Sequence[TurnText]) -> tuple[Frame, tuple[str, ...]
                 own.append("")
             else:
                 own[-1] += text
-        frame.append((turn.role, tuple(own), tuple(names)))
-    return tuple(frame), tuple(values)
+        shape.append((turn.role, tuple(own), tuple(names)))
+    return tuple(shape), tuple(values)
 
 
 def _turns_of_file(filled: Filled) -> Iterator[TurnText]:
@@ -300,23 +325,26 @@ def _pieces(item: TextItem | Shown | Called | Returned) -> Iterator[tuple[str, s
 
 
 def _turn_of_message(message: Msg) -> TurnText:
-    return TurnText(message.role, ((HISTORY, message.text or str(message.content)),))
+    return TurnText(message.role, (("history", message.text or str(message.content)),))
 
 
-def _turns_of_prompt(source: LoadedPrompt, prompt: Prompt) -> Iterator[TurnText]:
-    system = source.system if prompt.system is None else prompt.system
-    own = tuple(_own(prompt.instruction.parts, prompt.instruction.slots))
-    between = (("", "\n"),) if system and own else ()
-    if system or own:
-        yield TurnText("system", (*((("", system),) if system else ()), *between, *own))
+def _turns_of_prompt(prompt: Prompt, default: str) -> Iterator[TurnText]:
+    system = default if prompt.system is None else prompt.system
+    own = _pieces_of_text(prompt.instruction)
+    if system:
+        own = [("", f"{system}\n" if own else system), *own]
+    if own:
+        yield TurnText("system", tuple(own))
     yield from map(_turn_of_message, prompt.history.messages)
-    user = (*_own(prompt.user.parts, prompt.user.slots), *((("input", prompt.input),) if prompt.input else ()))
+    user = [*_pieces_of_text(prompt.user), *([("input", prompt.input)] if prompt.input else [])]
     if user:
-        yield TurnText("user", user)
+        yield TurnText("user", tuple(user))
 
 
-def _own(parts: Sequence[str], slots: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the pieces of an instruction: the own text stands at the even places."""
-    yield from (
-        (slot if at % 2 else "", part) for at, (part, slot) in enumerate(zip(parts, slots, strict=True)) if part
-    )
+def _pieces_of_text(text: Text) -> list[tuple[str, str]]:
+    """Return the pieces of an instruction: its own text stands at the even places."""
+    return [
+        (slot if at % 2 else "", part)
+        for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))
+        if part
+    ]

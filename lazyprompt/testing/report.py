@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lazyprompt._base.signs import visible
 from lazyprompt.files.check.report import command
+from lazyprompt.testing.checks import counter_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ class Changed(NamedTuple):
     Attributes:
         file: Its file.
         name: Its name.
-        kinds: What changed.
+        kinds: The names of what changed.
         tokens: About how many tokens it has more.
     """
 
@@ -39,20 +40,24 @@ class Changed(NamedTuple):
     kinds: tuple[str, ...]
     tokens: int
 
-    def to_dict(self) -> JsonObject:
-        """Return it as JSON."""
-        return {"file": self.file, "case": self.name, "kinds": [*self.kinds], "tokens": self.tokens}
 
+class Group(NamedTuple):
+    """Cases that changed in the same.
 
-class _Failed(NamedTuple):
-    """A case that failed, without its prompt."""
+    Attributes:
+        kinds: The names of what changed.
+        file: The file of the first.
+        rows: Their number.
+        tokens: About how many tokens they have more, together.
+    """
 
-    result: Result
+    kinds: tuple[str, ...]
+    file: str
+    rows: int
+    tokens: int
 
-    def to_dict(self) -> JsonObject:
-        case = self.result.case
-        failures: list[Json] = [dict(each._asdict()) for each in self.result.failures]
-        return {"file": str(case.file), "line": case.line, "case": case.name, "failures": failures}
+    def __str__(self) -> str:
+        return f"{self.rows:,} changed: {', '.join(self.kinds)} ({self.tokens:+,} tokens)"
 
 
 @dataclass
@@ -61,29 +66,35 @@ class Report:
 
     Args:
         compares: True if there is another version to compare with.
+        keeps_names: True to keep the names of all cases.
     """
 
     compares: bool = False
+    keeps_names: bool = False
     passed: Counter[str] = field(default_factory=Counter[str])
     failed: list[Result] = field(default_factory=list["Result"])
     files: dict[str, None] = field(default_factory=dict[str, None])
     changed: list[Changed] = field(default_factory=list[Changed])
     cases: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    keeps_names: bool = False
+    counters: Counter[str] = field(default_factory=Counter[str])
     _largest: list[tuple[int, int, Changed, Change]] = field(default_factory=list["tuple[int, int, Changed, Change]"])
 
     def add(self, result: Result) -> None:
         """Count a result."""
-        file = str(result.case.file)
+        case, rendered, change = result.case, result.rendered, result.change
+        file = str(case.file)
         self.files[file] = None
         if self.keeps_names:
-            self.cases.append((file, result.case.name))
+            self.cases.append((file, case.name))
         if result.failures:
             self.failed.append(result._replace(rendered=None, change=None))
         else:
             self.passed[file] += 1
-        if (change := result.change) is not None:
-            row = Changed(file, result.case.name, change.kinds, change.tokens)
+        for check in case.prompt:
+            if check.kind == "max_tokens" and rendered is not None:
+                self.counters[counter_of(rendered, check)[0]] += 1
+        if change is not None:
+            row = Changed(file, case.name, change.kinds, change.tokens)
             self.changed.append(row)
             # The number keeps the heap from comparing more, and the first of equal ones in it.
             ranked = change.size, -len(self.changed), row, change
@@ -97,12 +108,13 @@ class Report:
         """The number of cases."""
         return self.passed.total() + len(self.failed)
 
-    def groups(self) -> list[tuple[tuple[str, ...], list[Changed]]]:
+    def groups(self) -> list[Group]:
         """Return the changed cases by what changed, the largest group first."""
-        found: dict[tuple[str, ...], list[Changed]] = {}
-        for row in self.changed:
-            found.setdefault(row.kinds, []).append(row)
-        return sorted(found.items(), key=lambda item: -len(item[1]))
+        found: dict[tuple[str, ...], Group] = {}
+        for file, _, kinds, tokens in self.changed:
+            group = found.get(kinds, Group(kinds, file, 0, 0))
+            found[kinds] = group._replace(rows=group.rows + 1, tokens=group.tokens + tokens)
+        return sorted(found.values(), key=lambda group: -group.rows)
 
     def largest(self) -> list[tuple[Changed, Change]]:
         """Return the ten cases that differ most."""
@@ -110,16 +122,21 @@ class Report:
 
     def to_dict(self) -> JsonObject:
         """Return it as JSON."""
-        found: JsonObject = {
-            "passed": self.passed.total(),
-            "failed": len(self.failed),
-            "failures": [_Failed(each).to_dict() for each in self.failed],
-        }
+        failed: list[Json] = []
+        for result in self.failed:
+            case = result.case
+            failures: list[Json] = [dict(each._asdict()) for each in result.failures]
+            failed.append({"file": str(case.file), "line": case.line, "case": case.name, "failures": failures})
+        found: JsonObject = {"passed": self.passed.total(), "failed": len(failed), "failures": failed}
+        if self.counters:
+            found["counters"] = dict(self.counters)
         if self.compares:
-            found["changed"] = [row.to_dict() for row in self.changed]
+            found["changed"] = [
+                {"file": file, "case": name, "kinds": [*kinds], "tokens": tokens}
+                for file, name, kinds, tokens in self.changed
+            ]
             found["groups"] = [
-                {"kinds": [*kinds], "rows": len(rows), "tokens": sum(row.tokens for row in rows)}
-                for kinds, rows in self.groups()
+                {"kinds": [*group.kinds], "rows": group.rows, "tokens": group.tokens} for group in self.groups()
             ]
         return found
 
@@ -128,44 +145,32 @@ class Report:
         parts = [f"{self.passed.total():,} passed", f"{len(self.failed):,} failed"]
         if self.compares:
             parts.append(f"{len(self.changed):,} changed")
-        return ", ".join(parts)
+        counted = f"; tokens counted by {', '.join(sorted(self.counters))}" if self.counters else ""
+        return ", ".join(parts) + counted
 
 
 def table_rows(report: Report) -> list[tuple[str, ...]]:
     """Return a row for each file, with its numbers; the first is the heading."""
-    failed, changed = (
-        Counter(names)
-        for names in ((str(each.case.file) for each in report.failed), (row.file for row in report.changed))
-    )
-    heading = ("FILE", "PASSED", "FAILED", *(("CHANGED",) if report.compares else ()))
-    rows = [
-        (
-            visible(file),
-            str(report.passed[file]),
-            str(failed[file]),
-            *((str(changed[file]),) if report.compares else ()),
-        )
-        for file in report.files
-    ]
-    return [heading, *rows]
+    failed = Counter(str(each.case.file) for each in report.failed)
+    counts = [report.passed, failed]
+    if report.compares:
+        counts.append(Counter(row.file for row in report.changed))
+    heading = ("FILE", "PASSED", "FAILED", "CHANGED")[: 1 + len(counts)]
+    return [heading, *((visible(file), *(str(each[file]) for each in counts)) for file in report.files)]
 
 
-def failure_lines(result: Result) -> Iterator[tuple[str, str, str]]:
-    """Yield the lines of a failed case: a text, the text to colour behind it, and the rest of the line."""
+def failure_lines(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a failed case: a text, and the text to colour behind it."""
     case = result.case
-    yield f"{case.file}:{case.line}: {case.name}", "", ""
+    yield f"{case.file}:{case.line}: {case.name}", ""
     for each in result.failures:
-        where = f" [{each.slot}]" if each.slot else ""
-        yield f"  {each.check}: {each.message}", where, ""
-        for line in islice(each.text.splitlines(), _MOST_LINES):
-            yield "    ", line, ""
+        yield f"  {each.check}: {each.message}", f" [{each.slot}]" if each.slot else ""
+        yield from (("    ", line) for line in islice(each.text.splitlines(), _MOST_LINES))
 
 
 def change_lines(report: Report) -> Iterator[str]:
     """Yield the lines of the changes: the groups, and the cases that differ most."""
-    for kinds, rows in report.groups():
-        tokens = sum(row.tokens for row in rows)
-        yield f"{len(rows):,} changed: {', '.join(kinds)} ({tokens:+,} tokens)"
+    yield from map(str, report.groups())
     for row, change in report.largest():
         yield ""
         yield f"{row.file}: {row.name}: {', '.join(row.kinds)} ({row.tokens:+,} tokens)"
@@ -178,17 +183,20 @@ def junit(report: Report) -> str:
     """Return the results as JUnit's XML, which CI systems read."""
     failed = {(str(each.case.file), each.case.name): each for each in report.failed}
     counts = {"tests": str(report.total), "failures": str(len(failed))}
-    suite = Element("testsuite", {"name": "lazyprompt", "errors": "0", "skipped": "0", **counts})
+    suites = Element("testsuites", counts)
+    suite = SubElement(suites, "testsuite", {"name": "lazyprompt", "errors": "0", "skipped": "0", **counts})
     for file, name in report.cases:
         case = SubElement(suite, "testcase", {"classname": _xml(file), "name": _xml(name), "time": "0"})
         if (result := failed.get((file, name))) is not None:
             case.set("line", str(result.case.line))
-            text = "\n".join(f"{each.check}: {each.message}" for each in result.failures)
-            SubElement(case, "failure", {"message": _xml(text.splitlines()[0])}).text = _xml(text)
-    suites = Element("testsuites", counts)
-    suites.append(suite)
+            text = _xml(_message(result))
+            SubElement(case, "failure", {"message": text.splitlines()[0]}).text = text
     indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
+
+
+def _message(result: Result) -> str:
+    return "\n".join(f"{each.check}: {each.message}" for each in result.failures)
 
 
 def _xml(text: str) -> str:
@@ -199,10 +207,7 @@ def _xml(text: str) -> str:
 def github(report: Report) -> Iterator[str]:
     """Yield GitHub's workflow commands, which show each failure at its line of a pull request."""
     for result in report.failed:
-        text = "\n".join(f"{each.check}: {each.message}" for each in result.failures)
-        yield command("error", str(result.case.file), result.case.line, f"case {result.case.name}", text)
-    for kinds, rows in report.groups():
-        first = rows[0]
-        tokens = sum(row.tokens for row in rows)
-        text = f"{len(rows):,} rows changed: {', '.join(kinds)} ({tokens:+,} tokens)"
-        yield command("notice", first.file, 1, "changed prompts", text)
+        case = result.case
+        yield command("error", str(case.file), case.line, f"case {case.name}", _message(result))
+    for group in report.groups():
+        yield command("notice", group.file, 1, "changed prompts", str(group))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
@@ -40,42 +41,44 @@ class Snapshots:
     """
 
     def __init__(self, cases: Path, *, update: bool = False) -> None:
-        stem = cases.name.rpartition(".")[0]
-        self.path = cases.with_name(f"{stem}.snapshots.yaml")
+        self._path = cases.with_name(f"{cases.name.rpartition('.')[0]}.snapshots.yaml")
         self._update = update
         self._kept: JsonObject = {}
         self._used: JsonObject = {}
-        if self.path.exists():
-            source = Source(text_of_file(str(self.path)), str(self.path))
-            self._kept = {name: plain(node) for name, node in source.mapping_of(Reader(source).read(), "it").items()}
+        if self._path.exists():
+            source = Source(text_of_file(str(self._path)), str(self._path))
+            fields = source.mapping_of(Reader(source).read(), "a file of snapshots")
+            self._kept = {name: plain(node) for name, node in fields.items()}
 
-    def compared(self, name: str, case: RenderedCase) -> tuple[str | None, str]:
-        """Return the text of a snapshot, None if there is none, and that of the prompt.
+    def fault(self, name: str, case: RenderedCase) -> tuple[str, str, str] | None:
+        """Return a message, no slot and the lines that differ; None if a prompt is that of its snapshot.
 
         Args:
             name: The name of the snapshot.
             case: The prompt.
         """
         payload = {**cast("JsonObject", case.source.prompter.target("openai").render(case.prompt))}
-        found = _dump(payload)
         if self._update:
             self._used[name] = payload
-            return found, found
-        return (_dump(self._kept[name]) if name in self._kept else None), found
+            return None
+        if name not in self._kept:
+            return "there is no snapshot yet; --update writes it", "", ""
+        expected, found = (_dump(each).splitlines() for each in (self._kept[name], payload))
+        lines = [*unified_diff(expected, found, "snapshot", "prompt", lineterm="")][2:]
+        return ("the prompt differs from its snapshot; --update takes it", "", "\n".join(lines)) if lines else None
 
-    def save(self) -> bool:
-        """Write the snapshots that were updated; return True if the file changed.
+    def save(self) -> None:
+        """Write the snapshots, if they are to be updated.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: They cannot be written.
         """
-        if not self._update or (self._used == self._kept and self.path.exists() == bool(self._used)):
-            return False
+        if not self._update or self._used == self._kept:
+            return
         if self._used:
-            write_whole(self.path, _dump(self._used).encode())
+            write_whole(self._path, _dump(self._used).encode())
         else:
-            self.path.unlink(missing_ok=True)
-        return True
+            self._path.unlink(missing_ok=True)
 
 
 def _dump(value: object) -> str:

@@ -155,10 +155,10 @@ def test_the_table_has_a_line_a_file_and_the_failures(run: Run) -> None:
         "greet.test.yaml:2: Ann",
         "  not_contains: the text contains 'Ann' [name]",
         "    Ann",
-        "  max_tokens: about 70 tokens, 67 more than 3 [instruction]",
+        "  max_tokens: 70 tokens by the counter approximate, 67 more than 3 [instruction]",
         "    You greet  kindly.",
         "",
-        "1 passed, 1 failed",
+        "1 passed, 1 failed; tokens counted by approximate",
     ]
 
 
@@ -204,7 +204,7 @@ evaluators:
 def test_a_prompt_file_of_github_is_tested_by_its_own_data(run: Run, model: Clocked) -> None:
     write("sum.prompt.yml", GITHUB)
     ran = run("test", "sum.prompt.yml", "--format", "json", *asking(model))
-    assert "not run here are the evaluators near" in ran.err
+    assert "evaluators that ask a model (llm, uses) are not run: near\n" in ran.err
     assert failures(ran) == [("contains", "")]
     sent = model.seen[0].body["messages"]
     assert [each["content"] for each in sent] == ["Sum up; {keep} braces.", "Text: A long text"]
@@ -390,17 +390,29 @@ def test_rows_without_a_recorded_answer_that_did_not_change_are_not_asked(run: R
     assert (ran.err, model.seen) == ("lazyprompt: 0 calls of the model, 5 have no recorded answer\n", [])
 
 
-def test_a_model_that_refuses_ends_the_run_and_answers_are_kept(run: Run, model: Clocked) -> None:
+def test_a_refused_row_fails_and_all_others_are_reported(run: Run, model: Clocked) -> None:
     rows(6)
     model.misbehaves = lambda said: Status(400, "Too rude") if said == "3?" else None
-    ran = run("test", "greet.prompty", "--concurrency", "1", *asking(model))
-    assert ran.status == 1
-    assert "Too rude" in ran.err
+    ran = run("test", "greet.prompty", "--format", "json", *asking(model))
+    assert (ran.status, report(ran)["passed"], failures(ran)) == (1, 5, [("answer", "")])
+    assert "Too rude" in report(ran)["failures"][0]["failures"][0]["message"]
     model.misbehaves = lambda _: None
-    assert run("test", "greet.prompty", "--concurrency", "1", *asking(model)).status == 0
+    assert run("test", "greet.prompty", *asking(model)).status == 0
     assert sorted(set(model.said)) == [f"{number}?" for number in range(6)]
     answered = [said for said in model.said if said != "3?"]
     assert len(answered) == len(set(answered))
+
+
+def test_a_wrong_key_ends_the_asking_and_what_was_answered_is_reported(run: Run, model: Clocked) -> None:
+    rows(8)
+    model.misbehaves = lambda said: Status(401, "Wrong key") if said == "3?" else None
+    ran = run("test", "greet.prompty", "--format", "json", "--concurrency", "1", *asking(model))
+    found = report(ran)
+    assert (ran.status, found["passed"], found["failed"]) == (1, 3, 5)
+    messages = [each["failures"][0]["message"] for each in found["failures"]]
+    assert "Wrong key" in messages[0]
+    assert all(each.startswith("not asked, because another case had no answer: ") for each in messages[1:])
+    assert model.said[-1] == "3?"
 
 
 def test_killed_and_started_again_no_answered_row_is_asked_twice(model: Clocked, tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""The plugin for pytest, which collects ``*.test.yaml`` beside prompts; nothing else is imported until it finds one."""
+"""The plugin for pytest, which collects ``*.test.yaml`` beside prompts.
+
+It is no part of the package, so that nothing of that is imported before coverage starts.
+"""
 
 # pytest does not know all of its own types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
