@@ -59,14 +59,19 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     missed = False
-    print(f"{'rows':28} {'ratio':>6} {'changed':>8} {'memory':>10}")
+    print(f"{'rows':36} {'ratio':>6} {'changed':>8} {'memory':>10}")
     for name, form in (("desk.yaml", YAML), ("desk.prompty", PROMPTY)):
-        for what, word in (("none changed", "kind"), ("all changed", "brief")):
+        before = form.format(word="kind")
+        slot = "{question}" if form is YAML else "{{ question }}"
+        for what, after in {
+            "none changed": before,
+            "own text changed": form.format(word="brief"),
+            "slots moved": before.replace(f". {slot}", "").replace("I am", f"{slot} I am"),
+            "a slot's text changed": before.replace(slot, f"{slot} {slot}"),
+        }.items():
             with TemporaryDirectory() as directory:
-                ratio, changed, held = measured(
-                    Path(directory), name, (form.format(word="kind"), form.format(word=word))
-                )
-            print(f"{name + ', ' + what:28} {ratio:6.2f} {changed:8,} {held:10,}")
+                ratio, changed, held = measured(Path(directory), name, (before, after))
+            print(f"{name + ', ' + what:36} {ratio:6.2f} {changed:8,} {held:10,}")
             missed = missed or ratio > MOST or held > MOST_BYTES
     return int(check and missed)
 

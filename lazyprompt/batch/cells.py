@@ -122,8 +122,7 @@ class Cells:
         Raises:
             HistoryError: It is text that is no JSON.
         """
-        value = cell(row, self.history)
-        return None if value is None else cast("HistoryLike | None", _parsed(value, self.history, HistoryError))
+        return cast("HistoryLike | None", _parsed(cell(row, self.history), self.history, HistoryError))
 
     def tools_of(self, row: Row) -> ToolsLike:
         """Return the tools that the model may call.
@@ -131,8 +130,7 @@ class Cells:
         Raises:
             ToolsError: They are text that is no JSON.
         """
-        value = cell(row, self.tools)
-        return None if value is None else cast("ToolsLike", _parsed(value, self.tools, ToolsError))
+        return cast("ToolsLike", _parsed(cell(row, self.tools), self.tools, ToolsError))
 
     def label_of(self, row: Row) -> str | None:
         """Return the answer.

@@ -6,25 +6,31 @@ import json
 import os
 import subprocess
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.files.filling import Filled
 from lazyprompt.files.turns import Called, Turn
-from lazyprompt.rendering.prompt_template import neutralize
+from lazyprompt.rendering.markers import DEFAULT_MARKERS
+from lazyprompt.rendering.prompt_template import controls_of, neutralize
 from lazyprompt.tokens.approximate import approximate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.testing.rendered import RenderedCase, Shape
+    from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase, Shape, TurnShape
 
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
 """A case has changed if its request to one of these has."""
+# The fields of requests that hold what is of a case.
+_MESSAGES: Final = frozenset(("messages", "input", "instructions", "prompt", "error"))
+_MOST_SHAPES: Final = 64
+_MOST_COUNTED: Final = 32
+_NOT_COUNTED: Final = (0, 0, 0)
 
 
 class Change(NamedTuple):
@@ -58,51 +64,106 @@ class _ShapeChange(NamedTuple):
         kinds: As of :class:`Change`.
         tokens: As of :class:`Change`.
         size: As of :class:`Change`.
-        has_same_slots: True if both have the same slots in the same order.
-        is_certain: True if the text of a turn differs in length wherever the values are the same.
+        slots: The name of each slot, with the places of its values before and after.
+        is_certain: True if the text of a turn differs wherever the values are the same.
     """
 
-    kinds: tuple[str, ...] = ()
-    tokens: int = 0
-    size: int = 0
-    has_same_slots: bool = True
-    is_certain: bool = False
+    kinds: tuple[str, ...]
+    tokens: int
+    size: int
+    slots: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
+    is_certain: bool
 
 
-def compared(before: RenderedCase | str, after: RenderedCase | str) -> Change | None:
-    """Compare the prompts of a case, or the reasons why there are none.
+class Comparison:
+    """Compares the prompts of two versions of a file, case by case; it keeps what is the same for most cases.
 
     Args:
-        before: The prompt of the other version.
-        after: The prompt.
-
-    Returns:
-        The change; None if no request differs.
+        before: The other version, or the reason why there is none.
+        after: The version that is tested, or the reason why there is none.
     """
-    if isinstance(before, str) or isinstance(after, str):
-        if isinstance(before, str) and isinstance(after, str):
+
+    def __init__(self, before: LoadedPrompt | str, after: LoadedPrompt | str) -> None:
+        self._settings: tuple[str, ...] = ()
+        if not (isinstance(before, str) or isinstance(after, str)):
+            old, new = before.settings, after.settings
+            self._settings = tuple(
+                name for name in {**old, **new} if json.dumps(old.get(name)) != json.dumps(new.get(name))
+            )
+        self._fields_differ: bool | None = None
+        self._controls = controls_of(DEFAULT_MARKERS)
+        self._shapes: dict[tuple[Shape, Shape], _ShapeChange] = {}
+        self._rates: dict[str, tuple[int, int, int]] = {}
+
+    def change(self, before: RenderedCase | str, after: RenderedCase | str) -> Change | None:
+        """Compare the prompts of a case, or the reasons why there are none.
+
+        Args:
+            before: The prompt of the other version.
+            after: The prompt.
+
+        Returns:
+            The change; None if no request differs.
+        """
+        if isinstance(before, str) or isinstance(after, str):
+            if isinstance(before, str) and isinstance(after, str):
+                return None
+            less, more = ("" if isinstance(each, str) else each.text for each in (before, after))
+            return Change(("error",), self._tokens_more("", less, more), len(less + more), before, after)
+        tools = _own_tools(before, after) if isinstance(after.value, Filled) else ()
+        is_alike = not (self._settings or tools) and before.value == after.value
+        if is_alike and not _has_calls(after.value):
             return None
-        less, more = (0 if isinstance(each, str) else approximate_tokens(each.text) for each in (before, after))
-        return Change(("error",), more - less, len(_text(before)) + len(_text(after)), before, after)
-    has_same_settings = before.source.settings_text == after.source.settings_text and not _own_tools(before, after)
-    is_alike = has_same_settings and before.value == after.value
-    if is_alike and not _has_calls(after.value):
-        return None
-    (old, values), (new, news) = before.outline, after.outline
-    shape = _shape_change(old, new)
-    if not (shape.is_certain and values == news) and not _differ(before, after, is_alike=is_alike):
-        return None
-    kinds, tokens, size = shape.kinds, shape.tokens, shape.size
-    if not has_same_settings:
-        kinds = (*_setting_kinds(before, after), *kinds)
-    if not (shape.has_same_slots and values == news):
-        for slot, text, other in _changed_slots(old, values, new, news):
-            kinds = (*kinds, f"slot {slot}")
-            tokens += approximate_tokens(other) - approximate_tokens(text)
-            size += _distance(text, other)
-            if "safety" not in kinds and (neutralize(text) != text) != (neutralize(other) != other):
-                kinds = (*kinds, "safety")
-    return Change(kinds or ("form",), tokens, size, before, after)
+        (old, values), (new, news) = before.outline, after.outline
+        shape = self._shape_change(old, new)
+        is_certain = (shape.is_certain and values == news) or self._is_certain(before, after, tools)
+        if not is_certain and not _differ(before, after, is_alike=is_alike):
+            return None
+        kinds, tokens, size = (*self._settings, *tools, *shape.kinds), shape.tokens, shape.size
+        for slot, places, others in () if shape.is_certain and values == news else shape.slots:
+            text, other = _at(values, places), _at(news, others)
+            if text != other:
+                kinds = (*kinds, f"slot {slot}")
+                tokens += self._tokens_more(slot, text, other)
+                size += _distance(text, other)
+                if "safety" not in kinds and self._is_forged(text) != self._is_forged(other):
+                    kinds = (*kinds, "safety")
+        return Change(kinds or ("form",), tokens, size, before, after)
+
+    def _is_certain(self, before: RenderedCase, after: RenderedCase, tools: Sequence[str]) -> bool:
+        """Return True if requests differ beside messages, or by the text of a turn; False if that is not known."""
+        if self._settings and not tools:
+            if self._fields_differ is None:
+                old, new = _request(before, PROVIDERS[0]), _request(after, PROVIDERS[0])
+                names = {*old, *new} - _MESSAGES
+                self._fields_differ = any(json.dumps(old.get(name)) != json.dumps(new.get(name)) for name in names)
+            if self._fields_differ:
+                return True
+        texts, others = _texts(before), _texts(after)
+        if len(texts) != len(others) or texts[:1] != others[:1]:
+            return False
+        return any(one != two and one.strip() and two.strip() for one, two in zip(texts, others, strict=True))
+
+    def _shape_change(self, before: Shape, after: Shape) -> _ShapeChange:
+        found = self._shapes.get((before, after))
+        if found is None:
+            if len(self._shapes) == _MOST_SHAPES:
+                self._shapes.clear()
+            found = self._shapes[before, after] = _shape_change(before, after)
+        return found
+
+    def _is_forged(self, text: str) -> bool:
+        """Return True if a text holds a control sequence of any model."""
+        return not self._controls.clean(text) and neutralize(text) != text
+
+    def _tokens_more(self, slot: str, before: str, after: str) -> int:
+        """Return about how many tokens a text has more: by its length, if many of the slot were counted."""
+        texts, tokens, length = self._rates.get(slot, _NOT_COUNTED)
+        if texts >= _MOST_COUNTED:
+            return round((len(after) - len(before)) * tokens / length)
+        old, new = approximate_tokens(before), approximate_tokens(after)
+        self._rates[slot] = texts + 1, tokens + old + new, length + len(before) + len(after)
+        return new - old
 
 
 def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> bool:
@@ -118,72 +179,76 @@ def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> boo
 
 
 def _has_calls(value: Prompt | Filled) -> bool:
-    """Return True if there may be calls or tools of the text, of which equality does not see the order of fields."""
+    """Return True if there may be calls of the text, of which equality does not see the order of fields."""
     if not isinstance(value, Filled):
         return value.history.has_messages
     turns = (step for step in value.steps if isinstance(step, Turn))
-    return bool(value.tools) or any(isinstance(item, Called) for turn in turns for item in turn.items)
+    return any(isinstance(item, Called) for turn in turns for item in turn.items)
 
 
-def _request(case: RenderedCase, provider: str) -> object:
+def _own_tools(before: RenderedCase, after: RenderedCase) -> tuple[str, ...]:
+    """Return the kind of a change of the tools that the text of a file names; ``()`` if there are none."""
+    own, others = (each.value.tools if isinstance(each.value, Filled) else () for each in (before, after))
+    return ("tools",) if (own or others) and json.dumps(own) != json.dumps(others) else ()
+
+
+def _texts(case: RenderedCase) -> tuple[str, ...]:
+    """Return the roles and the text of each turn, which chats of OpenAI have as it is; ``()`` if they have more."""
+    value, file = case.value, case.source.file
+    if not isinstance(value, Filled):
+        if value.history.has_messages:
+            return ()
+        told, said = "".join(value.instruction.parts), "".join(value.user.parts)
+        return case.source.system if value.system is None else value.system, told, said + (value.input or "")
+    turns = [step for step in value.steps if isinstance(step, Turn) and not step.attributes]
+    texts = [turn.only_text.text for turn in turns if turn.only_text is not None]
+    is_chat = file is not None and file.spec.model.get("apiType") in (None, "chat", "responses")
+    return (" ".join(turn.role for turn in turns), *texts) if is_chat and len(texts) == len(value.steps) else ()
+
+
+def _request(case: RenderedCase, provider: str) -> JsonObject:
     try:
-        return case.payload(provider)
+        return {**cast("JsonObject", case.payload(provider))}
     except LazyPromptError as error:
-        return str(error)
+        return {"error": str(error)}
 
 
-@lru_cache(maxsize=64)
 def _shape_change(before: Shape, after: Shape) -> _ShapeChange:
-    if before == after:
-        return _ShapeChange()
     names, others = ([name for _, _, names in shape for name in names] for shape in (before, after))
+    slots = tuple((name, _places(names, name), _places(others, name)) for name in dict.fromkeys((*names, *others)))
     old, new = (["".join(own) for _, own, _ in shape] for shape in (before, after))
-    is_same = names == others
-    size = _distance("".join(old), "".join(new))
-    if sorted(before) == sorted(after):
-        return _ShapeChange(("order",), 0, size, is_same)
-    roles, news = ([role for role, _, _ in shape] for shape in (before, after))
-    kinds = ["roles"] if sorted(roles) != sorted(news) else []
-    if "".join(old) != "".join(new):
-        kinds.append("instruction")
-    if (not is_same and sorted(names) == sorted(others)) or (is_same and not kinds):
+    kinds: list[str] = []
+    if before != after and sorted(before) == sorted(after):
         kinds.append("order")
+    elif before != after:
+        if sorted(role for role, _, _ in before) != sorted(role for role, _, _ in after):
+            kinds.append("roles")
+        if "".join(old) != "".join(new):
+            kinds.append("instruction")
+        if sorted(names) == sorted(others) and (names != others or not kinds):
+            kinds.append("order")
     tokens = sum(map(approximate_tokens, new)) - sum(map(approximate_tokens, old))
-    # Blank texts are left out of requests.
-    longer = (len(text) != len(other) and text.strip() and other.strip() for text, other in zip(old, new, strict=False))
-    same_turns = [(role, slots) for role, _, slots in before] == [(role, slots) for role, _, slots in after]
-    return _ShapeChange(tuple(kinds), tokens, size, is_same, same_turns and any(longer))
+    has_same_turns = [each[::2] for each in before] == [each[::2] for each in after]
+    is_certain = has_same_turns and any(map(_turn_differs, before, after))
+    return _ShapeChange(tuple(kinds), tokens, _distance("".join(old), "".join(new)), slots, is_certain)
 
 
-def _changed_slots(
-    before: Shape, values: Sequence[str], after: Shape, news: Sequence[str]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the slots whose text differs, with both texts."""
-    found = list[dict[str, str]]()
-    for shape, texts in ((before, values), (after, news)):
-        slots: dict[str, str] = {}
-        names = (name for _, _, names in shape for name in names)
-        for name, text in zip(names, texts, strict=True):
-            slots[name] = slots.get(name, "") + text
-        found.append(slots)
-    old, new = found
-    for name in dict.fromkeys((*old, *new)):
-        if old.get(name, "") != new.get(name, ""):
-            yield name, old.get(name, ""), new.get(name, "")
+def _places(names: Sequence[str], name: str) -> tuple[int, ...]:
+    return tuple(at for at, each in enumerate(names) if each == name)
 
 
-def _setting_kinds(before: RenderedCase, after: RenderedCase) -> Iterator[str]:
-    old, new = before.source.settings, after.source.settings
-    own, others = _own_tools(before), _own_tools(after)
-    for name in dict.fromkeys((*old, *new, "tools")):
-        if json.dumps(old.get(name)) != json.dumps(new.get(name)) or (name == "tools" and own != others):
-            yield name
+def _at(values: Sequence[str], places: Sequence[int]) -> str:
+    """Return the text of a slot, which may stand at several places."""
+    return values[places[0]] if len(places) == 1 else "".join([values[at] for at in places])
 
 
-def _own_tools(*cases: RenderedCase) -> str:
-    """Return the tools that the texts of files name, which are those of a case."""
-    found = [each.value.tools for each in cases if isinstance(each.value, Filled)]
-    return json.dumps(found) if any(found) else ""
+def _turn_differs(before: TurnShape, after: TurnShape) -> bool:
+    """Return True if a turn has another text wherever the values are the same."""
+    (_, old, _), (_, new, _) = before, after
+    texts = "".join(old), "".join(new)
+    lengths = [*map(len, old)], [*map(len, new)]
+    # Blank texts are left out of requests. Of texts of one length, the same may be cut at other places.
+    return all(map(str.strip, texts)) and old != new and (lengths[0] == lengths[1] or len(texts[0]) != len(texts[1]))
 
 
 def _text(case: RenderedCase | str) -> str:
@@ -195,12 +260,14 @@ def _distance(before: str, after: str) -> int:
     """Return the number of characters between the common beginning and the common end of two texts."""
     begin = _common(before, after)
     old, new = before[begin:], after[begin:]
-    return len(old) + len(new) - 2 * _common(old[::-1], new[::-1])
+    return len(old) + len(new) - (2 * _common(old[::-1], new[::-1]) if old and new else 0)
 
 
 def _common(before: str, after: str) -> int:
     """Return the length of the common beginning of two texts."""
     low, high = 0, min(len(before), len(after))
+    if before[:high] == after[:high]:
+        return high
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if before[low:middle] == after[low:middle] else (low, middle - 1)

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
     Arguments: TypeAlias = tuple[object, HistoryLike | None, ToolsLike]
 
-Shape: TypeAlias = "tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]"
-"""The role of each turn, its own text before, between and behind slots, and the names of these."""
+TurnShape: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""The role of a turn, its own text before, between and behind slots, and the names of these."""
+Shape: TypeAlias = tuple[TurnShape, ...]
 
 
 class TurnText(NamedTuple):
@@ -119,11 +120,6 @@ class LoadedPrompt:
         return cls(prompt.prompter, prompt, cast("JsonObject", settings))
 
     @cached_property
-    def settings_text(self) -> str:
-        """The settings as JSON, in their order."""
-        return json.dumps(self.settings)
-
-    @cached_property
     def system(self) -> str:
         """The system text of a prompt that has none of its own."""
         return self.prompter.made_of.system
@@ -155,7 +151,9 @@ class LoadedPrompt:
         """
         if self.cells is None:
             return self.read_row(row) if self.read_row else (row, None, None)
-        return self.cells.given(row), self.cells.history_of(row), self.cells.tools_of(row)
+        cells = self.cells
+        history = cells.history_of(row) if cells.history in row else None
+        return cells.given(row), history, cells.tools_of(row) if cells.tools in row else None
 
     def rendered(
         self, inputs: object = None, history: HistoryLike | None = None, tools: ToolsLike = None, name: str = ""
@@ -281,7 +279,7 @@ class RenderedCase:
         return marks_of(shown, shown)[0]
 
 
-_INPUT: tuple[str, tuple[str, ...], tuple[str, ...]] = ("user", (), ("input",))
+_INPUT: TurnShape = ("user", (), ("input",))
 
 
 def _takes_requests(file: Prompty, provider: str) -> bool:
@@ -292,7 +290,7 @@ def _takes_requests(file: Prompty, provider: str) -> bool:
 
 
 def _outline_of_turns(turns: Sequence[TurnText]) -> tuple[Shape, tuple[str, ...]]:
-    shape: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+    shape: list[TurnShape] = []
     values: list[str] = []
     for turn in turns:
         own, names = [""], list[str]()

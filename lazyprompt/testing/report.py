@@ -71,9 +71,8 @@ class Report:
 
     compares: bool = False
     keeps_names: bool = False
-    passed: Counter[str] = field(default_factory=Counter[str])
+    passed: dict[str, int] = field(default_factory=dict[str, int])
     failed: list[Result] = field(default_factory=list["Result"])
-    files: dict[str, None] = field(default_factory=dict[str, None])
     changed: list[Changed] = field(default_factory=list[Changed])
     cases: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     counters: Counter[str] = field(default_factory=Counter[str])
@@ -83,30 +82,27 @@ class Report:
         """Count a result."""
         case, rendered, change = result.case, result.rendered, result.change
         file = str(case.file)
-        self.files[file] = None
+        self.passed[file] = self.passed.get(file, 0) + (not result.failures)
         if self.keeps_names:
             self.cases.append((file, case.name))
         if result.failures:
             self.failed.append(result._replace(rendered=None, change=None))
-        else:
-            self.passed[file] += 1
         for check in case.prompt:
             if check.kind == "max_tokens" and rendered is not None:
                 self.counters[counter_of(rendered, check)[0]] += 1
         if change is not None:
             row = Changed(file, case.name, change.kinds, change.tokens)
             self.changed.append(row)
-            # The number keeps the heap from comparing more, and the first of equal ones in it.
-            ranked = change.size, -len(self.changed), row, change
-            if len(self._largest) < _MOST_SHOWN:
-                heapq.heappush(self._largest, ranked)
-            elif change.size > self._largest[0][0]:
-                heapq.heapreplace(self._largest, ranked)
+            if len(self._largest) < _MOST_SHOWN or change.size > self._largest[0][0]:
+                # The number keeps the heap from comparing more, and the first of equal ones in it.
+                heapq.heappush(self._largest, (change.size, -len(self.changed), row, change))
+                if len(self._largest) > _MOST_SHOWN:
+                    heapq.heappop(self._largest)
 
     @property
     def total(self) -> int:
         """The number of cases."""
-        return self.passed.total() + len(self.failed)
+        return sum(self.passed.values()) + len(self.failed)
 
     def groups(self) -> list[Group]:
         """Return the changed cases by what changed, the largest group first."""
@@ -127,7 +123,7 @@ class Report:
             case = result.case
             failures: list[Json] = [dict(each._asdict()) for each in result.failures]
             failed.append({"file": str(case.file), "line": case.line, "case": case.name, "failures": failures})
-        found: JsonObject = {"passed": self.passed.total(), "failed": len(failed), "failures": failed}
+        found: JsonObject = {"passed": sum(self.passed.values()), "failed": len(failed), "failures": failed}
         if self.counters:
             found["counters"] = dict(self.counters)
         if self.compares:
@@ -142,7 +138,7 @@ class Report:
 
     def summary(self) -> str:
         """Return the numbers in a line."""
-        parts = [f"{self.passed.total():,} passed", f"{len(self.failed):,} failed"]
+        parts = [f"{sum(self.passed.values()):,} passed", f"{len(self.failed):,} failed"]
         if self.compares:
             parts.append(f"{len(self.changed):,} changed")
         counted = f"; tokens counted by {', '.join(sorted(self.counters))}" if self.counters else ""
@@ -152,11 +148,11 @@ class Report:
 def table_rows(report: Report) -> list[tuple[str, ...]]:
     """Return a row for each file, with its numbers; the first is the heading."""
     failed = Counter(str(each.case.file) for each in report.failed)
-    counts = [report.passed, failed]
+    counts = [Counter(report.passed), failed]
     if report.compares:
         counts.append(Counter(row.file for row in report.changed))
     heading = ("FILE", "PASSED", "FAILED", "CHANGED")[: 1 + len(counts)]
-    return [heading, *((visible(file), *(str(each[file]) for each in counts)) for file in report.files)]
+    return [heading, *((visible(file), *(str(each[file]) for each in counts)) for file in report.passed)]
 
 
 def failure_lines(result: Result) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
 from lazyprompt.testing.checks import Failure, answer_failures, prompt_failures
-from lazyprompt.testing.difference import compared
+from lazyprompt.testing.difference import Comparison
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
 from lazyprompt.testing.snapshots import Snapshots
 
@@ -179,14 +179,15 @@ class Runner:
         loaded = self._loaded(file, file.prompt)
         older = None if self.older is None else self._loaded(file, self.older(file.prompt))
         snapshots = Snapshots(file.path, update=self.update)
+        comparison = None if older is None else Comparison(older, loaded)
         # Both versions read most rows alike.
         is_alike = isinstance(loaded, LoadedPrompt) and isinstance(older, LoadedPrompt) and loaded.reads_like(older)
         for case in file.cases():
             made = _rendered(case, loaded)
             change = None
-            if older is not None:
+            if older is not None and comparison is not None:
                 given = made.call if is_alike and isinstance(made, RenderedCase) else None
-                change = compared(_rendered(case, older, given), made)
+                change = comparison.change(_rendered(case, older, given), made)
             if isinstance(made, str):
                 yield Result(case, (Failure("render", made),), change=change)
                 continue
