@@ -86,7 +86,7 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
     With --against no check is added: what changed is shown, and with --run only changed cases are asked; all others
     take their recorded answer.
 
-    The exit status is 0 where all pass, 1 where one fails or the model gives no answer, 2 for wrong use or where
+    The exit status is 0 where all pass, 1 where one fails or has no answer, 2 for wrong use or where
     there is no case.
 
     \b

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from lazyprompt.batch.rows import read_rows, row_file
+from lazyprompt.batch.rows import Choice, parsed, row_file
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
@@ -146,14 +146,13 @@ class CaseFile:
         yield from self.listed
         if self.rows is None:
             return
-        table = row_file(self.rows)
-        heading = table.kind == "csv"
         checks = self.prompt_checks, self.answer_checks
-        for number, row in read_rows(table):
+        for number, line, unread in Choice().unread(row_file(self.rows)):
+            row = parsed(number, line, unread)
             if isinstance(row, RowFault):
-                yield Case(self.rows, row.line or number, f"row {number}", fault=row.reason)
+                yield Case(self.rows, line, f"row {number}", fault=row.reason)
             else:
-                yield Case(self.rows, number + heading, f"row {number}", _NONE, *checks, row)
+                yield Case(self.rows, line, f"row {number}", _NONE, *checks, row)
 
 
 def _case(source: Source, path: Path, number: int, node: Node, common: Mapping[str, tuple[Check, ...]]) -> Case:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 PROMPT: Final = "prompt"
 ANSWER: Final = "answer"
-_MOST = 80
+_MOST: Final = 80
+_ROLES: Final = ("system", "developer", "user", "assistant", "model", "tool")
 
 
 class Check(NamedTuple):
@@ -293,6 +294,8 @@ def make_check(of: str, kind: str, value: Json, role: str | None = None, counter
         )
     if role is not None and (of == ANSWER or kind not in texts):
         raise ValueError(f"the check {kind!r} takes no role; {', '.join(_TEXT_KINDS)} of a prompt do")
+    if role not in (None, *_ROLES):
+        raise ValueError(f"there is no role {role!r}{did_you_mean(str(role), _ROLES)}; there are {', '.join(_ROLES)}")
     if counter is not None and kind != "max_tokens":
         raise ValueError(f"the check {kind!r} takes no counter; max_tokens does")
     try:
@@ -320,6 +323,8 @@ def read_checks(source: Source, node: Node | None, of: str) -> tuple[Check, ...]
     for item in source.list_of(node, of) if node else []:
         fields = source.mapping_of(item, "a check")
         role, counter = (source.text_of(fields.pop(name, None), name) for name in ("role", "counter"))
+        if not fields:
+            raise source.pointed(item.at, "a check is empty; it is as contains: TEXT, or roles: [system, user]")
         for name, value in fields.items():
             try:
                 found.append(make_check(of, name, plain(value), role, counter))

@@ -38,7 +38,8 @@ class Change(NamedTuple):
 
     Attributes:
         kinds: The names of what changed: ``instruction``, ``slot NAME``, ``roles``, ``order``, ``tools``, ``model``,
-            ``parameters``, ``answer form``, ``safety``; ``error`` if one version has no prompt.
+            ``parameters``, ``answer form``, ``safety``; ``error`` if one version has no prompt, ``new`` if the other
+            has no such file.
         tokens: About how many tokens its texts have more.
         size: The number of characters that differ, which orders changes.
         before: The prompt of the other version, or the reason why there is none.
@@ -79,7 +80,7 @@ class Comparison:
     """Compares the prompts of two versions of a file, case by case; it keeps what is the same for most cases.
 
     Args:
-        before: The other version, or the reason why there is none.
+        before: The other version, or the reason why it cannot be read; ``""`` if there is no such file.
         after: The version that is tested, or the reason why there is none.
     """
 
@@ -109,7 +110,8 @@ class Comparison:
             if isinstance(before, str) and isinstance(after, str):
                 return None
             less, more = ("" if isinstance(each, str) else each.text for each in (before, after))
-            return Change(("error",), self._tokens_more("", less, more), len(less + more), before, after)
+            kind = "error" if before else "new"
+            return Change((kind,), self._tokens_more("", less, more), len(less + more), before, after)
         tools = _own_tools(before, after) if isinstance(after.value, Filled) else ()
         is_alike = not (self._settings or tools) and before.value == after.value
         if is_alike and not _has_calls(after.value):
@@ -285,7 +287,7 @@ def older_version(against: str, places: Sequence[Path]) -> Generator[Callable[[P
     Raises:
         BatchError: It is neither, or git fails.
     """
-    if Path(against).is_dir():
+    if against and Path(against).is_dir():
         yield _finder(Path(against), [place if place.is_dir() else place.parent for place in places])
         return
     top = Path(_git(["rev-parse", "--show-toplevel"], against))
@@ -318,6 +320,6 @@ def _git(arguments: list[str], against: str, index: Path | None = None) -> str:
     except OSError as error:
         raise BatchError(f"{against} is no directory, and git cannot be run: {error.strerror}") from error
     if made.returncode:
-        why = made.stderr.decode(errors="replace").strip() or "it is no revision"
+        why = made.stderr.decode(errors="replace").strip() or "it is no revision, or a shallow clone lacks it"
         raise BatchError(f"{against!r} is neither a directory nor a revision of git here: {why}")
     return made.stdout.decode().strip()

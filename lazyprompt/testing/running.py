@@ -204,7 +204,8 @@ class Runner:
         try:
             return LoadedPrompt.load(path, {**file.params, **self.params}, self.roots)
         except LazyPromptError as error:
-            return str(error)
+            # The other version lies in a temporary directory.
+            return str(error).replace(str(path), str(file.prompt)) if path.exists() or path == file.prompt else ""
 
 
 def _rendered(case: Case, source: LoadedPrompt | str, given: Arguments | None = None) -> RenderedCase | str:

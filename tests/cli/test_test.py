@@ -14,6 +14,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from cli.helpers import Ran, fault
+from lazyprompt import CharTokenCounter
+from lazyprompt.testing import render_cases
 from support.batch_calls import Clocked
 from support.client_scenes import KEY
 from support.model_server.server import Slow, Status
@@ -125,6 +127,13 @@ def test_a_prompt_with_a_picture_is_searched_for_control_sequences_too(run: Run)
         ("cases: [{prompt: [{regex: '('}]}]", "regex is a regular expression: "),
         ("cases: [{prompt: [{valid: opnai}]}]", "'opnai' is none (did you mean 'openai'?)"),
         ("cases: [{prompt: [{roles: [user], role: user}]}]", "the check 'roles' takes no role; "),
+        ("cases: [{prompt: [{role: user}]}]", "greet.test.yaml:1:19: a check is empty; "),
+        ("cases: [{prompt: [{not_contains: x, role: usr}]}]", "there is no role 'usr' (did you mean 'user'?)"),
+        (
+            "cases: [{prompt: [{contains: x, counter: chars}]}]",
+            "the check 'contains' takes no counter; max_tokens does",
+        ),
+        ("cases: [{prompt: [{max_tokens: 9, counter: tik}]}]", "'tik' is no counter; known are approximate, "),
         ("cases: [{answer: [{python: os}]}]", "python is the name of a function, as module:name"),
         ("cases: [{name: a}, {name: a}]", "two cases are named 'a'; the first is in line 1"),
         ("file: gone.prompty\ncases: [{}]", "greet.test.yaml:1:7: there is no prompt file 'gone.prompty'"),
@@ -177,14 +186,14 @@ def test_junit_and_github(run: Run) -> None:
 
 
 def test_rows_of_json_lines_and_csv_are_cases(run: Run) -> None:
-    write("greet.test.jsonl", '{"name": "Ann"}\n{"name": "Bob", "question": "Why?"}\n{"nam": 1}\nnot json\n')
+    write("greet.test.jsonl", '{"name": "Ann"}\n\n{"name": "Bob", "question": "Why?"}\n{"nam": 1}\nnot json\n')
     found = report(run("test", "greet.prompty", "--format", "json"))
     assert (found["passed"], found["failed"]) == (2, 2)
-    assert [each["line"] for each in found["failures"]] == [3, 4]
-    write("rows.csv", "name,question\nAnn,Why?\nBob,When?\n")
+    assert [each["line"] for each in found["failures"]] == [4, 5]
+    write("rows.csv", '\ufeffname,question\r\n王,"Why\r\nso?"\r\nBob,When?\r\n')
     write("greet.test.yaml", "rows: rows.csv\nprompt: [{not_contains: Bob}]")
     found = report(run("test", "greet.test.yaml", "--format", "json"))
-    assert (found["passed"], [(each["file"], each["line"]) for each in found["failures"]]) == (1, [("rows.csv", 3)])
+    assert (found["passed"], [(each["file"], each["line"]) for each in found["failures"]]) == (1, [("rows.csv", 4)])
 
 
 GITHUB = """name: Sum up
@@ -208,6 +217,86 @@ def test_a_prompt_file_of_github_is_tested_by_its_own_data(run: Run, model: Cloc
     assert failures(ran) == [("contains", "")]
     sent = model.seen[0].body["messages"]
     assert [each["content"] for each in sent] == ["Sum up; {keep} braces.", "Text: A long text"]
+
+
+def test_a_check_chooses_the_counter_of_tokens(run: Run) -> None:
+    cases("{max_tokens: 40, counter: chars}", "{max_tokens: 500, counter: approximate}")
+    found = report(run("test", "--format", "json"))
+    assert found["failures"][0]["failures"][0]["message"].endswith(" tokens by the counter chars, 159 more than 40")
+    assert found["counters"] == {"chars": 1, "approximate": 1}
+
+
+def test_the_model_of_a_prompt_chooses_the_counter_of_tokens(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+
+    class Counter(CharTokenCounter):
+        def __init__(self, name: str, bpe_file: None = None) -> None:
+            assert bpe_file is None
+            named.append(name)
+
+    monkeypatch.setattr("lazyprompt.tokens.openai.TiktokenCounter", Counter)
+    cases("{max_tokens: 500}")
+    assert run("test").out.endswith(b"\n1 passed, 0 failed; tokens counted by tiktoken:gpt-4o\n")
+    write("sum.prompt.yml", GITHUB)
+    case = render_cases("sum.prompt.yml")[0]
+    assert case.tokens == len("Sum up; {keep} braces.Text: A long text")
+    assert named == ["gpt-4o", "gpt-4o"]
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "status"),
+    [
+        ("contains: a LONG", 0),
+        ("contains: wide", 1),
+        ("startsWith: 'RE: text'", 0),
+        ("startsWith: text", 1),
+        ("endsWith: TEXT", 0),
+        ("endsWith: long", 1),
+        ("equals: '  re: Text: A long text'", 0),
+        ("equals: 're: text: A long text'", 1),
+        ("equals: 're: Text: {{input}}'", 0),
+    ],
+)
+def test_evaluators_of_github_look_at_answers_as_there(run: Run, model: Clocked, evaluator: str, status: int) -> None:
+    head = GITHUB.partition("evaluators:")[0]
+    write("sum.prompt.yml", f"{head}evaluators: [{{name: a, string: {{{evaluator}}}}}]\n")
+    assert run("test", "sum.prompt.yml", *asking(model)).status == status
+
+
+def test_all_messages_and_parameters_of_github_are_sent(run: Run, model: Clocked) -> None:
+    more = "  - {role: user, content: 'Is {{word}} {short}?'}\n  - {role: assistant, content: 'No, {{word}} is.'}\n"
+    text = GITHUB.replace("  - {role: user", f"{more}  - {{role: user").replace("  - {input", "  - {word: Haus, input")
+    write("sum.prompt.yml", f"{text}modelParameters: {{maxTokens: 9, temperature: 0.5, topP: 0.25}}\n")
+    run("test", "sum.prompt.yml", *asking(model))
+    body = model.seen[0].body
+    assert [each["content"] for each in body["messages"]] == [
+        "Sum up; {keep} braces.",
+        "Is Haus {short}?",
+        "No, Haus is.",
+        "Text: A long text",
+    ]
+    assert (body["max_tokens"], body["temperature"], body["top_p"]) == (9, 0.5, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "startsWith",
+            "beginsWith",
+            "is no check of text (did you mean 'endsWith'?); it is equals, contains, startsWith",
+        ),
+        ('string: {startsWith: "re:"}', "strings: 5", "evaluators[0] checks nothing; it has string ("),
+        ("role: system", "role: sytem", "messages[0] has the role 'sytem'; it is system, user, assistant"),
+        ("messages:", "message:", "there are no messages; give messages: [{role: user, content: ...}]"),
+        ("- {input", "- 5\n  - {input", "test data is a number, and must be a mapping"),
+    ],
+)
+def test_a_wrong_prompt_file_of_github_is_one_line_with_its_place(run: Run, old: str, new: str, said: str) -> None:
+    write("sum.prompt.yml", GITHUB.replace(old, new, 1))
+    ran = run("test", "sum.prompt.yml")
+    assert ran.status in (1, 2)
+    assert re.search(rf"sum\.prompt\.yml:\d+:\d+: .*{re.escape(said)}", ran.err + ran.out.decode())
 
 
 def test_a_snapshot_is_written_compared_and_taken_again(run: Run) -> None:
@@ -295,12 +384,21 @@ def test_a_prompt_that_the_other_version_has_not_has_changed(run: Run) -> None:
     cases()
     Path("old").mkdir()
     [row] = report(run("test", "greet.prompty", "--against", "old", "--format", "json"))["changed"]
-    assert row["kinds"] == ["error"]
+    assert row["kinds"] == ["new"]
+
+
+def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> None:
+    cases()
+    write("old/greet.prompty", "---\nname: [\n---\nsystem:\n")
+    out = run("test", "greet.prompty", "--against", "old").out
+    assert b"1 changed: error (" in out
+    assert b"    -greet.prompty:3:1: invalid frontmatter: " in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("--against", ""), "--against: '' is neither a directory nor a revision of git here: "),
         (("--against", "no-such"), "--against: 'no-such' is neither a directory nor a revision of git here: "),
         (("--against", "--upload-pack=x"), "--against: '--upload-pack=x' is neither a directory nor a revision"),
         (("gone",), "PATH: gone: there is no such file or directory"),

@@ -46,6 +46,7 @@ ONE_CALL = frozenset(
     {
         "AnthropicCollector",
         "ChatCollector",
+        "Comparison",
         "GeminiCollector",
         "OllamaCollector",
         "Reader",
