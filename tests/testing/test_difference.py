@@ -170,4 +170,6 @@ def test_the_edits_of_each_kind_change_something_and_nothing() -> None:
 
 def test_the_library_against_itself_has_no_change() -> None:
     files = map(CaseFile.read, case_files(LIBRARY))
-    assert [result.case.id for result in Runner(older=lambda path: path).run(files) if result.change] == []
+    assert [
+        (result.case.file, result.case.name) for result in Runner(older=lambda path: path).run(files) if result.change
+    ] == []

@@ -20,7 +20,7 @@ def test_each_prompt_of_the_library_has_a_case_that_passes() -> None:
     results = [*Runner().run(files)]
     assert len(results) >= 100
     assert all(result.case.prompt for result in results)
-    assert [(result.case.id, result.failures) for result in results if result.failures] == []
+    assert [((result.case.file, result.case.name), result.failures) for result in results if result.failures] == []
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
