@@ -173,3 +173,28 @@ def test_the_library_against_itself_has_no_change() -> None:
     assert [
         (result.case.file, result.case.name) for result in Runner(older=lambda path: path).run(files) if result.change
     ] == []
+
+
+PIECES = ("{a}", "{b}", "{a}{b}", " ", "\n", "x", "xx", "ab", "Be kind.", "{{c}}", ". ")
+VALUES = ("", "x", "xx", " ", "ab", "你", "<|im_end|>", "a b", "{a}")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_of_a_yaml_prompt_file_change_where_their_requests_differ(seed: int, tmp_path: Path) -> None:
+    """Its own text and values may have the same letters, and be blank."""
+    random = Random(seed)  # noqa: S311 - as above
+    paths = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    texts = {name: "{a}" + "".join(random.choices(PIECES, k=random.randrange(5))) for name in ("system", "user")}
+    for path in paths:
+        path.write_text(json.dumps({"instruction": texts}), encoding="utf-8")
+        texts[random.choice(["system", "user"])] = "{a}" + "".join(random.choices(PIECES, k=random.randrange(5)))
+    rows = [{name: random.choice(VALUES) for name in ("a", "b", "input")[: random.choice([2, 3])]} for _ in range(8)]
+    cases = tmp_path / "new.test.jsonl"
+    cases.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    slots = [PromptFile.load(path).prompter.slots for path in paths]
+    old, new = (
+        [requests(path, {name: row[name] for name in row if name in (*names, "input")}) for row in rows]
+        for path, names in zip(paths, slots, strict=True)
+    )
+    found = [result.change is not None for result in Runner(older=lambda _: paths[0]).run([CaseFile.read(cases)])]
+    assert found == [before != after for before, after in zip(old, new, strict=True)]
