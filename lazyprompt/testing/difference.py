@@ -67,6 +67,7 @@ class _ShapeChange(NamedTuple):
         size: As of :class:`Change`.
         slots: The name of each slot, with the places of its values before and after.
         is_certain: True if the text of a turn differs wherever the values are the same.
+        longer: The number of characters that own text has more; None if turns may have no text, or another system text.
     """
 
     kinds: tuple[str, ...]
@@ -74,6 +75,7 @@ class _ShapeChange(NamedTuple):
     size: int
     slots: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
     is_certain: bool
+    longer: int | None
 
 
 class Comparison:
@@ -86,6 +88,7 @@ class Comparison:
 
     def __init__(self, before: LoadedPrompt | str, after: LoadedPrompt | str) -> None:
         self._settings: tuple[str, ...] = ()
+        self._is_chat = all(isinstance(each, str) or each.is_chat for each in (before, after))
         if not (isinstance(before, str) or isinstance(after, str)):
             old, new = before.settings, after.settings
             self._settings = tuple(
@@ -118,11 +121,13 @@ class Comparison:
             return None
         (old, values), (new, news) = before.outline, after.outline
         shape = self._shape_change(old, new)
-        is_certain = (shape.is_certain and values == news) or self._is_certain(before, after, tools)
+        has_same_values = values == news
+        is_longer = shape.longer is not None and shape.longer + sum(map(len, news)) != sum(map(len, values))
+        is_certain = is_longer or (shape.is_certain and has_same_values) or self._is_certain(before, after, tools)
         if not is_certain and not _differ(before, after, is_alike=is_alike):
             return None
         kinds, tokens, size = (*self._settings, *tools, *shape.kinds), shape.tokens, shape.size
-        for slot, places, others in () if shape.is_certain and values == news else shape.slots:
+        for slot, places, others in () if shape.is_certain and has_same_values else shape.slots:
             text, other = _at(values, places), _at(news, others)
             if text != other:
                 kinds = (*kinds, f"slot {slot}")
@@ -151,7 +156,9 @@ class Comparison:
         if found is None:
             if len(self._shapes) == _MOST_SHAPES:
                 self._shapes.clear()
-            found = self._shapes[before, after] = _shape_change(before, after)
+            found = _shape_change(before, after)
+            found = found if self._is_chat else found._replace(is_certain=False, longer=None)
+            self._shapes[before, after] = found
         return found
 
     def _is_forged(self, text: str) -> bool:
@@ -196,7 +203,7 @@ def _own_tools(before: RenderedCase, after: RenderedCase) -> tuple[str, ...]:
 
 def _texts(case: RenderedCase) -> tuple[str, ...]:
     """Return the roles and the text of each turn, which chats of OpenAI have as it is; ``()`` if they have more."""
-    value, file = case.value, case.source.file
+    value = case.value
     if not isinstance(value, Filled):
         if value.history.has_messages:
             return ()
@@ -204,8 +211,8 @@ def _texts(case: RenderedCase) -> tuple[str, ...]:
         return case.source.system if value.system is None else value.system, told, said + (value.input or "")
     turns = [step for step in value.steps if isinstance(step, Turn) and not step.attributes]
     texts = [turn.only_text.text for turn in turns if turn.only_text is not None]
-    is_chat = file is not None and file.spec.model.get("apiType") in (None, "chat", "responses")
-    return (" ".join(turn.role for turn in turns), *texts) if is_chat and len(texts) == len(value.steps) else ()
+    is_whole = case.source.is_chat and len(texts) == len(value.steps)
+    return (" ".join(turn.role for turn in turns), *texts) if is_whole else ()
 
 
 def _request(case: RenderedCase, provider: str) -> JsonObject:
@@ -230,9 +237,13 @@ def _shape_change(before: Shape, after: Shape) -> _ShapeChange:
         if sorted(names) == sorted(others) and (names != others or not kinds):
             kinds.append("order")
     tokens = sum(map(approximate_tokens, new)) - sum(map(approximate_tokens, old))
-    has_same_turns = [each[::2] for each in before] == [each[::2] for each in after]
-    is_certain = has_same_turns and any(map(_turn_differs, before, after))
-    return _ShapeChange(tuple(kinds), tokens, _distance("".join(old), "".join(new)), slots, is_certain)
+    # A system text may end in what the other version has as its instruction.
+    is_known = bool(before and after) and before[0][1][:1] == after[0][1][:1]
+    is_certain = is_known and [each[::2] for each in before] == [each[::2] for each in after]
+    is_certain = is_certain and any(map(_turn_differs, before, after))
+    longer = len("".join(new)) - len("".join(old)) if is_known and all(map(str.strip, (*old, *new))) else None
+    size = _distance("".join(old), "".join(new))
+    return _ShapeChange(tuple(kinds), tokens, size, slots, is_certain, longer)
 
 
 def _places(names: Sequence[str], name: str) -> tuple[int, ...]:
@@ -245,12 +256,9 @@ def _at(values: Sequence[str], places: Sequence[int]) -> str:
 
 
 def _turn_differs(before: TurnShape, after: TurnShape) -> bool:
-    """Return True if a turn has another text wherever the values are the same."""
+    """Return True if a turn has another text wherever the values are the same: as long, at the same places."""
     (_, old, _), (_, new, _) = before, after
-    texts = "".join(old), "".join(new)
-    lengths = [*map(len, old)], [*map(len, new)]
-    # Blank texts are left out of requests. Of texts of one length, the same may be cut at other places.
-    return all(map(str.strip, texts)) and old != new and (lengths[0] == lengths[1] or len(texts[0]) != len(texts[1]))
+    return old != new and [*map(len, old)] == [*map(len, new)] and bool("".join(old).strip() and "".join(new).strip())
 
 
 def _text(case: RenderedCase | str) -> str:

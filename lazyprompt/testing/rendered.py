@@ -124,6 +124,11 @@ class LoadedPrompt:
         """The system text of a prompt that has none of its own."""
         return self.prompter.made_of.system
 
+    @property
+    def is_chat(self) -> bool:
+        """True if requests have all turns."""
+        return self.file is None or self.file.spec.model.get("apiType") in (None, "chat", "responses")
+
     @cached_property
     def cells(self) -> Cells | None:
         """The columns of a row; None if ``read_row`` knows them."""

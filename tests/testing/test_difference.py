@@ -198,3 +198,14 @@ def test_rows_of_a_yaml_prompt_file_change_where_their_requests_differ(seed: int
     )
     found = [result.change is not None for result in Runner(older=lambda _: paths[0]).run([CaseFile.read(cases)])]
     assert found == [before != after for before, after in zip(old, new, strict=True)]
+
+
+def test_a_line_moved_from_the_system_text_into_the_instruction_changes_no_request(tmp_path: Path) -> None:
+    texts = {"old": ("One.\nTwo.", ""), "new": ("One.", "Two.")}
+    for name, (system, instruction) in texts.items():
+        text = json.dumps({"system": system, "instruction": {"system": instruction, "user": "{a}"}})
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    cases = tmp_path / "new.test.jsonl"
+    cases.write_text('{"a": "x"}', encoding="utf-8")
+    [result] = Runner(older=lambda _: tmp_path / "old.yaml").run([CaseFile.read(cases)])
+    assert (result.change, result.failures) == (None, ())
