@@ -3,8 +3,8 @@
     python benchmarks/versions.py            a table
     python benchmarks/versions.py --check    exit with 1 where a target is missed
 
-A ratio is the time of the comparison to that of reading the rows and rendering them with each version. Each time is the processor's, the
-least of five. Memory is Python's own peak (tracemalloc) for 10,000 rows, less that for 1,000.
+A ratio is the time of the comparison to that of reading the rows and rendering them with each version. Each is the
+processor's time, the least of five. Memory is Python's own peak (tracemalloc) for 10,000 rows, less that for 1,000.
 """
 
 from __future__ import annotations

@@ -122,8 +122,11 @@ class Comparison:
         (old, values), (new, news) = before.outline, after.outline
         shape = self._shape_change(old, new)
         has_same_values = values == news
-        is_longer = shape.longer is not None and shape.longer + sum(map(len, news)) != sum(map(len, values))
-        is_certain = is_longer or (shape.is_certain and has_same_values) or self._is_certain(before, after, tools)
+        if has_same_values:
+            is_certain = shape.is_certain or bool(shape.longer)
+        else:
+            is_certain = shape.longer is not None and shape.longer + sum(map(len, news)) != sum(map(len, values))
+        is_certain = is_certain or self._is_certain(before, after, tools)
         if not is_certain and not _differ(before, after, is_alike=is_alike):
             return None
         kinds, tokens, size = (*self._settings, *tools, *shape.kinds), shape.tokens, shape.size
