@@ -159,7 +159,7 @@ class Cells:
 def cell(row: Row, column: str | None) -> object:
     """Return a value; None if it is missing, as which NaN counts too."""
     value = None if column is None else row.get(column)
-    return None if is_nan(value) else value
+    return None if type(value) is not str and is_nan(value) else value
 
 
 def _json(text: str) -> object:

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "render": "Make a prompt, from a prompt file or from options.",
     "run": "Ask a model once, and write its answer.",
     "studio": "Write a prompt, and see what every model gets of it.",
+    "test": "Test prompts with cases, and show what changed.",
     "tokens": "Count the tokens of a prompt, by slot and by message.",
 }
 _PLACES: Final = {

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import click
 from click.core import ParameterSource
 
-import lazyprompt
 from lazyprompt._base.json import well_formed
 from lazyprompt.cli.streams import WrongUseError, blaming
-from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
+from lazyprompt.errors import LazyPromptError
+from lazyprompt.inspect.counting import counter_named
 from lazyprompt.prompters.prompter import FORMATS
 from lazyprompt.safety.policy import SAFETIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from lazyprompt.safety.policy import Safety
     from lazyprompt.tokens.counter import TokenCounter
@@ -165,9 +165,9 @@ budget_option = count_option("--max-tokens", help="Show what a budget of N token
 _source_option = text_option(
     "--source", metavar="NAME", help="Who has the model; the end of lazyprompt run --help lists them."
 )
-_base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
-_url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
-address_options = with_options(_source_option, _base_url_option, _url_option)
+base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
+url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
+address_options = with_options(_source_option, base_url_option, url_option)
 model_options = with_options(
     _source_option,
     text_option(
@@ -176,22 +176,12 @@ model_options = with_options(
         help="The model at the source. Without --source a local one: a GGUF file, a directory, owner/name or name:tag; "
         "its engine is started, and ended with the command.",
     ),
-    _base_url_option,
+    base_url_option,
     text_option("--engine", metavar="NAME", help="The engine of a local model.  [default: one that serves it]"),
-    _url_option,
+    url_option,
     count_option("--max-tokens", help="The most tokens of an answer."),
     click.option("--temperature", type=click.FloatRange(min=0), metavar="T", help="How freely the model chooses."),
 )
-
-# For each counter, the argument after the colon (empty for none) and the public class.
-_COUNTERS = {
-    "approximate": ("", "ApproximateTokenCounter"),
-    "chars": ("", "CharTokenCounter"),
-    "tiktoken": ("MODEL_OR_ENCODING", "TiktokenCounter"),
-    "huggingface": ("PATH", "HuggingFaceTokenCounter"),
-    "anthropic": ("MODEL", "AnthropicTokenCounter"),
-    "gemini": ("MODEL", "GeminiTokenCounter"),
-}
 
 
 def token_counter(spec: str, bpe_file: str | None = None) -> TokenCounter:
@@ -204,42 +194,7 @@ def token_counter(spec: str, bpe_file: str | None = None) -> TokenCounter:
     Raises:
         WrongUseError: There is no such counter, or it cannot be made.
     """
-    name, colon, argument = spec.partition(":")
-    if name not in _COUNTERS:
-        known = ", ".join(f"{each}:{behind[0]}" if behind[0] else each for each, behind in _COUNTERS.items())
-        raise WrongUseError("--counter", f"{name!r} is no counter{did_you_mean(name, _COUNTERS)}; known are {known}")
-    needed, kind = _COUNTERS[name]
-    if needed and not argument:
-        raise WrongUseError("--counter", f"{name} needs to know of what; give {name}:{needed}")
-    if colon and not needed:
-        raise WrongUseError("--counter", f"{name} takes nothing behind a colon; give {name}")
-    if bpe_file is not None and name != "tiktoken":
+    if bpe_file is not None and spec.partition(":")[0] != "tiktoken":
         raise WrongUseError("--bpe-file", "only tiktoken reads it; give --counter tiktoken:MODEL_OR_ENCODING with it")
-    given = [argument, bpe_file] if name == "tiktoken" else [argument] if needed else []
     with blaming("--counter" if bpe_file is None else "--bpe-file"):
-        counter: TokenCounter = getattr(lazyprompt, kind)(*given)
-    return _RemoteCounter(counter) if name in ("anthropic", "gemini") else counter
-
-
-class _RemoteCounter:
-    """A counter that asks a provider; its client's errors become this package's."""
-
-    additive: ClassVar[bool] = False
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-
-    def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
-        return self._ask(lambda: self._counter.count(messages, tools))
-
-    def count_text(self, text: str) -> int:
-        return self._ask(lambda: self._counter.count_text(text))
-
-    @staticmethod
-    def _ask(count: Callable[[], int]) -> int:
-        try:
-            return count()
-        except LazyPromptError:
-            raise
-        except Exception as error:  # the clients' errors have nothing in common: no key, no network, a refusal
-            raise TokenizerError(f"the provider's client: {type(error).__name__}: {error}") from error
+        return counter_named(spec, bpe_file)

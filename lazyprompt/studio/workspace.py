@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lazyprompt._base.files import write_whole
 from lazyprompt._base.locks import Lock
 from lazyprompt.errors import BatchError, PromptFileError, PromptFileMissingError
-from lazyprompt.files.library.names import SUFFIXES, directories, entry_of
+from lazyprompt.files.library.names import SUFFIXES, directories, entry_of, is_test
 from lazyprompt.files.references import read_resolved
 from lazyprompt.files.yaml_nodes import MAX_BYTES, TOO_LARGE, decoded
 
@@ -236,7 +236,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _is_prompt(name: str) -> bool:
-    return _is_plain(name) and Path(name).suffix.lower() in SUFFIXES
+    return _is_plain(name) and Path(name).suffix.lower() in SUFFIXES and not is_test(name)
 
 
 def _what_happened(path: str, now: Content | None) -> str:

@@ -244,9 +244,11 @@ FIELDS = {
 
 
 def test_the_hook() -> None:
-    (hook,) = yaml.safe_load(HOOKS.read_text(encoding="utf-8"))
+    hook, tested = yaml.safe_load(HOOKS.read_text(encoding="utf-8"))
     assert set(hook) <= FIELDS
     assert (hook["id"], hook["entry"], hook["language"]) == ("lazyprompt-check", "lazyprompt check", "python")
+    assert set(tested) <= FIELDS
+    assert (tested["id"], tested["entry"], tested["pass_filenames"]) == ("lazyprompt-test", "lazyprompt test", False)
     # Its names are given behind the entry, as pre-commit does where pass_filenames is not said.
     assert hook.get("pass_filenames", True) is True
     names = {"a.prompty": True, "b/c.prompt": True, "a.promptyx": False, "prompt.txt": False, "prompt": False}

@@ -421,7 +421,7 @@ def test_tiktoken(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> N
         def __init__(self, *given: object) -> None:
             made.append(given)
 
-    monkeypatch.setattr("lazyprompt.TiktokenCounter", Counter)
+    monkeypatch.setattr("lazyprompt.tokens.openai.TiktokenCounter", Counter)
     ran = run("tokens", "--input", "x", "--counter", "tiktoken:gpt-4o", "--bpe-file", "o200k")
     assert re.match(rb"flat: \d+ tokens \(tiktoken:gpt-4o\)\n", ran.out)
     assert account(run("tokens", "--input", "x", "--counter", "tiktoken:o200k_base", "--json"))["counter"]

@@ -8,14 +8,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-import yaml
 
 from lazyprompt import Base64Source, ChatFormatter, ToolUseBlock, URLSource, messages_from
 from lazyprompt.errors import FormatError
 from lazyprompt.files.library.library import PromptLibrary
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
-from support.paths import LIBRARY
+from support.paths import LIBRARY, library_inputs
 from support.providers.judges import in_order
 from support.providers.types import strictly
 
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.msg import Block, Msg
 
-INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
+INPUTS: dict[str, Any] = library_inputs()
 PATHS = sorted(
     path.relative_to(LIBRARY).as_posix()
     for path in LIBRARY.glob("*/*")
-    if path.suffix in (".prompty", ".prompt", ".yaml")
+    if path.suffix in (".prompty", ".prompt", ".yaml") and not path.stem.endswith(".test")
 )
 PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}
 PROVIDERS = ("openai", "anthropic", "gemini", "dashscope", "ollama")

@@ -17,6 +17,8 @@ from zipfile import ZipFile
 ROOT = Path(__file__).parents[2]
 # What only a checkout needs.
 _OURS = (".ci/", ".git", ".pre-commit-hooks.yaml")
+# The package, and the plugin for pytest beside it.
+_INSTALLED = ("lazyprompt/", "_lazyprompt_pytest.py")
 # What builders add: metadata of their own, whatever it is called.
 _MADE = (".dist-info/", ".egg-info/", "PKG-INFO", "setup.cfg")
 
@@ -41,7 +43,7 @@ def main() -> None:
     with tarfile.open(sdist) as archive:
         in_sdist = {each.name.partition("/")[2] for each in archive.getmembers() if each.isfile()}
     wrong = [
-        *difference(in_wheel, {each for each in known if each.startswith("lazyprompt/")}, wheel.name),
+        *difference(in_wheel, {each for each in known if each.startswith(_INSTALLED)}, wheel.name),
         *difference(in_sdist, {each for each in known if not each.startswith(_OURS)}, sdist.name),
     ]
     if not any(each.endswith("/licenses/LICENSE") for each in in_wheel):

@@ -84,6 +84,11 @@ with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as studio:
     print(urllib.request.urlopen(studio.stdout.readline().strip()).read(15))
     studio.terminate()
 """
+_TEST = """\
+from lazyprompt.testing.checks import answer_failures, checks_of
+checks = checks_of("answer", {"json_schema": {"required": ["b"]}})
+print(answer_failures("{}", checks, None)[0].message)
+"""
 # What an extra is for: a use of it that fails where it does not do its work.
 USES = {
     "": "from lazyprompt import ChatPrompter; print(ChatPrompter('Be kind.').generate_prompt('Hello', model='qwen3'))",
@@ -103,6 +108,7 @@ USES = {
     "fast": _FAST,
     "ray": _RAY,
     "studio": _STUDIO,
+    "test": _TEST,
 }
 # Everything at once does what each does.
 _ALONE = frozenset({"ray", ""})

@@ -1,6 +1,7 @@
 """What the studio shows of the example library, against what ``generate_prompt`` gives: to the byte.
 
-``python tests/studio/all_looks.py`` takes every file with every family and every provider; the tests take a share.
+``PYTHONPATH=tests python tests/studio/all_looks.py`` takes every file with every family and every provider; the tests
+take a share.
 """
 
 from __future__ import annotations
@@ -9,11 +10,8 @@ import json
 import sys
 from functools import lru_cache
 from hashlib import sha256
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-import yaml
 
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.prompt_file import PromptFile
@@ -23,14 +21,14 @@ from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.requests import LookRequest, asked
 from lazyprompt.studio.workspace import Workspace
+from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt.prompters.prompter import Prompter
 
-LIBRARY = Path(__file__).parents[2] / "examples" / "library"
-INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
+INPUTS: dict[str, Any] = library_inputs()
 PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}
 
 

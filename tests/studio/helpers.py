@@ -13,9 +13,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import yaml
-
-from support.paths import LIBRARY
+from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +65,7 @@ def library(place: Path) -> Path:
 
 def examples() -> dict[str, Any]:
     """Inputs for each file of the library, by its path."""
-    made: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
+    made: dict[str, Any] = library_inputs()
     return made
 
 

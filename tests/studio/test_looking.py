@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from lazyprompt import Markers, Prompty
 from lazyprompt.studio.attacks import ATTACKS, Target
@@ -14,7 +13,7 @@ from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.requests import DiffRequest, LookRequest, WrongRequestError, asked
 from lazyprompt.studio.workspace import Workspace
 from studio.all_looks import cases, expected, shown
-from support.paths import LIBRARY
+from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -306,6 +305,4 @@ def test_large_numbers_stay_what_they_are() -> None:
 
 def test_the_inputs_of_the_examples_are_of_these_files() -> None:
     library = LIBRARY
-    assert set(yaml.safe_load((library / "_inputs.yaml").read_text(encoding="utf-8"))) == {
-        each.path for each in Workspace.of(library).files()
-    }
+    assert set(library_inputs()) == {each.path for each in Workspace.of(library).files()}

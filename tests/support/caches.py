@@ -46,10 +46,13 @@ ONE_CALL = frozenset(
     {
         "AnthropicCollector",
         "ChatCollector",
+        "Comparison",
         "GeminiCollector",
         "OllamaCollector",
         "Reader",
+        "Snapshots",
         "Reading",
+        "Report",
         "MessageBuilder",
         "Trace",
         "_Judge",

@@ -1,6 +1,6 @@
 """The example library looked at: in each family and for each provider the same bytes as generate_prompt gives.
 
-``python tests/support/inspected_library.py`` looks at all; the tests take a share of them.
+``PYTHONPATH=tests python tests/support/inspected_library.py`` looks at all; the tests take a share of them.
 """
 
 from __future__ import annotations
@@ -8,10 +8,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import yaml
 
 from lazyprompt import Markers
 from lazyprompt.errors import LazyPromptError
@@ -19,14 +16,14 @@ from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.look import Call, look
+from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt import Prompter
 
-LIBRARY = Path(__file__).parents[2] / "examples" / "library"
-INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
+INPUTS: dict[str, Any] = library_inputs()
 PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}
 # All forms that a file can be looked at in, with the model of each.
 FORMS = [("flat", None), *(("flat", family) for family in Markers.families()), *((name, None) for name in PROVIDERS)]

@@ -49,12 +49,33 @@ def github(findings: Sequence[Finding], files: int) -> str:
         files: The number of files that were checked.
     """
     lines = [
-        f"::{_COMMANDS[each.severity]} file={Path(each.file).as_posix().translate(_OF_PROPERTY)},line={each.line},"
-        f"col={each.column},title={f'{each.code} {RULES[each.code].name}'.translate(_OF_PROPERTY)}"
-        f"::{visible(_message(each)).translate(_OF_MESSAGE)}\n"
+        command(
+            _COMMANDS[each.severity],
+            each.file,
+            each.line,
+            f"{each.code} {RULES[each.code].name}",
+            _message(each),
+            each.column,
+        )
         for each in findings
     ]
     return "".join(lines) + _summary(findings, files)
+
+
+def command(kind: str, file: str, line: int, title: str, message: str, column: int | None = None) -> str:
+    """Return a workflow command of GitHub's, as a line.
+
+    Args:
+        kind: ``error``, ``warning`` or ``notice``.
+        file: The file that it stands beside.
+        line: The line, from 1.
+        title: Its title.
+        message: Its text.
+        column: The column, from 1.
+    """
+    place = f"file={Path(file).as_posix().translate(_OF_PROPERTY)},line={line}"
+    at = "" if column is None else f",col={column}"
+    return f"::{kind} {place}{at},title={title.translate(_OF_PROPERTY)}::{visible(message).translate(_OF_MESSAGE)}\n"
 
 
 def sarif(findings: Sequence[Finding]) -> JsonObject:

@@ -8,6 +8,7 @@ One is ``support/refund.zh-CN@1.2.0.prompty``.
   belongs to the key: ``refund.v2.prompty``, ``refund.old.prompty``. A language that is not among them is written with a
   script or a region: ``refund.tlh-Latn.prompty``.
 - The suffix is ``.prompty``, ``.prompt``, ``.yaml`` or ``.yml``.
+- ``refund.test.yaml`` and ``refund.test.snapshots.yaml`` are tests of a prompt, and no prompts.
 - Files and directories that begin with a dot or an underscore are no prompts: ``_tone.md`` is there to be included.
 - Links to directories are not followed.
 
@@ -251,6 +252,11 @@ def fallbacks(lang: str | None) -> tuple[str, ...]:
     return (*("-".join(parts[:count]) for count in range(len(parts), 0, -1)), "")
 
 
+def is_test(name: str) -> bool:
+    """Return True if the name of a file is that of the tests of a prompt."""
+    return Path(name).stem.lower().endswith((".test", ".test.snapshots"))
+
+
 def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
     """Parse the name of a file; return None if it is no prompt's.
 
@@ -263,7 +269,7 @@ def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
         PromptFileError: Its version is none, or it has no key.
     """
     stem, suffix = Path(name).stem, Path(name).suffix
-    if suffix.lower() not in SUFFIXES or name.startswith((".", "_")):
+    if suffix.lower() not in SUFFIXES or name.startswith((".", "_")) or is_test(name):
         return None
     path = layer / directory / name
     own, at, numbers = stem.partition("@")

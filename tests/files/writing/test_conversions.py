@@ -14,13 +14,13 @@ from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.writing.convert import convert
 from lazyprompt.messages.history import History
-from support.paths import LIBRARY
+from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-INPUTS: dict[str, Any] = yaml.safe_load((LIBRARY / "_inputs.yaml").read_text(encoding="utf-8"))
+INPUTS: dict[str, Any] = library_inputs()
 PARAMS = {"judge": "gpt-4o", "deployment": "qwen-plus"}
 PROMPTS = {
     path: Prompty.load(LIBRARY / path, params=PARAMS) for path in INPUTS if path.endswith((".prompty", ".prompt"))

@@ -1,0 +1,82 @@
+"""The plugin for pytest, which collects ``*.test.yaml`` beside prompts.
+
+It is no part of the package, so that nothing of that is imported before coverage starts.
+"""
+
+# pytest does not know all of its own types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lazyprompt.testing.running import Result
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect a file of cases, unless it is that of another tool, which has no prompt."""
+    if not file_path.name.endswith((".test.yaml", ".test.yml")):
+        return None
+    from lazyprompt.testing.cases import is_case_file  # noqa: PLC0415 - for repositories that have such a file
+
+    return PromptCases.from_parent(parent, path=file_path) if is_case_file(file_path) else None
+
+
+class PromptCases(pytest.File):
+    """A file of cases."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield an item for each case."""
+        from lazyprompt.errors import LazyPromptError  # noqa: PLC0415 - as above
+        from lazyprompt.testing.cases import CaseFile  # noqa: PLC0415 - as above
+        from lazyprompt.testing.running import Runner  # noqa: PLC0415 - as above
+
+        try:
+            for result in Runner().run([CaseFile.read(self.path)]):
+                yield PromptCase.from_parent(self, name=result.case.name, result=result)
+        except LazyPromptError as error:
+            raise self.CollectError(str(error)) from error
+
+
+class PromptCase(pytest.Item):
+    """A case."""
+
+    def __init__(self, *, result: Result, **more: Any) -> None:  # noqa: ANN401 - those of pytest
+        super().__init__(**more)
+        self.result = result
+
+    def runtest(self) -> None:
+        """Fail if a check of the case fails."""
+        if self.result.failures:
+            raise PromptCaseError(self.result)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: None = None) -> str:  # type: ignore[override]  # a text is a representation
+        """Return the checks that fail, without a traceback."""
+        if not isinstance(excinfo.value, PromptCaseError):
+            return str(super().repr_failure(excinfo, style))
+        from lazyprompt.testing.report import failure_lines  # noqa: PLC0415 - as above
+
+        return "\n".join(map("".join, failure_lines(excinfo.value.result)))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return the place of the case."""
+        case = self.result.case
+        return self.path, case.line - 1, f"{self.path.name}: {case.name}"
+
+
+class PromptCaseError(AssertionError):
+    """A case whose checks fail.
+
+    Args:
+        result: Its result.
+    """
+
+    def __init__(self, result: Result) -> None:
+        super().__init__("; ".join(each.message for each in result.failures))
+        self.result = result

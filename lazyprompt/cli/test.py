@@ -1,0 +1,259 @@
+"""``lazyprompt test``: the cases of prompts, what changed since another version, and the answers of a model."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import click
+
+from lazyprompt.cli.options import base_url_option, count_option, reference_options, url_option
+from lazyprompt.cli.progress import progress_bar
+from lazyprompt.cli.streams import (
+    Screen,
+    WrongUseError,
+    blaming,
+    note,
+    table,
+    write_json,
+    write_lines,
+    write_text,
+)
+from lazyprompt.errors import BatchError, LazyPromptError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from lazyprompt.batch.run import Progress
+    from lazyprompt.cli.options import Options
+    from lazyprompt.testing.cases import CaseFile
+    from lazyprompt.testing.rendered import LoadedPrompt
+    from lazyprompt.testing.report import Report
+    from lazyprompt.testing.running import Answers, Result, Runner
+
+_FAILED = 1
+_STEP = 0.2
+
+
+class _Options(TypedDict):
+    """The options of the command."""
+
+    paths: tuple[str, ...]
+    form: str
+    update: bool
+    against: str | None
+    run: str | None
+    base_url: str | None
+    url: str | None
+    answers: str
+    concurrency: int
+    params: dict[str, str]
+    roots: tuple[str, ...]
+
+
+@click.command("test")
+@click.argument("paths", nargs=-1, metavar="[PATH...]")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "junit", "github"]), default="table", show_default=True
+)
+@click.option("--update", is_flag=True, help="Take the prompts as they are for their snapshots.")
+@click.option("--against", metavar="REV|DIR", help="Show what changed since a revision of git, or another directory.")
+@click.option("--run", metavar="SOURCE:MODEL", help="Ask a model too: openai:gpt-5-mini, or a local one as for run.")
+@base_url_option
+@url_option
+@click.option(
+    "--answers",
+    default=".lazyprompt/answers.sqlite",
+    show_default=True,
+    metavar="FILE",
+    help="Where answers are kept.",
+)
+@count_option("--concurrency", default=8, show_default=True, help="Cases asked at once.")
+@reference_options
+@click.pass_context
+def command(context: click.Context, **options: Unpack[_Options]) -> None:
+    r"""Test prompts with cases, and show what changed.
+
+    Each prompt is filled with the inputs of its cases, and what becomes of them is checked.
+
+    PATH is a directory (the default is this one), a prompt file, or a file of cases. The cases of greeting.prompty
+    stand beside it in greeting.test.yaml, or inputs alone in greeting.test.jsonl or .csv; those of GitHub's
+    .prompt.yml files in these. No model is asked without --run.
+
+    With --against no check is added: what changed is shown, and with --run only changed cases are asked; all others
+    take their recorded answer.
+
+    The exit status is 0 where all pass, 1 where one fails or has no answer, 2 for wrong use or where
+    there is no case.
+
+    \b
+    Examples:
+      lazyprompt test
+      lazyprompt test prompts/ --format junit > report.xml
+      lazyprompt test prompts/ --against main
+      lazyprompt test prompts/ --against main --run openai:gpt-5-mini
+    """
+    from lazyprompt.testing.report import Report  # noqa: PLC0415 - 300 ms, not for --help
+
+    if options["update"] and options["against"]:
+        raise WrongUseError("--update", "it takes the prompts as they are; leave out --against")
+    places = [Path(each) for each in options["paths"] or (".",)]
+    files = _case_files(places)
+    report = Report(options["against"] is not None, keeps_names=options["form"] == "junit")
+    with ExitStack() as opened:
+        runner = _runner(options, places, opened)
+        try:
+            for result in _with_progress(runner.run(files), options["form"]):
+                report.add(result)
+        except LazyPromptError as error:
+            raise WrongUseError("PATH", str(error)) from error
+        if runner.answers is not None:
+            left = f", {runner.answers.left:,} have no recorded answer" if runner.answers.left else ""
+            note(f"{runner.answers.asked:,} calls of the model{left}")
+    if not report.total:
+        raise WrongUseError("PATH", f"there is no case in {', '.join(map(str, places))}")
+    _WRITERS[options["form"]](report)
+    if report.failed:
+        context.exit(_FAILED)
+
+
+def _case_files(places: list[Path]) -> list[CaseFile]:
+    from lazyprompt.testing.cases import CaseFile, case_files  # noqa: PLC0415 - as above
+
+    paths: list[Path] = []
+    for place in places:
+        if not place.exists():
+            raise WrongUseError("PATH", f"{place}: there is no such file or directory")
+        found = [*case_files(place)]
+        if not found:
+            raise WrongUseError("PATH", f"there is no case in {place}; write {_example(place)}")
+        paths += found
+    files: list[CaseFile] = []
+    for path in dict.fromkeys(paths):
+        with blaming("PATH"):
+            files.append(CaseFile.read(path))
+        if asking := files[-1].asking:
+            note(f"{path}: evaluators that ask a model (llm, uses) are not run: {', '.join(asking)}")
+    return files
+
+
+def _example(place: Path) -> str:
+    return "NAME.test.yaml beside a prompt" if place.is_dir() else str(place.with_name(f"{place.stem}.test.yaml"))
+
+
+def _runner(options: _Options, places: list[Path], opened: ExitStack) -> Runner:
+    """Make what runs the cases, within a context that ends with the command."""
+    from lazyprompt.testing.difference import older_version  # noqa: PLC0415 - as above
+    from lazyprompt.testing.running import Runner  # noqa: PLC0415 - as above
+
+    older = None
+    if options["against"] is not None:
+        try:
+            older = opened.enter_context(older_version(options["against"], places))
+        except BatchError as error:
+            raise WrongUseError("--against", str(error)) from error
+    answers = _answers(options, opened)
+    return Runner(options["params"], options["roots"], options["update"], older, answers, options["concurrency"])
+
+
+def _answers(options: _Options, opened: ExitStack) -> Answers | None:
+    """Open the model, and the file of its answers."""
+    name = options["run"]
+    if name is None:
+        for option, value in (("--base-url", options["base_url"]), ("--url", options["url"])):
+            if value is not None:
+                raise WrongUseError(option, "it is the address of a model; give --run too")
+        return None
+    from lazyprompt.cli.models import file_model, opened_model  # noqa: PLC0415 - only --run asks a model
+    from lazyprompt.modules.sources import SOURCES  # noqa: PLC0415 - as above
+    from lazyprompt.testing.running import Answers  # noqa: PLC0415 - as above
+
+    source, colon, model = name.partition(":")
+    known = bool(colon) and source in SOURCES
+    asked: Any = {
+        "source": source if known else None,
+        "model": (model or None) if known else name,
+        "base_url": options["base_url"],
+        "url": options["url"],
+        "engine": None,
+    }
+
+    def params_of(prompt: LoadedPrompt) -> Mapping[str, Any]:
+        if prompt.file is None:
+            return prompt.params
+        chosen: Options = asked
+        return file_model(chosen, prompt.file).params
+
+    module = opened.enter_context(opened_model(asked))
+    # Functions of checks are the user's own, as for pytest.
+    sys.path.insert(0, str(Path.cwd()))
+    with blaming("--answers"):
+        answers = Answers(Path(options["answers"]), module, name, params_of)
+    opened.callback(answers.close)
+    return answers
+
+
+def _with_progress(results: Iterator[Result], form: str) -> Iterator[Result]:
+    """Yield results, and show on a terminal how many there are."""
+    with progress_bar(f"test ({form})") as show:
+        begin = shown = time.monotonic()
+        failed = 0
+        for number, result in enumerate(results, 1):
+            failed += bool(result.failures)
+            now = time.monotonic()
+            if show is not None and now - shown > _STEP:
+                show(_progress(number, failed, now - begin))
+                shown = now
+            yield result
+
+
+def _progress(rows: int, failed: int, seconds: float) -> Progress:
+    from lazyprompt.batch.run import Progress  # noqa: PLC0415 - as above
+
+    return Progress(rows, None, failed, rows / seconds, None, None)
+
+
+def _write_table(report: Report) -> None:
+    from lazyprompt.testing.report import change_lines, failure_lines, table_rows  # noqa: PLC0415 - as above
+
+    screen = Screen()
+    for line in table(table_rows(report), right=(1, 2, 3)):
+        screen.line(line)
+    for result in report.failed:
+        screen.write("\n")
+        for text, colored in failure_lines(result):
+            screen.write(text)
+            screen.write(colored, "bold red")
+            screen.write("\n")
+    if report.changed:
+        screen.write("\n")
+        for line in change_lines(report):
+            style = "green" if line.startswith("    +") else "red" if line.startswith("    -") else ""
+            screen.write(line, style)
+            screen.write("\n")
+    screen.write("\n")
+    screen.write(f"{report.summary()}\n", "bold red" if report.failed else "bold green")
+
+
+def _write_junit(report: Report) -> None:
+    from lazyprompt.testing.report import junit  # noqa: PLC0415 - as above
+
+    write_text(junit(report))
+
+
+def _write_github(report: Report) -> None:
+    from lazyprompt.testing.report import github  # noqa: PLC0415 - as above
+
+    write_text("".join(github(report)))
+    write_lines([report.summary()])
+
+
+_WRITERS: dict[str, Callable[[Report], None]] = {
+    "table": _write_table,
+    "json": lambda report: write_json(report.to_dict(), indent=2),
+    "junit": _write_junit,
+    "github": _write_github,
+}

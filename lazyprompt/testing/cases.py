@@ -1,0 +1,229 @@
+"""Files of test cases: YAML, GitHub's prompt files, and rows of JSON Lines or CSV.
+
+``greeting.test.yaml`` holds the cases of ``greeting.prompty`` beside it; ``greeting.test.jsonl`` and
+``greeting.test.csv`` hold inputs alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from lazyprompt.batch.rows import Choice, parsed, row_file
+from lazyprompt.errors import PromptFileError, did_you_mean
+from lazyprompt.files.library.names import YAML_SUFFIXES
+from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
+from lazyprompt.prompters.rows import RowFault
+from lazyprompt.testing.checks import ANSWER, PROMPT, read_checks, text_check
+from lazyprompt.testing.github import GITHUB_ENDS, filled_in, github_evaluators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from lazyprompt.batch.rows import Row
+    from lazyprompt.testing.checks import Check
+    from lazyprompt.testing.rendered import Arguments
+
+YAML_ENDS: Final = (".test.yaml", ".test.yml")
+ROW_ENDS: Final = (".test.jsonl", ".test.csv")
+_PROMPT_ENDS: Final = (".prompty", ".prompt", ".yaml", ".yml", ".prompt.yml", ".prompt.yaml")
+_FIELDS: Final = ("file", "params", "cases", "rows", "prompt", "answer")
+_CASES = re.compile(r"^[\"']?(?:cases|rows)[\"']?\s*:", re.MULTILINE)
+_FILE = re.compile(r"^[\"']?file[\"']?\s*:", re.MULTILINE)
+_NONE: Final = (None, None, None)
+_CASE_FIELDS: Final = ("name", "inputs", "history", "tools", "prompt", "answer")
+
+
+class Case(NamedTuple):
+    """Inputs of a prompt, and the checks on what becomes of them.
+
+    Attributes:
+        file: The file that it stands in.
+        line: Its line there, from 1.
+        name: Its name; its number if it has none.
+        arguments: The inputs, the history and the tools; of a row none.
+        prompt: The checks on the prompt.
+        answer: The checks on the answer.
+        row: The row of a table, with a history and tools in columns; None if it is no row.
+        fault: The reason why the row cannot be read.
+    """
+
+    file: Path
+    line: int
+    name: str
+    arguments: Arguments = _NONE
+    prompt: tuple[Check, ...] = ()
+    answer: tuple[Check, ...] = ()
+    row: Row | None = None
+    fault: str = ""
+
+    @property
+    def inputs(self) -> object:
+        """The inputs; of a row all its columns."""
+        return self.arguments[0] if self.row is None else self.row
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFile:
+    """A file of cases.
+
+    Args:
+        path: Its path.
+        prompt: The prompt file.
+        params: The values of ``${params:name}``.
+        listed: The cases that are written in it.
+        rows: The file of rows that are cases too.
+        prompt_checks: The checks on the prompt of each row.
+        answer_checks: The checks on the answer of each row.
+        asking: Names of evaluators that ask a model, and are not run.
+    """
+
+    path: Path
+    prompt: Path
+    params: Mapping[str, object]
+    listed: tuple[Case, ...] = ()
+    rows: Path | None = None
+    prompt_checks: tuple[Check, ...] = ()
+    answer_checks: tuple[Check, ...] = ()
+    asking: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> CaseFile:
+        """Read a file of cases.
+
+        Args:
+            path: Its path.
+
+        Raises:
+            PromptFileError: It is wrong, or has no prompt.
+        """
+        name = path.name
+        if name.endswith(ROW_ENDS):
+            return cls(path, _beside(path, ROW_ENDS), {}, rows=path)
+        source = Source(text_of_file(str(path)), str(path))
+        node = Reader(source).read()
+        if name.endswith(GITHUB_ENDS):
+            fields = source.mapping_of(node, "a prompt file")
+            checks, asking = github_evaluators(source, fields.get("evaluators"))
+            data = source.list_of(fields["testData"], "testData") if "testData" in fields else []
+            cases = [_github_case(source, path, at, item, checks) for at, item in enumerate(data, 1)]
+            return cls(path, path, {}, tuple(cases), asking=asking)
+        return cls._of_yaml(source, path, node)
+
+    @classmethod
+    def _of_yaml(cls, source: Source, path: Path, node: Node | None) -> CaseFile:
+        fields = source.mapping_of(node, "a file of cases")
+        _check_names(source, fields, _FIELDS, "a file of cases")
+        given = source.text_of(fields.get("file"), "file")
+        prompt = _beside(path, YAML_ENDS) if given is None else path.parent / given
+        if not prompt.is_file():
+            raise source.pointed(fields["file"].at, f"there is no prompt file {given!r}")
+        params = cast("dict[str, object]", plain(fields.get("params")) or {})
+        common = {kind: read_checks(source, fields.get(kind), kind) for kind in (PROMPT, ANSWER)}
+        rows = source.text_of(fields.get("rows"), "rows")
+        items = source.list_of(fields["cases"], "cases") if "cases" in fields else []
+        cases = [_case(source, path, number, item, common) for number, item in enumerate(items, 1)]
+        seen: dict[str, int] = {}
+        for case, item in zip(cases, items, strict=True):
+            if case.name in seen:
+                raise source.pointed(
+                    item.at, f"two cases are named {case.name!r}; the first is in line {seen[case.name]}"
+                )
+            seen[case.name] = case.line
+        if not cases and rows is None:
+            raise source.pointed(0, "there is no case; give cases: [{inputs: {...}}], or rows: FILE.jsonl")
+        table = None if rows is None else path.parent / rows
+        return cls(path, prompt, params, tuple(cases), table, common[PROMPT], common[ANSWER])
+
+    def cases(self) -> Iterator[Case]:
+        """Yield the cases; rows are read as they are asked for.
+
+        Raises:
+            BatchError: The file of rows cannot be read.
+        """
+        yield from self.listed
+        if self.rows is None:
+            return
+        checks = self.prompt_checks, self.answer_checks
+        for number, line, unread in Choice().unread(row_file(self.rows)):
+            row = parsed(number, line, unread)
+            if isinstance(row, RowFault):
+                yield Case(self.rows, line, f"row {number}", fault=row.reason)
+            else:
+                yield Case(self.rows, line, f"row {number}", _NONE, *checks, row)
+
+
+def _case(source: Source, path: Path, number: int, node: Node, common: Mapping[str, tuple[Check, ...]]) -> Case:
+    fields = source.mapping_of(node, f"cases[{number - 1}]")
+    _check_names(source, fields, _CASE_FIELDS, "a case")
+    checks = [(*read_checks(source, fields.get(kind), kind), *common[kind]) for kind in (PROMPT, ANSWER)]
+    given = fields.get("name")
+    name = str(number) if given is None else str(plain(given))
+    arguments = cast("Arguments", tuple(plain(fields.get(field)) for field in ("inputs", "history", "tools")))
+    return Case(path, source.place(node.at)[0], name, arguments, checks[0], checks[1])
+
+
+def _github_case(source: Source, path: Path, number: int, node: Node, checks: list[tuple[str, str]]) -> Case:
+    source.mapping_of(node, "test data")
+    row = cast("dict[str, object]", plain(node))
+    # GitHub looks for them whether upper or lower case, but for equals.
+    answer = [
+        text_check(kind, filled_in(text, row), flags=re.NOFLAG if kind == "equals" else re.IGNORECASE)
+        for kind, text in checks
+    ]
+    return Case(path, source.place(node.at)[0], str(number), answer=tuple(answer), row=row)
+
+
+def _check_names(source: Source, fields: Mapping[str, Node], known: tuple[str, ...], what: str) -> None:
+    for name, node in fields.items():
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise source.pointed(node.key_at, f"{what} has no field {name!r}{near}; it has {', '.join(known)}")
+
+
+def _beside(path: Path, ends: tuple[str, ...]) -> Path:
+    """Return the prompt of a file of cases: of the same name, in the same directory."""
+    found = _prompts_beside(path, ends)
+    if len(found) == 1:
+        return found[0]
+    what = f"{' and '.join(each.name for each in found)} are both beside it" if found else "no prompt is beside it"
+    raise PromptFileError(f"{path}:1:1: {what}; name the prompt with file:")
+
+
+def _prompts_beside(path: Path, ends: tuple[str, ...]) -> list[Path]:
+    stem = next(path.name.removesuffix(end) for end in ends if path.name.endswith(end))
+    return [path.with_name(stem + end) for end in _PROMPT_ENDS if path.with_name(stem + end).is_file()]
+
+
+def is_case_file(path: Path) -> bool:
+    """Return True if a file is meant as cases: other tools have files of such names."""
+    beside = _prompts_beside(path, YAML_ENDS)
+    if any(each.suffix not in YAML_SUFFIXES for each in beside):
+        return True
+    try:
+        text = text_of_file(str(path))
+    except PromptFileError:
+        return False
+    return _CASES.search(text) is not None and bool(beside or _FILE.search(text))
+
+
+def case_files(place: Path) -> Iterator[Path]:
+    """Find the files of cases at a path.
+
+    Args:
+        place: A directory, in which hidden files are passed over; a file of cases; or a prompt file, which stands for
+            the files of cases beside it.
+    """
+    if place.is_dir():
+        for path in sorted(place.rglob("*")):
+            hidden = any(part.startswith(".") for part in path.relative_to(place).parts)
+            named = path.name.endswith((*YAML_ENDS, *ROW_ENDS, *GITHUB_ENDS)) and path.is_file()
+            if named and not hidden and (not path.name.endswith(YAML_ENDS) or is_case_file(path)):
+                yield path
+    elif place.name.endswith((*YAML_ENDS, *ROW_ENDS, *GITHUB_ENDS)):
+        yield place
+    else:
+        beside = (place.with_name(place.stem + end) for end in (*YAML_ENDS, *ROW_ENDS))
+        yield from (path for path in beside if path.is_file())

@@ -1,0 +1,380 @@
+"""The checks of cases: on a prompt, and on the answer of a model."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing_extra
+from lazyprompt.files.yaml_nodes import plain
+from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.inspect.counting import counter_named
+from lazyprompt.rendering.prompt_template import neutralize
+from lazyprompt.testing.rendered import TurnText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from lazyprompt._base.json import Json
+    from lazyprompt.files.yaml_nodes import Node, Source
+    from lazyprompt.testing.rendered import RenderedCase
+    from lazyprompt.testing.snapshots import Snapshots
+    from lazyprompt.tokens.counter import TokenCounter
+
+PROMPT: Final = "prompt"
+ANSWER: Final = "answer"
+_MOST: Final = 80
+_ROLES: Final = ("system", "developer", "user", "assistant", "model", "tool")
+
+
+class Check(NamedTuple):
+    """A check.
+
+    Attributes:
+        kind: Its name, as ``contains``.
+        value: What is expected.
+        role: The role whose messages are looked at; None is all.
+        counter: The token counter; None is that of the prompt's model.
+    """
+
+    kind: str
+    value: Any
+    role: str | None = None
+    counter: str | None = None
+
+
+class Failure(NamedTuple):
+    """A check that failed.
+
+    Attributes:
+        check: The name of the check.
+        message: What was expected, and what was found.
+        slot: The slot that is to blame; the prompt's own text is ``instruction``, and ``""`` is no slot.
+        text: The part of the text to show.
+    """
+
+    check: str
+    message: str
+    slot: str = ""
+    text: str = ""
+
+
+def _texts(value: Json) -> list[str]:
+    texts = value if isinstance(value, list) else [value]
+    if not texts or any(isinstance(text, list | dict) or text is None or text == "" for text in texts):
+        raise ValueError("text, or a list of texts")
+    return [text if isinstance(text, str) else json.dumps(text) for text in texts]
+
+
+def _count(value: Json) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise ValueError("a number of tokens")
+
+
+def _flag(value: Json) -> bool:
+    if value is not True:
+        raise ValueError("true; leave the check out otherwise")
+    return True
+
+
+def _providers(value: Json) -> list[str]:
+    names = _texts(value)
+    for name in names:
+        if name not in PROVIDERS:
+            raise ValueError(f"a provider, or a list of them; {name!r} is none{did_you_mean(name, PROVIDERS)}")
+    return names
+
+
+def _snapshot_name(value: Json) -> Json:
+    if value is not True and not (isinstance(value, str) and value):
+        raise ValueError("true, or a name")
+    return value
+
+
+def _schema(value: Json) -> dict[str, Json]:
+    if isinstance(value, dict):
+        return value
+    raise ValueError("a JSON Schema, which is a mapping")
+
+
+def _function(value: Json) -> str:
+    module, colon, name = str(value).partition(":")
+    if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise ValueError("the name of a function, as module:name")
+    return str(value)
+
+
+def _shown(text: str) -> str:
+    """Return a text for a message, in quotes, cut if it is long."""
+    return repr(text if len(text) <= _MOST else f"{text[:_MOST]}…")
+
+
+class _TextKind(NamedTuple):
+    """A kind of check that looks for a pattern.
+
+    Attributes:
+        fault: The words for a text on which the check fails.
+        is_found: True if a text must have it.
+        is_pattern: True if its value is a pattern; else it is a text.
+        begin: The pattern before the text, which then counts without white space around it.
+        end: The pattern behind it.
+    """
+
+    fault: str
+    is_found: bool = True
+    is_pattern: bool = False
+    begin: str = ""
+    end: str = ""
+
+
+_TEXT_KINDS: Final = {
+    "contains": _TextKind("does not contain"),
+    "not_contains": _TextKind("contains", is_found=False),
+    "regex": _TextKind("does not match", is_pattern=True),
+    "not_regex": _TextKind("matches", is_found=False, is_pattern=True),
+}
+_ANSWER_TEXT_KINDS: Final = {
+    **_TEXT_KINDS,
+    "equals": _TextKind("is not", begin=r"\A\s*", end=r"\s*\Z"),
+    "starts_with": _TextKind("does not begin with", begin=r"\A\s*"),
+    "ends_with": _TextKind("does not end with", end=r"\s*\Z"),
+}
+
+
+def text_check(kind: str, value: Json, role: str | None = None, flags: re.RegexFlag = re.NOFLAG) -> Check:
+    """Make a check that looks for texts or patterns.
+
+    Args:
+        kind: Its name.
+        value: The text, or a list of texts.
+        role: The role whose messages are looked at.
+        flags: Flags of the pattern, as for upper and lower case.
+
+    Raises:
+        ValueError: It is no text, or no pattern.
+    """
+    texts, rule = _texts(value), _ANSWER_TEXT_KINDS[kind]
+    patterns: list[tuple[str, re.Pattern[str]]] = []
+    for text in texts:
+        wanted = text if rule.is_pattern else re.escape(text.strip() if rule.begin or rule.end else text)
+        try:
+            patterns.append((text, re.compile(rule.begin + wanted + rule.end, re.MULTILINE | flags)))
+        except re.error as error:
+            raise ValueError(f"a regular expression: {error}") from error
+    return Check(kind, patterns, role)
+
+
+def _text_failures(turns: Sequence[TurnText], check: Check, where: str) -> Iterator[Failure]:
+    kind = _ANSWER_TEXT_KINDS[check.kind]
+    for wanted, pattern in check.value:
+        found = next(((turn, match) for turn in turns if (match := pattern.search(turn.text))), None)
+        if (found is not None) is kind.is_found:
+            continue
+        message = f"{where} {kind.fault} {_shown(wanted)}"
+        if found is None:
+            yield Failure(check.kind, message, text="".join(turn.text for turn in turns if turn.role == ANSWER))
+        else:
+            turn, match = found
+            yield Failure(check.kind, message, turn.slot_at(*match.span()), match[0])
+
+
+def _check_roles(case: RenderedCase, check: Check) -> Iterator[Failure]:
+    found = [turn.role for turn in case.turns]
+    if found != check.value:
+        yield Failure("roles", f"the roles are {', '.join(found) or 'none'}; expected were {', '.join(check.value)}")
+
+
+@lru_cache(maxsize=8)
+def _counter(name: str) -> TokenCounter:
+    return counter_named(name)
+
+
+def counter_of(case: RenderedCase, check: Check) -> tuple[str, TokenCounter]:
+    """Return the counter of a check, with its name."""
+    return case.source.counter if check.counter is None else (check.counter, _counter(check.counter))
+
+
+def _check_tokens(case: RenderedCase, check: Check) -> Iterator[Failure]:
+    name, counter = counter_of(case, check)
+    tokens = case.count(counter)
+    if tokens > check.value:
+        slots = case.slots
+        largest = max(slots, key=lambda slot: len(slots[slot]), default="")
+        message = f"{tokens} tokens by the counter {name}, {tokens - check.value} more than {check.value}"
+        yield Failure("max_tokens", message, largest or "instruction", slots.get(largest, ""))
+
+
+def _check_safe(case: RenderedCase, _: Check) -> Iterator[Failure]:
+    try:
+        marks = case.marks
+    except LazyPromptError:  # flat text shows no pictures; values can be searched all the same
+        for slot, text in case.slots.items():
+            if slot and neutralize(text) != text:
+                yield Failure("safe", "a control sequence is neutralised", slot, text)
+        return
+    for mark in marks:
+        yield Failure("safe", f"the control sequence {_shown(mark.raw)} is neutralised", mark.slot, mark.raw)
+
+
+def _check_valid(case: RenderedCase, check: Check) -> Iterator[Failure]:
+    for provider in check.value:
+        try:
+            payload = case.source.prompter.target(provider).render(case.prompt)
+            ChatFormatter(provider).validate(cast("dict[str, Any]", payload))
+        except LazyPromptError as error:
+            yield Failure("valid", f"{provider}: {error}")
+
+
+def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:
+    try:
+        library = import_module("jsonschema")
+    except ImportError as error:
+        raise missing_extra("jsonschema", "test") from error
+    try:
+        value: object = json.loads(answer)
+    except ValueError as error:
+        yield Failure("json_schema", f"the answer is no JSON: {error}", text=answer)
+        return
+    for fault in library.Draft202012Validator(check.value).iter_errors(value):
+        yield Failure("json_schema", f"{fault.json_path}: {fault.message}", text=answer)
+
+
+def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failure]:
+    module, _, name = check.value.partition(":")
+    try:
+        function = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise BatchError(f"the function {check.value} of a check cannot be called: {error}") from error
+    try:
+        found = function(answer, inputs)
+    except AssertionError as error:
+        found = str(error) or "an assertion failed"
+    if found is False or isinstance(found, str):
+        yield Failure("python", f"{check.value}: {found or 'returned False'}", text=answer)
+
+
+# How the value of each check is read, and what finds its failures.
+_PROMPT_KINDS: Final[Mapping[str, tuple[Callable[[Json], Any], Callable[..., Iterator[Failure]]]]] = {
+    "roles": (_texts, _check_roles),
+    "max_tokens": (_count, _check_tokens),
+    "safe": (_flag, _check_safe),
+    "valid": (_providers, _check_valid),
+    "snapshot": (_snapshot_name, lambda *_: iter(())),
+}
+_ANSWER_KINDS: Final[Mapping[str, tuple[Callable[[Json], Any], Callable[..., Iterator[Failure]]]]] = {
+    "json_schema": (_schema, _check_schema),
+    "python": (_function, _check_function),
+}
+_KINDS: Final = {PROMPT: (_TEXT_KINDS, _PROMPT_KINDS), ANSWER: (_ANSWER_TEXT_KINDS, _ANSWER_KINDS)}
+
+
+def make_check(of: str, kind: str, value: Json, role: str | None = None, counter: str | None = None) -> Check:
+    """Make a check.
+
+    Args:
+        of: ``prompt`` or ``answer``.
+        kind: Its name.
+        value: Its value, as in a file.
+        role: The role whose messages are looked at.
+        counter: The token counter.
+
+    Raises:
+        ValueError: There is no such check, its value is wrong, or it takes no role or counter.
+    """
+    texts, others = _KINDS[of]
+    if kind not in texts and kind not in others:
+        known = (*texts, *others)
+        raise ValueError(
+            f"there is no check {kind!r} of a {of}{did_you_mean(kind, known)}; there are {', '.join(known)}"
+        )
+    if role is not None and (of == ANSWER or kind not in texts):
+        raise ValueError(f"the check {kind!r} takes no role; {', '.join(_TEXT_KINDS)} of a prompt do")
+    if role not in (None, *_ROLES):
+        raise ValueError(f"there is no role {role!r}{did_you_mean(str(role), _ROLES)}; there are {', '.join(_ROLES)}")
+    if counter is not None and kind != "max_tokens":
+        raise ValueError(f"the check {kind!r} takes no counter; max_tokens does")
+    try:
+        if kind in texts:
+            return text_check(kind, value, role)
+        if counter is not None:
+            _counter(counter)
+        return Check(kind, others[kind][0](value), None, counter)
+    except (ValueError, LazyPromptError) as error:
+        raise ValueError(f"{kind} is {error}" if isinstance(error, ValueError) else str(error)) from error
+
+
+def read_checks(source: Source, node: Node | None, of: str) -> tuple[Check, ...]:
+    """Read a list of checks.
+
+    Args:
+        source: The file.
+        node: The list.
+        of: ``prompt`` or ``answer``.
+
+    Raises:
+        PromptFileError: A check is unknown, or its value is wrong.
+    """
+    found: list[Check] = []
+    for item in source.list_of(node, of) if node else []:
+        fields = source.mapping_of(item, "a check")
+        role, counter = (source.text_of(fields.pop(name, None), name) for name in ("role", "counter"))
+        if not fields:
+            raise source.pointed(item.at, "a check is empty; it is as contains: TEXT, or roles: [system, user]")
+        for name, value in fields.items():
+            try:
+                found.append(make_check(of, name, plain(value), role, counter))
+            except ValueError as error:
+                at = value.at if str(error).startswith(f"{name} is ") else value.key_at
+                raise source.pointed(at, str(error)) from error
+    return tuple(found)
+
+
+def prompt_failures(
+    case: RenderedCase, checks: Iterable[Check], snapshots: Snapshots | None = None, name: str = ""
+) -> list[Failure]:
+    """Return the checks on a prompt that fail.
+
+    Args:
+        case: The prompt.
+        checks: The checks.
+        snapshots: The snapshots of the file; None compares none.
+        name: The name of the case, and of its snapshot.
+    """
+    found: list[Failure] = []
+    for check in checks:
+        if check.kind in _TEXT_KINDS:
+            turns = [turn for turn in case.turns if check.role in (None, turn.role)]
+            found += _text_failures(turns, check, f"the {check.role} message" if check.role else "the text")
+        elif check.kind == "snapshot":
+            if snapshots is not None and (fault := snapshots.fault(name if check.value is True else check.value, case)):
+                found.append(Failure("snapshot", *fault))
+        else:
+            found += _PROMPT_KINDS[check.kind][1](case, check)
+    return found
+
+
+def answer_failures(answer: str, checks: Iterable[Check], inputs: object) -> list[Failure]:
+    """Return the checks on an answer that fail.
+
+    Args:
+        answer: The answer.
+        checks: The checks.
+        inputs: The inputs of the case, for functions.
+
+    Raises:
+        BatchError: A function is not there.
+        MissingExtraError: A check needs a package that is not installed.
+    """
+    turns = [TurnText(ANSWER, ((ANSWER, answer),))]
+    found: list[Failure] = []
+    for check in checks:
+        if check.kind in _ANSWER_TEXT_KINDS:
+            found += _text_failures(turns, check, "the answer")
+        else:
+            found += _ANSWER_KINDS[check.kind][1](answer, check, inputs)
+    return found

@@ -1,0 +1,353 @@
+"""A prompt under test, and a case of it rendered: turns, requests, tokens, control sequences."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from lazyprompt.batch.plan import RowPlan
+from lazyprompt.errors import FormatError, LazyPromptError, TokenizerError
+from lazyprompt.files.filling import Filled
+from lazyprompt.files.library.names import YAML_SUFFIXES
+from lazyprompt.files.prompt_file import PromptFile
+from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.targets import request, sent_to, target_of
+from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn, messages_of
+from lazyprompt.inspect.counting import counter_named
+from lazyprompt.inspect.marks import marks_of
+from lazyprompt.templates.slots import Value
+from lazyprompt.testing.github import GITHUB_ENDS, read_github
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt.batch.cells import Cells
+    from lazyprompt.batch.rows import Row
+    from lazyprompt.formatters.report import Payload
+    from lazyprompt.inspect.marks import Mark
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.prompt import Prompt, Text
+    from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.prompter import Prompter
+    from lazyprompt.tokens.counter import TokenCounter
+
+    Arguments: TypeAlias = tuple[object, HistoryLike | None, ToolsLike]
+
+TurnShape: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""The role of a turn, its own text before, between and behind slots, and the names of these."""
+Shape: TypeAlias = tuple[TurnShape, ...]
+
+
+class TurnText(NamedTuple):
+    """The text of a message.
+
+    Attributes:
+        role: Its role.
+        pieces: Pairs of a slot and a text; the prompt's own text has the slot ``""``.
+    """
+
+    role: str
+    pieces: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(text for _, text in self.pieces)
+
+    def slot_at(self, start: int, end: int) -> str:
+        """Return the slot that most of a range of the text stands in; ``instruction`` is the prompt's own text."""
+        at, best = 0, (0, "")
+        for slot, text in self.pieces:
+            inside = min(end, at + len(text)) - max(start, at)
+            best = max(best, (inside, slot or "instruction"), key=lambda each: each[0])
+            at += len(text)
+        return best[1]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedPrompt:
+    """A prompt under test.
+
+    Args:
+        prompter: Its prompter.
+        file: The prompt file, if it is a ``.prompty`` or ``.prompt`` file.
+        settings: The contents of requests beside messages: model, parameters, tools, the form of the answer.
+        params: The parameters of each call of a model, if ``file`` does not have them.
+        read_row: Returns the arguments of a row, if its columns are not those of ``batch``.
+    """
+
+    prompter: Prompter
+    file: Prompty | None
+    settings: JsonObject
+    params: JsonObject = field(default_factory=dict[str, "Json"])
+    read_row: Callable[[Row], Arguments] | None = None
+
+    @classmethod
+    def load(cls, path: Path, params: Mapping[str, object] | None = None, roots: Sequence[str] = ()) -> LoadedPrompt:
+        """Read a prompt file.
+
+        Args:
+            path: The path.
+            params: The values of ``${params:name}``.
+            roots: Directories that files may refer to, beside its own.
+
+        Raises:
+            PromptFileError: It is wrong, or not there.
+        """
+        if path.name.endswith(GITHUB_ENDS):
+            found = read_github(path)
+            return cls(found.prompter, None, found.settings, found.params, found.arguments)
+        if path.suffix.lower() in YAML_SUFFIXES:
+            made = PromptFile.load(path)
+            return cls(made.prompter, None, {"model": made.model, **cls.of(made.prompter).settings})
+        return cls.of(Prompty.load(path, params, roots))
+
+    @classmethod
+    def of(cls, prompt: Prompty | Prompter) -> LoadedPrompt:
+        """Return a prompt as one under test."""
+        if not isinstance(prompt, Prompty):
+            return cls(prompt, None, {"tools": [*prompt.made_of.tools]})
+        spec = prompt.spec
+        model = {name: value for name, value in spec.model.items() if name != "connection"}
+        options = model.pop("options", None)
+        tools, outputs = ([each.to_dict() for each in some] for some in (spec.tools, spec.outputs))
+        settings = {"model": model, "parameters": options, "tools": tools, "answer form": outputs}
+        return cls(prompt.prompter, prompt, cast("JsonObject", settings))
+
+    @cached_property
+    def system(self) -> str:
+        """The system text of a prompt that has none of its own."""
+        return self.prompter.made_of.system
+
+    @property
+    def is_chat(self) -> bool:
+        """True if requests have all turns."""
+        return self.file is None or self.file.spec.model.get("apiType") in (None, "chat", "responses")
+
+    @cached_property
+    def cells(self) -> Cells | None:
+        """The columns of a row; None if ``read_row`` knows them."""
+        return None if self.read_row else RowPlan.of(self.file or self.prompter, "flat").cells
+
+    @cached_property
+    def counter(self) -> tuple[str, TokenCounter]:
+        """The counter of the prompt's model, with its name; the approximate one if none is known on this machine."""
+        model = self.settings.get("model")
+        name = f"tiktoken:{str(model.get('id') if isinstance(model, dict) else model).rpartition('/')[2]}"
+        try:
+            return name, counter_named(name)
+        except TokenizerError:
+            return "approximate", counter_named("approximate")
+
+    def reads_like(self, other: LoadedPrompt) -> bool:
+        """Return True if another version finds the same arguments in a row."""
+        return self.cells is not None and self.cells == other.cells
+
+    def arguments(self, row: Row) -> Arguments:
+        """Return the inputs, the history and the tools of a row.
+
+        Raises:
+            LazyPromptError: A column is missing, or its value is wrong.
+        """
+        if self.cells is None:
+            return self.read_row(row) if self.read_row else (row, None, None)
+        cells = self.cells
+        history = cells.history_of(row) if cells.history in row else None
+        return cells.given(row), history, cells.tools_of(row) if cells.tools in row else None
+
+    def rendered(
+        self, inputs: object = None, history: HistoryLike | None = None, tools: ToolsLike = None, name: str = ""
+    ) -> RenderedCase:
+        """Fill the prompt.
+
+        Args:
+            inputs: The inputs.
+            history: The history.
+            tools: The tools of the call.
+            name: The name of the case.
+
+        Raises:
+            LazyPromptError: The inputs do not fit.
+        """
+        if self.file is not None and tools is None:
+            return RenderedCase(self, inputs, history, tools, self.file.filled(inputs, history), name)
+        return RenderedCase(self, inputs, history, tools, self.prompter.fill(inputs, history, tools), name)
+
+
+@dataclass(eq=False)
+class RenderedCase:
+    """A prompt with the inputs of a case.
+
+    Args:
+        source: The prompt.
+        inputs: The inputs.
+        history: The history.
+        tools: The tools of the call.
+        value: The prompt as a value, before it takes any form.
+        name: The name of the case.
+    """
+
+    source: LoadedPrompt
+    inputs: object
+    history: HistoryLike | None
+    tools: ToolsLike
+    value: Prompt | Filled
+    name: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def call(self) -> Arguments:
+        """The arguments of the prompter's call."""
+        return self.inputs, self.history, self.tools
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        """The prompt as a value."""
+        return self.source.prompter.fill(*self.call) if isinstance(self.value, Filled) else self.value
+
+    def payload(self, provider: str = "openai") -> Payload:
+        """Return the request to a provider; of a file without settings only messages and tools.
+
+        Args:
+            provider: The provider.
+
+        Raises:
+            FormatError: The provider is unknown, or cannot carry the prompt.
+        """
+        file, value = self.source.file, self.value
+        if file is None or not isinstance(value, Filled) or not _takes_requests(file, provider):
+            prompt = self.prompt if isinstance(value, Filled) else value
+            return cast("Payload", self.source.prompter.target(provider).render(prompt))
+        return request(file.spec, messages_of(value.steps), provider, tools=value.tools)
+
+    @cached_property
+    def turns(self) -> tuple[TurnText, ...]:
+        """The messages in order, as their texts."""
+        if isinstance(self.value, Filled):
+            return tuple(_turns_of_file(self.value))
+        return tuple(_turns_of_prompt(self.value, self.source.system))
+
+    @property
+    def text(self) -> str:
+        """The text of all messages."""
+        return "\n\n".join(turn.text for turn in self.turns)
+
+    @property
+    def slots(self) -> dict[str, str]:
+        """The text of each slot; the prompt's own text is that of ``""``."""
+        found: dict[str, str] = {}
+        for turn in self.turns:
+            for slot, text in turn.pieces:
+                found[slot] = found.get(slot, "") + text
+        return found
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of messages and tools, by the counter of the prompt's model."""
+        return self.count(self.source.counter[1])
+
+    def count(self, counter: TokenCounter) -> int:
+        """Return the tokens of messages and tools."""
+        try:
+            fields = cast("JsonObject", self.source.prompter.target("openai").render(self.prompt))
+        except LazyPromptError:  # it shows what OpenAI does not take
+            return counter.count_text(self.text)
+        messages, tools = (cast("list[JsonObject]", fields.get(name)) for name in ("messages", "tools"))
+        return counter.count(messages, tools)
+
+    @property
+    def outline(self) -> tuple[Shape, tuple[str, ...]]:
+        """Each turn's role, own text and slots, the same for many cases; and the values of the slots in order."""
+        value = self.value
+        if isinstance(value, Filled) or value.history.has_messages:
+            return _outline_of_turns(self.turns)
+        told, said = value.instruction, value.user
+        system = self.source.system if value.system is None else value.system
+        shape = ("system", (system, *told.parts[::2]), told.slots[1::2]), ("user", said.parts[::2], said.slots[1::2])
+        values = (*told.parts[1::2], *said.parts[1::2])
+        if value.input:
+            return (*shape, _INPUT), (*values, value.input)
+        return shape, values
+
+    @cached_property
+    def marks(self) -> tuple[Mark, ...]:
+        """The control sequences in values, which flat text has neutralised."""
+        prompter = self.source.prompter.with_safety("neutralize")
+        shown = prompter.text_target().segments(self.prompt)
+        return marks_of(shown, shown)[0]
+
+
+_INPUT: TurnShape = ("user", (), ("input",))
+
+
+def _takes_requests(file: Prompty, provider: str) -> bool:
+    try:
+        return bool(target_of(*sent_to(file.spec, provider)))
+    except FormatError:
+        return False
+
+
+def _outline_of_turns(turns: Sequence[TurnText]) -> tuple[Shape, tuple[str, ...]]:
+    shape: list[TurnShape] = []
+    values: list[str] = []
+    for turn in turns:
+        own, names = [""], list[str]()
+        for slot, text in turn.pieces:
+            if slot:
+                names.append(slot)
+                values.append(text)
+                own.append("")
+            else:
+                own[-1] += text
+        shape.append((turn.role, tuple(own), tuple(names)))
+    return tuple(shape), tuple(values)
+
+
+def _turns_of_file(filled: Filled) -> Iterator[TurnText]:
+    for step in filled.steps:
+        if isinstance(step, Turn):
+            yield TurnText(step.role, tuple(piece for item in step.items for piece in _pieces(item)))
+        else:
+            yield from map(_turn_of_message, step.messages)
+
+
+def _pieces(item: TextItem | Shown | Called | Returned) -> Iterator[tuple[str, str]]:
+    if isinstance(item, TextItem):
+        yield from ((part.root or "" if isinstance(part, Value) else "", str(part)) for part in item.parts)
+    elif isinstance(item, Returned):
+        yield "", item.text
+    else:
+        yield "", json.dumps(item.call, ensure_ascii=False) if isinstance(item, Called) else f"[{item.block.kind}]"
+
+
+def _turn_of_message(message: Msg) -> TurnText:
+    return TurnText(message.role, (("history", message.text or str(message.content)),))
+
+
+def _turns_of_prompt(prompt: Prompt, default: str) -> Iterator[TurnText]:
+    system = default if prompt.system is None else prompt.system
+    own = _pieces_of_text(prompt.instruction)
+    if system:
+        own = [("", f"{system}\n" if own else system), *own]
+    if own:
+        yield TurnText("system", tuple(own))
+    yield from map(_turn_of_message, prompt.history.messages)
+    user = [*_pieces_of_text(prompt.user), *([("input", prompt.input)] if prompt.input else [])]
+    if user:
+        yield TurnText("user", tuple(user))
+
+
+def _pieces_of_text(text: Text) -> list[tuple[str, str]]:
+    """Return the pieces of an instruction: its own text stands at the even places."""
+    return [
+        (slot if at % 2 else "", part)
+        for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))
+        if part
+    ]

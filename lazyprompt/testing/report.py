@@ -1,0 +1,209 @@
+"""The results of cases: counted, and written as a table, JSON, JUnit's XML or commands of GitHub's workflows."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from lazyprompt._base.signs import visible
+from lazyprompt.files.check.report import command
+from lazyprompt.testing.checks import counter_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt.testing.difference import Change
+    from lazyprompt.testing.running import Result
+
+_MOST_SHOWN: Final = 10
+_MOST_LINES: Final = 30
+
+
+class Changed(NamedTuple):
+    """A case that has changed.
+
+    Attributes:
+        file: Its file.
+        name: Its name.
+        kinds: The names of what changed.
+        tokens: About how many tokens it has more.
+    """
+
+    file: str
+    name: str
+    kinds: tuple[str, ...]
+    tokens: int
+
+
+class Group(NamedTuple):
+    """Cases that changed in the same.
+
+    Attributes:
+        kinds: The names of what changed.
+        file: The file of the first.
+        rows: Their number.
+        tokens: About how many tokens they have more, together.
+    """
+
+    kinds: tuple[str, ...]
+    file: str
+    rows: int
+    tokens: int
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} changed: {', '.join(self.kinds)} ({self.tokens:+,} tokens)"
+
+
+@dataclass
+class Report:
+    """The results so far. Of cases that passed only their number is kept.
+
+    Args:
+        compares: True if there is another version to compare with.
+        keeps_names: True to keep the names of all cases.
+    """
+
+    compares: bool = False
+    keeps_names: bool = False
+    passed: dict[str, int] = field(default_factory=dict[str, int])
+    failed: list[Result] = field(default_factory=list["Result"])
+    changed: list[Changed] = field(default_factory=list[Changed])
+    cases: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    counters: Counter[str] = field(default_factory=Counter[str])
+    _largest: list[tuple[int, int, Changed, Change]] = field(default_factory=list["tuple[int, int, Changed, Change]"])
+
+    def add(self, result: Result) -> None:
+        """Count a result."""
+        case, rendered, change = result.case, result.rendered, result.change
+        file = str(case.file)
+        self.passed[file] = self.passed.get(file, 0) + (not result.failures)
+        if self.keeps_names:
+            self.cases.append((file, case.name))
+        if result.failures:
+            self.failed.append(result._replace(rendered=None, change=None))
+        for check in case.prompt:
+            if check.kind == "max_tokens" and rendered is not None:
+                self.counters[counter_of(rendered, check)[0]] += 1
+        if change is not None:
+            row = Changed(file, case.name, change.kinds, change.tokens)
+            self.changed.append(row)
+            if len(self._largest) < _MOST_SHOWN or change.size > self._largest[0][0]:
+                # The number keeps the heap from comparing more, and the first of equal ones in it.
+                heapq.heappush(self._largest, (change.size, -len(self.changed), row, change))
+                if len(self._largest) > _MOST_SHOWN:
+                    heapq.heappop(self._largest)
+
+    @property
+    def total(self) -> int:
+        """The number of cases."""
+        return sum(self.passed.values()) + len(self.failed)
+
+    def groups(self) -> list[Group]:
+        """Return the changed cases by what changed, the largest group first."""
+        found: dict[tuple[str, ...], Group] = {}
+        for file, _, kinds, tokens in self.changed:
+            group = found.get(kinds, Group(kinds, file, 0, 0))
+            found[kinds] = group._replace(rows=group.rows + 1, tokens=group.tokens + tokens)
+        return sorted(found.values(), key=lambda group: -group.rows)
+
+    def largest(self) -> list[tuple[Changed, Change]]:
+        """Return the ten cases that differ most."""
+        return [(row, change) for _, _, row, change in sorted(self._largest, key=lambda each: each[:2], reverse=True)]
+
+    def to_dict(self) -> JsonObject:
+        """Return it as JSON."""
+        failed: list[Json] = []
+        for result in self.failed:
+            case = result.case
+            failures: list[Json] = [dict(each._asdict()) for each in result.failures]
+            failed.append({"file": str(case.file), "line": case.line, "case": case.name, "failures": failures})
+        found: JsonObject = {"passed": sum(self.passed.values()), "failed": len(failed), "failures": failed}
+        if self.counters:
+            found["counters"] = dict(self.counters)
+        if self.compares:
+            found["changed"] = [
+                {"file": file, "case": name, "kinds": [*kinds], "tokens": tokens}
+                for file, name, kinds, tokens in self.changed
+            ]
+            found["groups"] = [
+                {"kinds": [*group.kinds], "rows": group.rows, "tokens": group.tokens} for group in self.groups()
+            ]
+        return found
+
+    def summary(self) -> str:
+        """Return the numbers in a line."""
+        parts = [f"{sum(self.passed.values()):,} passed", f"{len(self.failed):,} failed"]
+        if self.compares:
+            parts.append(f"{len(self.changed):,} changed")
+        counted = f"; tokens counted by {', '.join(sorted(self.counters))}" if self.counters else ""
+        return ", ".join(parts) + counted
+
+
+def table_rows(report: Report) -> list[tuple[str, ...]]:
+    """Return a row for each file, with its numbers; the first is the heading."""
+    failed = Counter(str(each.case.file) for each in report.failed)
+    counts = [Counter(report.passed), failed]
+    if report.compares:
+        counts.append(Counter(row.file for row in report.changed))
+    heading = ("FILE", "PASSED", "FAILED", "CHANGED")[: 1 + len(counts)]
+    return [heading, *((visible(file), *(str(each[file]) for each in counts)) for file in report.passed)]
+
+
+def failure_lines(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a failed case: a text, and the text to colour behind it."""
+    case = result.case
+    yield f"{case.file}:{case.line}: {case.name}", ""
+    for each in result.failures:
+        yield f"  {each.check}: {each.message}", f" [{each.slot}]" if each.slot else ""
+        yield from (("    ", line) for line in islice(each.text.splitlines(), _MOST_LINES))
+
+
+def change_lines(report: Report) -> Iterator[str]:
+    """Yield the lines of the changes: the groups, and the cases that differ most."""
+    yield from map(str, report.groups())
+    for row, change in report.largest():
+        yield ""
+        yield f"{row.file}: {row.name}: {', '.join(row.kinds)} ({row.tokens:+,} tokens)"
+        before, after = (text.splitlines() for text in change.texts)
+        lines = islice(unified_diff(before, after, lineterm="", n=1), 2, 2 + _MOST_LINES)
+        yield from (f"    {line}".rstrip() for line in lines)
+
+
+def junit(report: Report) -> str:
+    """Return the results as JUnit's XML, which CI systems read."""
+    failed = {(str(each.case.file), each.case.name): each for each in report.failed}
+    counts = {"tests": str(report.total), "failures": str(len(failed))}
+    suites = Element("testsuites", counts)
+    suite = SubElement(suites, "testsuite", {"name": "lazyprompt", "errors": "0", "skipped": "0", **counts})
+    for file, name in report.cases:
+        case = SubElement(suite, "testcase", {"classname": _xml(file), "name": _xml(name), "time": "0"})
+        if (result := failed.get((file, name))) is not None:
+            case.set("line", str(result.case.line))
+            text = _xml(_message(result))
+            SubElement(case, "failure", {"message": text.splitlines()[0]}).text = text
+    indent(suites)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
+
+
+def _message(result: Result) -> str:
+    return "\n".join(f"{each.check}: {each.message}" for each in result.failures)
+
+
+def _xml(text: str) -> str:
+    """Return a text without characters that XML has not."""
+    return visible(text).replace("\x0c", "").replace("\x0b", "").encode("utf-8", "replace").decode()
+
+
+def github(report: Report) -> Iterator[str]:
+    """Yield GitHub's workflow commands, which show each failure at its line of a pull request."""
+    for result in report.failed:
+        case = result.case
+        yield command("error", str(case.file), case.line, f"case {case.name}", _message(result))
+    for group in report.groups():
+        yield command("notice", group.file, 1, "changed prompts", str(group))

@@ -1,0 +1,531 @@
+"""The command ``lazyprompt test``: checks, formats, snapshots, changes since another version, answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from cli.helpers import Ran, fault
+from lazyprompt import CharTokenCounter
+from lazyprompt.testing import render_cases
+from support.batch_calls import Clocked
+from support.client_scenes import KEY
+from support.model_server.server import Slow, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Run = Callable[..., Ran]
+
+PROMPT = """---
+name: greet
+model: {id: gpt-4o, options: {temperature: 0.2}}
+inputs:
+  - {name: name, kind: string, required: true}
+  - {name: question, kind: string, default: How are you?}
+tools:
+  - {name: look_up, kind: function, description: Looks a thing up., parameters: [{name: key, kind: string}]}
+---
+system:
+You greet {{ name }} kindly.
+
+user:
+{{ question }}
+"""
+
+
+def write(name: str, text: str) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text, encoding="utf-8")
+
+
+def cases(*checks: str, inputs: str = "{name: Ann}", answer: str = "[]") -> None:
+    write(
+        "greet.test.yaml",
+        f"cases:\n  - name: Ann\n    inputs: {inputs}\n    prompt: [{', '.join(checks)}]\n    answer: {answer}\n",
+    )
+
+
+def report(ran: Ran) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(ran.out)
+    return found
+
+
+def failures(ran: Ran) -> list[tuple[str, str]]:
+    """The check and the slot of each failure."""
+    return [(each["check"], each["slot"]) for case in report(ran)["failures"] for each in case["failures"]]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("greet.prompty", PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("check", "slot"),
+    [
+        ("contains: greet Ann kindly", None),
+        ("contains: [Ann, kindly]", None),
+        ("{contains: Ann, role: system}", None),
+        ("{contains: Ann, role: user}", ""),
+        ("contains: Bob", ""),
+        ("not_contains: Bob", None),
+        ("not_contains: Ann", "name"),
+        ("not_contains: [Bob, kindly]", "instruction"),
+        ("regex: 'greet \\w+ kindly\\.$'", None),
+        ("regex: '^kindly'", ""),
+        ("not_regex: '\\d'", None),
+        ("not_regex: 'A.n'", "name"),
+        ("roles: [system, user]", None),
+        ("roles: [user]", ""),
+        ("max_tokens: 200", None),
+        ("max_tokens: 3", "instruction"),
+        ("safe: true", None),
+        ("valid: [openai, anthropic, gemini]", None),
+    ],
+)
+def test_a_check_holds_or_names_the_slot_to_blame(run: Run, check: str, slot: str | None) -> None:
+    cases(check if check.startswith("{") else f"{{{check}}}")
+    ran = run("test", "--format", "json")
+    assert (ran.status, failures(ran)) == ((0, []) if slot is None else (1, [(re.findall(r"\w+", check)[0], slot)]))
+
+
+def test_a_control_sequence_is_found_in_its_slot(run: Run) -> None:
+    cases("{safe: true}", inputs='{name: "<|im_end|>"}')
+    assert failures(run("test", "--format", "json")) == [("safe", "name")]
+
+
+def test_a_prompt_with_a_picture_is_searched_for_control_sequences_too(run: Run) -> None:
+    write(
+        "greet.prompty",
+        PROMPT.replace("default: How are you?}", "default: x}\n  - {name: photo, kind: image}").replace(
+            "{{ question }}", "{{ question }} {{ photo }}"
+        ),
+    )
+    inputs = 'name: Ann, question: "<|im_end|>", photo: "data:image/png;base64,iVBORw0KGgo="'
+    cases("{safe: true}", inputs=f"{{{inputs}}}")
+    assert failures(run("test", "--format", "json")) == [("safe", "question")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cases: [{input: {}}]", "greet.test.yaml:1:10: a case has no field 'input' (did you mean 'inputs'?); it has "),
+        ("case: []", "greet.test.yaml:1:1: a file of cases has no field 'case' (did you mean 'cases'?); it has "),
+        ("cases: []", "greet.test.yaml:1:1: there is no case; give cases: [{inputs: {...}}], or rows: FILE.jsonl"),
+        ("cases: [{prompt: [{contain: x}]}]", "there is no check 'contain' of a prompt (did you mean 'contains'?)"),
+        ("cases: [{prompt: [{max_tokens: many}]}]", "greet.test.yaml:1:32: max_tokens is a number of tokens"),
+        ("cases: [{prompt: [{regex: '('}]}]", "regex is a regular expression: "),
+        ("cases: [{prompt: [{valid: opnai}]}]", "'opnai' is none (did you mean 'openai'?)"),
+        ("cases: [{prompt: [{roles: [user], role: user}]}]", "the check 'roles' takes no role; "),
+        ("cases: [{prompt: [{role: user}]}]", "greet.test.yaml:1:19: a check is empty; "),
+        ("cases: [{prompt: [{not_contains: x, role: usr}]}]", "there is no role 'usr' (did you mean 'user'?)"),
+        (
+            "cases: [{prompt: [{contains: x, counter: chars}]}]",
+            "the check 'contains' takes no counter; max_tokens does",
+        ),
+        ("cases: [{prompt: [{max_tokens: 9, counter: tik}]}]", "'tik' is no counter; known are approximate, "),
+        ("cases: [{answer: [{python: os}]}]", "python is the name of a function, as module:name"),
+        ("cases: [{name: a}, {name: a}]", "two cases are named 'a'; the first is in line 1"),
+        ("file: gone.prompty\ncases: [{}]", "greet.test.yaml:1:7: there is no prompt file 'gone.prompty'"),
+    ],
+)
+def test_a_wrong_file_is_one_line_with_its_place(run: Run, text: str, said: str) -> None:
+    write("greet.test.yaml", text)
+    assert said in fault(run("test"))
+
+
+def test_a_case_without_a_prompt_fails_with_the_reason(run: Run) -> None:
+    cases(inputs="{nam: Ann}")
+    ran = run("test")
+    assert ran.status == 1
+    assert b"render: Missing required input: name (did you mean 'nam'?)" in ran.out
+
+
+def test_the_table_has_a_line_a_file_and_the_failures(run: Run) -> None:
+    write("more/other.yaml", "instruction: Answer in {language}.\n")
+    write("more/other.test.yaml", "cases: [{inputs: {language: Thai, input: Hi}, prompt: [{contains: in Thai}]}]")
+    cases("{not_contains: Ann}", "{max_tokens: 3}")
+    ran = run("test", ".")
+    assert ran.out.decode().splitlines() == [
+        "FILE                  PASSED  FAILED",
+        "greet.test.yaml            0       1",
+        "more/other.test.yaml       1       0",
+        "",
+        "greet.test.yaml:2: Ann",
+        "  not_contains: the text contains 'Ann' [name]",
+        "    Ann",
+        "  max_tokens: 70 tokens by the counter approximate, 67 more than 3 [instruction]",
+        "    You greet  kindly.",
+        "",
+        "1 passed, 1 failed; tokens counted by approximate",
+    ]
+
+
+def test_junit_and_github(run: Run) -> None:
+    cases("{contains: Bob}")
+    suites = ET.fromstring(run("test", "--format", "junit").out)  # noqa: S314 - our own output
+    assert suites.attrib == {"tests": "1", "failures": "1"}
+    failure = suites.find("testsuite/testcase/failure")
+    assert failure is not None
+    assert failure.get("message") == "contains: the text does not contain 'Bob'"
+    lines = run("test", "--format", "github").out.decode().splitlines()
+    assert lines == [
+        "::error file=greet.test.yaml,line=2,title=case Ann::contains: the text does not contain 'Bob'",
+        "0 passed, 1 failed",
+    ]
+
+
+def test_rows_of_json_lines_and_csv_are_cases(run: Run) -> None:
+    write("greet.test.jsonl", '{"name": "Ann"}\n\n{"name": "Bob", "question": "Why?"}\n{"nam": 1}\nnot json\n')
+    found = report(run("test", "greet.prompty", "--format", "json"))
+    assert (found["passed"], found["failed"]) == (2, 2)
+    assert [each["line"] for each in found["failures"]] == [4, 5]
+    write("rows.csv", '\ufeffname,question\r\n王,"Why\r\nso?"\r\nBob,When?\r\n')
+    write("greet.test.yaml", "rows: rows.csv\nprompt: [{not_contains: Bob}]")
+    found = report(run("test", "greet.test.yaml", "--format", "json"))
+    assert (found["passed"], [(each["file"], each["line"]) for each in found["failures"]]) == (1, [("rows.csv", 4)])
+
+
+GITHUB = """name: Sum up
+model: openai/gpt-4o
+messages:
+  - {role: system, content: "Sum up; {keep} braces."}
+  - {role: user, content: "Text: {{input}}"}
+testData:
+  - {input: A long text, expected: short}
+evaluators:
+  - {name: begins, string: {startsWith: "re:"}}
+  - {name: has, string: {contains: "{{expected}}"}}
+  - {name: near, uses: github/similarity}
+"""
+
+
+def test_a_prompt_file_of_github_is_tested_by_its_own_data(run: Run, model: Clocked) -> None:
+    write("sum.prompt.yml", GITHUB)
+    ran = run("test", "sum.prompt.yml", "--format", "json", *asking(model))
+    assert "evaluators that ask a model (llm, uses) are not run: near\n" in ran.err
+    assert failures(ran) == [("contains", "")]
+    sent = model.seen[0].body["messages"]
+    assert [each["content"] for each in sent] == ["Sum up; {keep} braces.", "Text: A long text"]
+
+
+def test_a_check_chooses_the_counter_of_tokens(run: Run) -> None:
+    cases("{max_tokens: 40, counter: chars}", "{max_tokens: 500, counter: approximate}")
+    found = report(run("test", "--format", "json"))
+    assert found["failures"][0]["failures"][0]["message"].endswith(" tokens by the counter chars, 159 more than 40")
+    assert found["counters"] == {"chars": 1, "approximate": 1}
+
+
+def test_the_model_of_a_prompt_chooses_the_counter_of_tokens(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+
+    class Counter(CharTokenCounter):
+        def __init__(self, name: str, bpe_file: None = None) -> None:
+            assert bpe_file is None
+            named.append(name)
+
+    monkeypatch.setattr("lazyprompt.tokens.openai.TiktokenCounter", Counter)
+    cases("{max_tokens: 500}")
+    assert run("test").out.endswith(b"\n1 passed, 0 failed; tokens counted by tiktoken:gpt-4o\n")
+    write("sum.prompt.yml", GITHUB)
+    case = render_cases("sum.prompt.yml")[0]
+    assert case.tokens == len("Sum up; {keep} braces.Text: A long text")
+    assert named == ["gpt-4o", "gpt-4o"]
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "status"),
+    [
+        ("contains: a LONG", 0),
+        ("contains: wide", 1),
+        ("startsWith: 'RE: text'", 0),
+        ("startsWith: text", 1),
+        ("endsWith: TEXT", 0),
+        ("endsWith: long", 1),
+        ("equals: '  re: Text: A long text'", 0),
+        ("equals: 're: text: A long text'", 1),
+        ("equals: 're: Text: {{input}}'", 0),
+    ],
+)
+def test_evaluators_of_github_look_at_answers_as_there(run: Run, model: Clocked, evaluator: str, status: int) -> None:
+    head = GITHUB.partition("evaluators:")[0]
+    write("sum.prompt.yml", f"{head}evaluators: [{{name: a, string: {{{evaluator}}}}}]\n")
+    assert run("test", "sum.prompt.yml", *asking(model)).status == status
+
+
+def test_all_messages_and_parameters_of_github_are_sent(run: Run, model: Clocked) -> None:
+    more = "  - {role: user, content: 'Is {{word}} {short}?'}\n  - {role: assistant, content: 'No, {{word}} is.'}\n"
+    text = GITHUB.replace("  - {role: user", f"{more}  - {{role: user").replace("  - {input", "  - {word: Haus, input")
+    write("sum.prompt.yml", f"{text}modelParameters: {{maxTokens: 9, temperature: 0.5, topP: 0.25}}\n")
+    run("test", "sum.prompt.yml", *asking(model))
+    body = model.seen[0].body
+    assert [each["content"] for each in body["messages"]] == [
+        "Sum up; {keep} braces.",
+        "Is Haus {short}?",
+        "No, Haus is.",
+        "Text: A long text",
+    ]
+    assert (body["max_tokens"], body["temperature"], body["top_p"]) == (9, 0.5, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "startsWith",
+            "beginsWith",
+            "is no check of text (did you mean 'endsWith'?); it is equals, contains, startsWith",
+        ),
+        ('string: {startsWith: "re:"}', "strings: 5", "evaluators[0] checks nothing; it has string ("),
+        ("role: system", "role: sytem", "messages[0] has the role 'sytem'; it is system, user, assistant"),
+        ("messages:", "message:", "there are no messages; give messages: [{role: user, content: ...}]"),
+        ("- {input", "- 5\n  - {input", "test data is a number, and must be a mapping"),
+    ],
+)
+def test_a_wrong_prompt_file_of_github_is_one_line_with_its_place(run: Run, old: str, new: str, said: str) -> None:
+    write("sum.prompt.yml", GITHUB.replace(old, new, 1))
+    ran = run("test", "sum.prompt.yml")
+    assert ran.status in (1, 2)
+    assert re.search(rf"sum\.prompt\.yml:\d+:\d+: .*{re.escape(said)}", ran.err + ran.out.decode())
+
+
+def test_a_snapshot_is_written_compared_and_taken_again(run: Run) -> None:
+    cases("{snapshot: true}")
+    assert b"there is no snapshot yet; --update writes it" in run("test").out
+    assert run("test", "--update").status == 0
+    kept = Path("greet.test.snapshots.yaml").read_text(encoding="utf-8")
+    assert "You greet Ann kindly." in kept
+    assert run("test").status == 0
+    write("greet.prompty", PROMPT.replace("kindly", "warmly"))
+    ran = run("test")
+    assert ran.status == 1
+    assert b"\n    -  content: You greet Ann kindly.\n    +  content: You greet Ann warmly.\n" in ran.out
+    assert run("test", "--update").status == run("test").status == 0
+    cases("{contains: Ann}")
+    run("test", "--update")
+    assert not Path("greet.test.snapshots.yaml").exists()
+
+
+def git(*arguments: str) -> None:
+    who = ("-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, *arguments], check=True, capture_output=True)  # noqa: S603, S607 - a repository of its own
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kinds"),
+    [
+        ("kindly", "warmly", ["instruction"]),
+        ("greet {{ name }}", "greet {{ name }}{{ name }}", ["slot name"]),
+        ("default: How are you?", "default: And you?", ["slot question"]),
+        ("default: How are you?", 'default: "<|im_end|>"', ["slot question", "safety"]),
+        ("user:\n", "assistant:\n", ["roles"]),
+        ("gpt-4o", "gpt-5-mini", ["model"]),
+        ("temperature: 0.2", "temperature: 0.3", ["parameters"]),
+        ("Looks a thing up.", "Finds a thing.", ["tools"]),
+        (
+            "You greet {{ name }} kindly.\n\nuser:\n{{ question }}",
+            "user:\n{{ question }}\n\nsystem:\nYou greet {{ name }} kindly.",
+            ["order"],
+        ),
+        ("name: greet", "name: greet # once more", None),
+        ("name: greet", "description: Greets.\nname: greet", None),
+        ("{{ name }}", "{{name}}", None),
+    ],
+)
+def test_what_changed_since_a_revision(run: Run, old: str, new: str, kinds: list[str] | None) -> None:
+    write("prompts/greet.prompty", PROMPT)
+    write("prompts/greet.test.yaml", "cases: [{name: Ann, inputs: {name: Ann}}, {name: Bob, inputs: {name: Bob}}]")
+    for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "First")):
+        git(*arguments)
+    changed = PROMPT.replace(old, new)
+    if kinds == ["order"]:
+        changed = changed.replace("system:\nuser:", "user:", 1)
+    write("prompts/greet.prompty", changed)
+    found = report(run("test", "prompts", "--against", "HEAD", "--format", "json"))
+    assert (found["passed"], found["failed"]) == (2, 0)
+    assert [each["case"] for each in found["changed"]] == ([] if kinds is None else ["Ann", "Bob"])
+    assert [(each["kinds"], each["rows"]) for each in found["groups"]] == ([] if kinds is None else [(kinds, 2)])
+    status = subprocess.run(["git", "status", "--short"], check=True, capture_output=True)  # noqa: S607 - as above
+    assert status.stdout in (b"", b" M prompts/greet.prompty\n")
+
+
+def test_what_changed_since_a_directory_is_shown_with_its_lines(run: Run) -> None:
+    cases()
+    write("old/greet.prompty", PROMPT.replace("kindly", "warmly"))
+    ran = run("test", "greet.test.yaml", "--against", "old")
+    assert ran.out.decode().splitlines() == [
+        "FILE             PASSED  FAILED  CHANGED",
+        "greet.test.yaml       1       0        1",
+        "",
+        "1 changed: instruction (+0 tokens)",
+        "",
+        "greet.test.yaml: Ann: instruction (+0 tokens)",
+        "    @@ -1,3 +1,3 @@",
+        "     system:",
+        "    -You greet Ann warmly.",
+        "    +You greet Ann kindly.",
+        "",
+        "",
+        "1 passed, 0 failed, 1 changed",
+    ]
+
+
+def test_a_prompt_that_the_other_version_has_not_has_changed(run: Run) -> None:
+    cases()
+    Path("old").mkdir()
+    [row] = report(run("test", "greet.prompty", "--against", "old", "--format", "json"))["changed"]
+    assert row["kinds"] == ["new"]
+
+
+def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> None:
+    cases()
+    write("old/greet.prompty", "---\nname: [\n---\nsystem:\n")
+    out = run("test", "greet.prompty", "--against", "old").out
+    assert b"1 changed: error (" in out
+    assert b"    -greet.prompty:3:1: invalid frontmatter: " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--against", ""), "--against: '' is neither a directory nor a revision of git here: "),
+        (("--against", "no-such"), "--against: 'no-such' is neither a directory nor a revision of git here: "),
+        (("--against", "--upload-pack=x"), "--against: '--upload-pack=x' is neither a directory nor a revision"),
+        (("gone",), "PATH: gone: there is no such file or directory"),
+        (("old",), "PATH: there is no case in old; write NAME.test.yaml beside a prompt"),
+        (("old.prompty",), "PATH: there is no case in old.prompty; write old.test.yaml"),
+        (("--url", "http://x"), "--url: it is the address of a model; give --run too"),
+        (("--update", "--against", "old"), "--update: it takes the prompts as they are; leave out --against"),
+    ],
+)
+def test_wrong_use(run: Run, arguments: tuple[str, ...], said: str) -> None:
+    cases()
+    write("old.prompty", PROMPT)
+    Path("old").mkdir()
+    git("init", "-q")
+    assert fault(run("test", *arguments)).startswith(said)
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clocked]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with Clocked() as server:
+        yield server
+
+
+def asking(server: Clocked) -> list[str]:
+    return ["--run", "openai:m", "--base-url", server.url("openai")]
+
+
+@pytest.mark.parametrize(
+    ("check", "holds"),
+    [
+        ("contains: 're: How'", True),
+        ("contains: Why", False),
+        ("regex: '^re: .*[?]$'", True),
+        ("equals: 're: How are you?'", True),
+        ("starts_with: How", False),
+        ("ends_with: 'you?'", True),
+        ("json_schema: {type: object}", False),
+        ("python: 'own_checks:is_polite'", True),
+        ("python: 'own_checks:is_rude'", False),
+        ("python: 'own_checks:is_wrong'", False),
+    ],
+)
+def test_answers_are_checked(
+    run: Run, model: Clocked, monkeypatch: pytest.MonkeyPatch, check: str, *, holds: bool
+) -> None:
+    write(
+        "own_checks.py",
+        "def is_polite(answer, inputs):\n    return inputs == {'name': 'Ann'}\n"
+        "def is_rude(answer, inputs):\n    return 'too kind'\n"
+        "def is_wrong(answer, inputs):\n    assert answer == 'No.'\n",
+    )
+    monkeypatch.delitem(sys.modules, "own_checks", raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    cases(answer=f"[{{{check}}}]")
+    ran = run("test", "--format", "json", *asking(model))
+    assert (ran.status, [each for each, _ in failures(ran)]) == (
+        (0, []) if holds else (1, [re.findall(r"\w+", check)[0]])
+    )
+    assert model.seen[0].body["temperature"] == 0.2
+
+
+def rows(count: int) -> None:
+    lines = [json.dumps({"name": f"N{number}", "question": f"{number}?"}) for number in range(count)]
+    write("greet.test.jsonl", "\n".join(lines))
+
+
+def test_only_changed_rows_are_asked_again(run: Run, model: Clocked) -> None:
+    rows(20)
+    old = PROMPT.replace("You greet", "{% if name == 'N7' or name == 'N9' %}Hello.{% endif %}You greet")
+    write("old/greet.prompty", old)
+    assert run("test", "greet.prompty", *asking(model)).status == 0
+    assert len(model.seen) == 20
+    write("greet.prompty", old.replace("Hello.", "Good day."))
+    ran = run("test", "greet.prompty", "--against", "old", "--format", "json", *asking(model))
+    assert len(report(ran)["changed"]) == 2
+    assert sorted(model.said[20:]) == ["7?", "9?"]
+    assert ran.err == "lazyprompt: 2 calls of the model\n"
+    again = run("test", "greet.prompty", "--against", "old", *asking(model))
+    assert (len(model.seen), again.err) == (22, "lazyprompt: 0 calls of the model\n")
+
+
+def test_rows_without_a_recorded_answer_that_did_not_change_are_not_asked(run: Run, model: Clocked) -> None:
+    rows(5)
+    write("old/greet.prompty", PROMPT)
+    ran = run("test", "greet.prompty", "--against", "old", *asking(model))
+    assert (ran.err, model.seen) == ("lazyprompt: 0 calls of the model, 5 have no recorded answer\n", [])
+
+
+def test_a_refused_row_fails_and_all_others_are_reported(run: Run, model: Clocked) -> None:
+    rows(6)
+    model.misbehaves = lambda said: Status(400, "Too rude") if said == "3?" else None
+    ran = run("test", "greet.prompty", "--format", "json", *asking(model))
+    assert (ran.status, report(ran)["passed"], failures(ran)) == (1, 5, [("answer", "")])
+    assert "Too rude" in report(ran)["failures"][0]["failures"][0]["message"]
+    model.misbehaves = lambda _: None
+    assert run("test", "greet.prompty", *asking(model)).status == 0
+    assert sorted(set(model.said)) == [f"{number}?" for number in range(6)]
+    answered = [said for said in model.said if said != "3?"]
+    assert len(answered) == len(set(answered))
+
+
+def test_a_wrong_key_ends_the_asking_and_what_was_answered_is_reported(run: Run, model: Clocked) -> None:
+    rows(8)
+    model.misbehaves = lambda said: Status(401, "Wrong key") if said == "3?" else None
+    ran = run("test", "greet.prompty", "--format", "json", "--concurrency", "1", *asking(model))
+    found = report(ran)
+    assert (ran.status, found["passed"], found["failed"]) == (1, 3, 5)
+    messages = [each["failures"][0]["message"] for each in found["failures"]]
+    assert "Wrong key" in messages[0]
+    assert all(each.startswith("not asked, because another case had no answer: ") for each in messages[1:])
+    assert model.said[-1] == "3?"
+
+
+def test_killed_and_started_again_no_answered_row_is_asked_twice(model: Clocked, tmp_path: Path) -> None:
+    rows(40)
+    model.misbehaves = lambda _: Slow(0.05)
+    command = [sys.executable, "-m", "lazyprompt", "test", "greet.prompty", "--concurrency", "2", *asking(model)]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own command
+    while len(model.seen) < 12 and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    first = len(model.seen)
+    assert 12 <= first < 40
+    model.misbehaves = lambda _: None
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)  # noqa: S603 - as above
+    assert {*model.said} == {f"{number}?" for number in range(40)}
+    # Of those under way when it was killed nobody knows the answer: at most as many as were asked at once.
+    assert len(model.said) <= 42

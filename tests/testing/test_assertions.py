@@ -1,0 +1,96 @@
+"""Prompts tested in code, and the plugin that collects files of cases."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lazyprompt import ChatPrompter, Prompty
+from lazyprompt.errors import PromptFileError, SlotError
+from lazyprompt.testing import assert_prompt, render_cases
+
+PROMPT = "---\nname: greet\ninputs: [{name: name, kind: string, required: true}]\n---\nsystem:\nGreet {{ name }}.\n"
+CASES = """cases:
+  - {name: Ann, inputs: {name: Ann}, prompt: [{contains: Ann}]}
+  - {name: Bob, inputs: {name: Bob}, prompt: [{contains: Ann}]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("greet.prompty").write_text(PROMPT, encoding="utf-8")
+    Path("greet.test.yaml").write_text(CASES, encoding="utf-8")
+
+
+def test_the_cases_of_a_prompt_are_rendered() -> None:
+    cases = render_cases("greet.prompty")
+    assert [str(case) for case in cases] == ["Ann", "Bob"]
+    assert cases[1].payload("anthropic") == Prompty.load("greet.prompty").request({"name": "Bob"}, provider="anthropic")
+    assert [turn.text for turn in cases[0].turns] == ["Greet Ann."]
+    assert_prompt(cases[0], contains="Ann", roles=["system"])
+
+
+def test_a_prompt_without_cases_is_an_error() -> None:
+    Path("greet.test.yaml").unlink()
+    with pytest.raises(PromptFileError, match="greet.prompty:1:1: there is no case; write greet.test.yaml"):
+        render_cases("greet.prompty")
+
+
+def test_all_checks_that_fail_are_in_the_message() -> None:
+    with pytest.raises(AssertionError) as caught:
+        assert_prompt("greet.prompty", {"name": "Ann"}, contains=["Ann", "Bob"], not_contains="Greet", max_tokens=1)
+    assert [line.partition(":")[0] for line in str(caught.value).splitlines()] == [
+        "contains",
+        "not_contains",
+        "max_tokens",
+    ]
+
+
+@pytest.mark.parametrize("prompt", [Prompty.loads(PROMPT), ChatPrompter("Greet {name}.", system=""), "greet.prompty"])
+def test_any_prompt_can_be_checked(prompt: Prompty | ChatPrompter | str) -> None:
+    case = assert_prompt(prompt, {"name": "Ann"}, contains="Greet Ann.", safe=True, valid="anthropic")
+    assert case.turns[0].role == "system"
+    with pytest.raises(SlotError):
+        assert_prompt(prompt, {})
+
+
+def test_a_wrong_value_of_a_check_is_an_error() -> None:
+    with pytest.raises(ValueError, match="valid is a provider, or a list of them; 'opnai' is none"):
+        assert_prompt("greet.prompty", {"name": "Ann"}, valid="opnai")
+
+
+def collected(*arguments: str) -> str:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "-q", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    return ran.stdout
+
+
+def test_pytest_collects_cases() -> None:
+    out = collected()
+    assert "1 failed, 1 passed" in out
+    assert "greet.test.yaml:3: Bob\n  contains: the text does not contain 'Ann'\n" in out
+    assert "FAILED greet.test.yaml::Bob" in out
+
+
+def test_pytest_shows_what_is_wrong_with_a_file_and_leaves_those_of_other_tools_alone() -> None:
+    Path("other.test.yaml").write_text("suites: [1]\n", encoding="utf-8")
+    Path("alone.test.yaml").write_text("cases: [1]\n", encoding="utf-8")
+    Path("greet.test.yaml").write_text("cases: [{inputs: {name: Ann}, prompt: [{contain: x}]}]\n", encoding="utf-8")
+    out = collected()
+    assert "1 error" in out
+    assert "there is no check 'contain' of a prompt (did you mean 'contains'?)" in out
+
+
+def test_a_start_of_pytest_imports_nothing_of_the_package() -> None:
+    """What is imported before coverage starts would count as never run."""
+    Path("greet.test.yaml").unlink()
+    Path("test_none.py").write_text(
+        "import sys\ndef test_none():\n    assert '_lazyprompt_pytest' in sys.modules\n"
+        "    assert [name for name in sys.modules if name.partition('.')[0] == 'lazyprompt'] == []\n",
+        encoding="utf-8",
+    )
+    assert "1 passed" in collected()

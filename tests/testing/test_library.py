@@ -1,0 +1,43 @@
+"""The example library under test: each prompt has a case, and all pass; memory does not grow with the rows."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING
+
+from lazyprompt.testing.cases import CaseFile, case_files
+from lazyprompt.testing.report import Report
+from lazyprompt.testing.running import Runner
+from support.paths import LIBRARY, library_inputs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_each_prompt_of_the_library_has_a_case_that_passes() -> None:
+    files = [*map(CaseFile.read, case_files(LIBRARY))]
+    assert {file.prompt.relative_to(LIBRARY).as_posix() for file in files} == set(library_inputs())
+    results = [*Runner().run(files)]
+    assert len(results) >= 100
+    assert all(result.case.prompt for result in results)
+    assert [((result.case.file, result.case.name), result.failures) for result in results if result.failures] == []
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    prompt = tmp_path / "ask.yaml"
+    prompt.write_text("instruction: Answer in {language}.\n", encoding="utf-8")
+    rows = tmp_path / "ask.test.jsonl"
+
+    def peak(count: int) -> int:
+        rows.write_text('{"language": "Thai", "input": "A question."}\n' * count, encoding="utf-8")
+        report = Report(compares=True)
+        tracemalloc.start()
+        for result in Runner(older=lambda path: path).run([CaseFile.read(rows)]):
+            report.add(result)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert sum(report.passed.values()) == count
+        return found
+
+    peak(10)
+    assert peak(4000) - peak(400) < 50_000
