@@ -136,7 +136,7 @@ class Comparison:
                 kinds = (*kinds, f"slot {slot}")
                 tokens += self._tokens_more(slot, text, other)
                 size += _distance(text, other)
-                if "safety" not in kinds and self._is_forged(text) != self._is_forged(other):
+                if "safety" not in kinds and self._is_forged_in_one(text, other):
                     kinds = (*kinds, "safety")
         return Change(kinds or ("form",), tokens, size, before, after)
 
@@ -164,9 +164,11 @@ class Comparison:
             self._shapes[before, after] = found
         return found
 
-    def _is_forged(self, text: str) -> bool:
-        """Return True if a text holds a control sequence of any model."""
-        return not self._controls.clean(text) and neutralize(text) != text
+    def _is_forged_in_one(self, before: str, after: str) -> bool:
+        """Return True if one of two texts holds a control sequence of any model, and the other does not."""
+        if self._controls.clean(f"{before}\n{after}"):
+            return False
+        return (neutralize(before) != before) != (neutralize(after) != after)
 
     def _tokens_more(self, slot: str, before: str, after: str) -> int:
         """Return about how many tokens a text has more: by its length, if many of the slot were counted."""
