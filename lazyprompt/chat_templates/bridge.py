@@ -28,14 +28,11 @@ from lazyprompt.chat_templates.bridge_proof import (
 )
 from lazyprompt.chat_templates.untrusted import rendered_with_origins
 from lazyprompt.errors import TemplateError
-from lazyprompt.messages.encoding import encode
+from lazyprompt.messages.encoding import backend_of, encode
 from lazyprompt.safety.policy import NEUTRALIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    import tiktoken
-    import tokenizers
 
     from lazyprompt.chat_templates.bridge_proof import Call, Proof, Shape, Shown, Trial
     from lazyprompt.chat_templates.jinja import ChatJinja
@@ -324,10 +321,7 @@ def _is_control(made: int, tokenizer: TokenizerLike) -> bool:
 
 def _decoded(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
     """Return the text of ids, control tokens too."""
-    backend = cast("object", getattr(tokenizer, "backend_tokenizer", tokenizer))
     try:
-        if hasattr(backend, "encode_ordinary"):
-            return cast("tiktoken.Encoding", backend).decode(ids)
-        return cast("tokenizers.Tokenizer", backend).decode(ids, skip_special_tokens=False)
+        return backend_of(tokenizer).decode(ids)
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise UnprovenError(f"the ids are none of the tokenizer's: {error}") from error

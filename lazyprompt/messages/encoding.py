@@ -12,6 +12,7 @@ was forged becomes the tokens of ordinary text.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from bisect import bisect_left, bisect_right
@@ -23,7 +24,7 @@ from lazyprompt._base.trusted import Trusted, is_trusted
 from lazyprompt.errors import TokenizerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import tiktoken
     import tokenizers
@@ -33,7 +34,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 class FastTokenizer(Protocol):
-    """A fast tokenizer of transformers."""
+    """A fast tokenizer of transformers, or a TokenCache."""
 
     @property
     def backend_tokenizer(self) -> tokenizers.Tokenizer:
@@ -85,21 +86,23 @@ class _Vocabulary(NamedTuple):
     """An encoding's tokens.
 
     Attributes:
-        special: The special tokens.
-        special_ids: Their ids.
+        special: The special tokens with their ids.
+        names: The special tokens by their ids.
+        search: The search for special tokens.
         signs: How many signs begin in a token, for those that were seen.
         inner: The tokens among them that begin inside a sign.
     """
 
-    special: frozenset[str]
-    special_ids: frozenset[int]
+    special: Mapping[str, int]
+    names: Mapping[int, str]
+    search: re.Pattern[str]
     signs: dict[int, int]
     inner: set[int]
 
 
 # Read once for each tokenizer, and again when it has got more tokens; forgotten together with the tokenizer.
 _KNOWN: WeakKeyDictionary[tokenizers.Tokenizer, _Known] = WeakKeyDictionary()
-_VOCABULARIES: WeakKeyDictionary[tiktoken.Encoding, _Vocabulary] = WeakKeyDictionary()
+_VOCABULARIES: WeakKeyDictionary[object, _Vocabulary] = WeakKeyDictionary()
 
 _SURROGATE_PAIR_OR_SIGN = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re.DOTALL)
 # Tokens of byte fallback are the only spelling of what they stand for, as are tokens of one sign.
@@ -109,6 +112,7 @@ _SPACE = "\u2581"
 # Symbols that no word holds, no normaliser changes and hardly a text has: notes of Byzantine music, dominoes; then
 # private signs.
 _SIGNS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
+_NO_NORMALIZER = {"type": "Sequence", "normalizers": []}
 # No model has learnt this one.
 _UNKNOWN = "\U0010fffd"
 # No sign's first byte in UTF-8.
@@ -135,25 +139,85 @@ def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
     Raises:
         TokenizerError: The tokenizer is none of these, or cannot encode the text.
     """
-    backend = _backend(tokenizer)
-    given = list(map(_well_formed, parts))
-    text = "".join(given)
-    runs = _trusted_runs(given)
-    encoded = backend.encode(text)
-    if not all(_lies_in(control, runs) for control in backend.controls(text, encoded)):
-        allowed = [
-            _Control(control.id, start + control.start, start + control.end)
-            for start, end in runs
-            for control in backend.controls(text[start:end], backend.encode(text[start:end]))
-        ]
-        encoded = backend.encode_with(text, allowed)
-    if len(text) == sum(map(len, parts)):
+    backend = backend_of(tokenizer)
+    given = [*map(well_formed, parts)]
+    encoded = _encoded(given, backend)
+    if sum(map(len, given)) == sum(map(len, parts)):
         return encoded
     origins = _origins(parts)
     return Encoded(encoded.ids, [(origins[start], origins[end]) for start, end in encoded.offsets])
 
 
-def _well_formed(part: str) -> str:
+def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return parts in stretches that a tokenizer encodes on their own as in the whole; none is empty.
+
+    Args:
+        parts: The parts.
+        pieces: Cuts trusted text (:func:`cut`) before control tokens that part it. These are all but those that a
+            tokenizer's rules let reach to their left.
+
+    Returns:
+        The parts of each, in which trusted text and other text take turns. All but the first begin with a control
+        token.
+    """
+    found: list[tuple[str, ...]] = []
+    stretch: list[str] = []
+    for at, text in enumerate(_merged(parts)):
+        if at % 2:
+            stretch.append(text)
+            continue
+        first, *others = pieces(text)
+        stretch.append(first)
+        for piece in others:
+            found.append(tuple(stretch))
+            stretch = [piece]
+    return [each for each in (*found, tuple(stretch)) if each != ("",)]
+
+
+def cut(text: str, tokens: Iterable[Span]) -> tuple[str, ...]:
+    """Cut a text before control tokens; all pieces but the first, which may be empty, begin with one."""
+    return tuple(text[start:end] for start, end in pairwise((0, *(start for start, _ in tokens), len(text))))
+
+
+def _merged(parts: Sequence[str]) -> list[str]:
+    """Return parts in which trusted text and other text take turns, and none but the first is empty."""
+    merged = [""]
+    for index, part in enumerate(parts):
+        if not part:
+            continue
+        if is_trusted(index, part) != len(merged) % 2:
+            merged.append(part)
+        else:
+            # Halves of a surrogate pair in two parts are two signs.
+            merged[-1] = well_formed(merged[-1]) + well_formed(part) if merged[-1] else part
+    return merged
+
+
+def _encoded(parts: Sequence[str], backend: _Backend) -> Encoded:
+    """Encode well-formed parts."""
+    text = "".join(parts)
+    runs = _trusted_runs(parts)
+    encoded = backend.encode(text)
+    if all(_lies_in(control, runs) for control in backend.controls(text, encoded)):
+        return encoded
+    apart = stretches(parts, lambda text: cut(text, backend.cuts(text)))
+    if len(apart) > 1:
+        whole, at = Encoded([], []), 0
+        for stretch in apart:
+            ids, offsets = _encoded(stretch, backend)
+            whole.ids.extend(ids)
+            whole.offsets.extend((start + at, end + at) for start, end in offsets)
+            at += sum(map(len, stretch))
+        return whole
+    allowed = [
+        _Control(control.id, start + control.start, start + control.end)
+        for start, end in runs
+        for control in backend.controls(text[start:end], backend.encode(text[start:end]))
+    ]
+    return backend.encode_with(text, allowed)
+
+
+def well_formed(part: str) -> str:
     """Replace halves of surrogate pairs, which are no text for tokenizers."""
     if part.isascii():
         return part
@@ -184,16 +248,19 @@ def _lies_in(control: _Control, runs: Sequence[Span]) -> bool:
     return at >= 0 and control.end <= runs[at][1]
 
 
-def _backend(tokenizer: TokenizerLike) -> _HuggingFace | _Tiktoken:
+def backend_of(tokenizer: TokenizerLike) -> _Backend:
     fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if _is_a(fast, "tokenizers", "Tokenizer"):
         return _HuggingFace(cast("tokenizers.Tokenizer", fast))
-    if _is_a(tokenizer, "tiktoken", "Encoding"):
-        return _Tiktoken(cast("tiktoken.Encoding", tokenizer))
+    if _is_a(fast, "tiktoken", "Encoding"):
+        return _Tiktoken(fast)
+    if _is_a(fast, "mistral_common.tokens.tokenizers.tekken", "Tekkenizer"):
+        return _Tekken(fast)
     kind = type(tokenizer)
     raise TokenizerError(
         f"the tokenizer is a {kind.__module__}.{kind.__qualname__}; it must be a tokenizers.Tokenizer, a "
-        "tiktoken.Encoding, or a fast tokenizer of transformers, which has one of the first as its backend_tokenizer"
+        "tiktoken.Encoding, a Tekkenizer of mistral-common, or a fast tokenizer of transformers, which has one of the "
+        "first as its backend_tokenizer"
     )
 
 
@@ -201,6 +268,38 @@ def _is_a(value: object, package: str, name: str) -> bool:
     """Return True for a value of a package's class; a package that nobody imported has made no value."""
     kind = getattr(sys.modules.get(package), name, None)
     return isinstance(kind, type) and isinstance(value, kind)
+
+
+class _Backend(Protocol):
+    """A kind of tokenizer."""
+
+    def encode(self, text: str) -> Encoded:
+        """Encode a text with control tokens."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, control tokens too."""
+        ...
+
+    def controls(self, text: str, encoded: Encoded) -> Iterable[_Control]:
+        """Return the control tokens of an encoded text."""
+        ...
+
+    def encode_with(self, text: str, allowed: Sequence[_Control]) -> Encoded:
+        """Encode a text with only these control tokens, in order."""
+        ...
+
+    def cuts(self, text: str) -> list[Span]:
+        """Return the control tokens of a trusted text before which it can be cut."""
+        ...
+
+    def rules(self, text: str) -> object:
+        """Return what the ids of all texts hang on, with those of this one; None if nobody knows it.
+
+        Raises:
+            TokenizerError: They hang on chance.
+        """
+        ...
 
 
 class _HuggingFace:
@@ -223,6 +322,10 @@ class _HuggingFace:
         encoding = _encoding(whole, text)
         return Encoded([ids.get(made, made) for made in encoding.ids], encoding.offsets)
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+        return self._tokenizer.decode(ids, skip_special_tokens=False)
+
     def controls(self, text: str, encoded: Encoded) -> Iterator[_Control]:
         """Yield the control tokens of an encoded text."""
         controls, unknown = self._known.controls, self._known.unknown
@@ -244,6 +347,39 @@ class _HuggingFace:
             if text.startswith(after, end):
                 end += len(after)
             yield _Control(made, start, end)
+
+    def rules(self, text: str) -> object:
+        """Return what ids hang on."""
+        tokenizer = self._tokenizer
+        if dropout := getattr(tokenizer.model, "dropout", None):
+            raise TokenizerError(
+                f"the tokenizer's model leaves out merges by chance (dropout={dropout}), so that a text has other ids "
+                "each time; set its dropout to None"
+            )
+        try:
+            steps = (tokenizer.normalizer, tokenizer.pre_tokenizer)
+            states = [None if step is None else step.__getstate__() for step in steps]
+        except Exception:  # noqa: BLE001 - the package has no other error; of a part written in Python nobody knows
+            return None
+        return self._known.size, tokenizer.encode_special_tokens, *states, self.encode(text).ids
+
+    def cuts(self, text: str) -> list[Span]:
+        """Return the control tokens of a trusted text before which it can be cut."""
+        tokenizer, normalizer = self._tokenizer, self._tokenizer.normalizer
+        if tokenizer.encode_special_tokens:
+            return []
+        as_written = normalizer is None or json.loads(normalizer.__getstate__()) == _NO_NORMALIZER
+        found: list[Span] = []
+        for control in self.controls(text, self.encode(text)):
+            token = self._known.controls[control.id]
+            first = token.content[0]
+            if (
+                not (token.lstrip or token.single_word or first.isspace() or first.isalnum() or first == "_")
+                and (as_written or not token.normalized)
+                and text[control.start : control.end] == token.content
+            ):
+                found.append((control.start, control.end))
+        return found
 
     def encode_with(self, text: str, allowed: Sequence[_Control]) -> Encoded:
         """Encode a text with only these control tokens, in order.
@@ -333,26 +469,55 @@ class _Tiktoken:
 
     __slots__ = ("_encoding", "_known")
 
-    def __init__(self, encoding: tiktoken.Encoding) -> None:
+    def __init__(self, encoding: Any) -> None:  # noqa: ANN401 - Tekken's is another
         self._encoding = encoding
         known = _VOCABULARIES.get(encoding)
         if known is None:
-            special = frozenset(encoding.special_tokens_set)
-            ids = frozenset(map(encoding.encode_single_token, special))
-            known = _VOCABULARIES[encoding] = _Vocabulary(special, ids, {}, set())
+            special = self._special()
+            names = {made: name for name, made in special.items()}
+            search = re.compile(f"({'|'.join(map(re.escape, sorted(special, key=len, reverse=True)))})")
+            known = _VOCABULARIES[encoding] = _Vocabulary(special, names, search, {}, set())
         self._known = known
+
+    def _special(self) -> dict[str, int]:
+        """Return the special tokens with their ids."""
+        return {name: self._encoding.encode_single_token(name) for name in self._encoding.special_tokens_set}
+
+    def _whole(self, text: str) -> list[int]:
+        """Encode a text with special tokens."""
+        return cast("list[int]", self._encoding.encode(text, allowed_special="all"))
+
+    def _plain(self, text: str) -> list[int]:
+        """Encode a text without special tokens."""
+        return cast("list[int]", self._encoding.encode_ordinary(text))
+
+    def _bytes(self, made: int) -> bytes:
+        """Return the bytes of a token."""
+        return cast("bytes", self._encoding.decode_single_token_bytes(made))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+        return cast("str", self._encoding.decode(ids))
 
     def encode(self, text: str) -> Encoded:
         """Encode a text with special tokens."""
-        encode, special = self._encoding.encode, self._known.special
-        pieces = [encode(piece, allowed_special=special, disallowed_special=()) for piece in _pieces(text)]
+        pieces = [*map(self._whole, _pieces(text))]
         return self._encoded(pieces[0] if len(pieces) == 1 else [*chain.from_iterable(pieces)])
 
     def controls(self, text: str, encoded: Encoded) -> Iterator[_Control]:
         """Yield the special tokens of an encoded text."""
         del text
-        for at in compress(count(), map(self._known.special_ids.__contains__, encoded.ids)):
+        for at in compress(count(), map(self._known.names.__contains__, encoded.ids)):
             yield _Control(encoded.ids[at], *encoded.offsets[at])
+
+    def rules(self, text: str) -> object:
+        """Return what ids hang on: an encoding never changes."""
+        del text
+        return id(self._encoding)
+
+    def cuts(self, text: str) -> list[Span]:
+        """Return the special tokens of a trusted text."""
+        return [(control.start, control.end) for control in self.controls(text, self.encode(text))]
 
     def encode_with(self, text: str, allowed: Sequence[_Control]) -> Encoded:
         """Encode a text with only these special tokens, in order; tiktoken itself cuts a text at them first."""
@@ -365,13 +530,13 @@ class _Tiktoken:
         return self._encoded(ids + self._ordinary(text[end:]))
 
     def _ordinary(self, text: str) -> list[int]:
-        return [made for piece in _pieces(text) for made in self._encoding.encode_ordinary(piece)]
+        return [made for piece in _pieces(text) for made in self._plain(piece)]
 
     def _encoded(self, ids: list[int]) -> Encoded:
         """Add offsets to ids."""
         signs, inner = self._known.signs, self._known.inner
         for made in set(ids).difference(signs):
-            piece = self._encoding.decode_single_token_bytes(made)
+            piece = self._bytes(made)
             if piece[0] in _INNER_BYTES:
                 inner.add(made)
             signs[made] = len(piece.translate(None, _INNER_BYTES))
@@ -381,6 +546,34 @@ class _Tiktoken:
             start, end = offsets[at]
             offsets[at] = (start - 1, end)
         return Encoded(ids, offsets)
+
+
+class _Tekken(_Tiktoken):
+    """A tokenizer of mistral-common, which makes no special tokens of text: they are put in here."""
+
+    __slots__ = ()
+
+    def _special(self) -> dict[str, int]:
+        return {self._encoding.id_to_piece(made): made for made in self._encoding.special_ids}
+
+    def _whole(self, text: str) -> list[int]:
+        special = self._known.special
+        pieces = self._known.search.split(text)
+        return [
+            made
+            for at, piece in enumerate(pieces)
+            for made in ((special[piece],) if at % 2 else self._plain(piece) if piece else ())
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return b"".join(map(self._bytes, ids)).decode("utf-8", "replace")
+
+    def _plain(self, text: str) -> list[int]:
+        return cast("list[int]", self._encoding.encode(text, bos=False, eos=False))
+
+    def _bytes(self, made: int) -> bytes:
+        name = self._known.names.get(made)
+        return cast("bytes", self._encoding.id_to_byte_piece(made)) if name is None else name.encode()
 
 
 def _known(tokenizer: tokenizers.Tokenizer) -> _Known:

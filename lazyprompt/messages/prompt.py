@@ -162,7 +162,8 @@ class Rendered:
         are the tokenizer's own ids. None are added for a beginning or an end: the text has its own.
 
         Args:
-            tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast one of transformers.
+            tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast one of transformers; or a
+                :class:`TokenCache` of one, which encodes only what it has not encoded before.
 
         Returns:
             The ids.
@@ -171,8 +172,9 @@ class Rendered:
             TokenizerError: It is no such tokenizer.
         """
         from lazyprompt.messages.encoding import encode  # noqa: PLC0415 - only ids need it
+        from lazyprompt.messages.token_cache import TokenCache  # noqa: PLC0415 - as above
 
-        return encode(self.parts, tokenizer).ids
+        return tokenizer.encode(self.parts) if isinstance(tokenizer, TokenCache) else encode(self.parts, tokenizer).ids
 
     def __str__(self) -> str:
         return self.text
