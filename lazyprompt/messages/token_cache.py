@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
+from functools import partial
 from itertools import chain
 from sys import getsizeof
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from lazyprompt.errors import TokenizerError
-from lazyprompt.messages.encoding import backend_of, cut, encode, stretches
+from lazyprompt.messages.encoding import backend_of, cut, encode_ids, stretches
+from lazyprompt.messages.fast_tokenizers import check_alike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,16 +38,22 @@ class TokenCache:
     Args:
         tokenizer: A tokenizer, as of :meth:`Rendered.encode`.
         max_bytes: The most bytes that texts and ids may take; those that were used last are kept.
+        like: A tokenizer of the package tokenizers that makes the same ids, which some hundred texts prove at once. It
+            encodes what a fast one refuses, as gigatoken a text with forged control tokens.
 
     Raises:
-        TokenizerError: It is no tokenizer, or makes other ids of the same text each time.
+        TokenizerError: It is no tokenizer, or makes other ids of the same text each time; or other ids than ``like``,
+            with the text that shows it.
     """
 
-    def __init__(self, tokenizer: TokenizerLike, max_bytes: int = 64 * 1024 * 1024) -> None:
+    def __init__(
+        self, tokenizer: TokenizerLike, max_bytes: int = 64 * 1024 * 1024, *, like: TokenizerLike | None = None
+    ) -> None:
         if isinstance(tokenizer, TokenCache):
             raise TokenizerError("the tokenizer is a TokenCache: use it as it is, threads and modules may share it")
         self.tokenizer = tokenizer
         self.max_bytes = max_bytes
+        self.like = like
         self._lock = Lock()
         # The pieces of trusted texts, and the ids of stretches.
         self._kept: OrderedDict[str | tuple[str, ...], Any] = OrderedDict()
@@ -53,11 +61,14 @@ class TokenCache:
         # The control tokens at which texts were cut, and the tokenizer's rules, with what it makes of them.
         self._tokens = ""
         self._rules = backend_of(tokenizer).rules("")
+        if like is not None:
+            check_alike(backend_of(tokenizer), backend_of(like))
 
     @property
     def backend_tokenizer(self) -> Any:  # noqa: ANN401 - of any package
-        """The tokenizer that does the work."""
-        return getattr(self.tokenizer, "backend_tokenizer", self.tokenizer)
+        """The tokenizer that tells the places of tokens: ``like``, if there is one."""
+        tokenizer = self.tokenizer if self.like is None else self.like
+        return getattr(tokenizer, "backend_tokenizer", tokenizer)
 
     @property
     def size(self) -> int:
@@ -67,11 +78,11 @@ class TokenCache:
     def __repr__(self) -> str:
         return f"TokenCache({self.tokenizer!r}, max_bytes={self.max_bytes})"
 
-    def __reduce__(self) -> tuple[type[TokenCache], tuple[TokenizerLike, int]]:
-        return TokenCache, (self.tokenizer, self.max_bytes)
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(TokenCache, like=self.like), (self.tokenizer, self.max_bytes)
 
     def encode(self, parts: Sequence[str]) -> list[int]:
-        """Return the ids of parts, as :func:`~lazyprompt.messages.encoding.encode` does.
+        """Return the ids of parts, as :func:`~lazyprompt.messages.encoding.encode_ids` does.
 
         Args:
             parts: The parts, trusted text and other text in turn.
@@ -87,7 +98,7 @@ class TokenCache:
                 f"ids of {tokens!r}; make a new TokenCache"
             )
         if rules is None:
-            return encode(parts, self.tokenizer).ids
+            return encode_ids(parts, self.tokenizer)
         return [*chain.from_iterable(map(self._ids, stretches(parts, self._pieces)))]
 
     def _pieces(self, text: str) -> tuple[str, ...]:
@@ -107,7 +118,13 @@ class TokenCache:
         """Return the ids of a stretch."""
         if (known := self._known(stretch)) is not None:
             return known
-        ids = array("I", encode(stretch, self.tokenizer).ids)
+        try:
+            made = encode_ids(stretch, self.tokenizer)
+        except TokenizerError:
+            if self.like is None:
+                raise
+            made = encode_ids(stretch, self.like)
+        ids = array("I", made)
         return self._keep(stretch, ids, sum(map(getsizeof, stretch)) + len(ids) * ids.itemsize)
 
     def _known(self, key: str | tuple[str, ...]) -> Any:  # noqa: ANN401 - of a text pieces, of a stretch ids
