@@ -267,12 +267,11 @@ class ChatTemplate:
         jinja = self.jinja(tools=bool(tools))
         new = jinja.prepared(dicts_from(new_messages, jinja)).data
         chat = None if messages is None else jinja.prepared(dicts_from(messages, jinja)).data
-        given = {name: plain_data(value, name) for name, value in variables.items()}
+        given: dict[str, Any] = {name: plain_data(value, name) for name, value in variables.items()}
         own = plain_tools(dicts_of(tools)).data
         controls, policy = self.controls(jinja), policy_of(safety)
-        return bridged(
-            *(jinja, controls, previous_ids, completion_ids, new, tokenizer, own), messages=chat, safety=policy, **given
-        )
+        given["messages"], given["safety"] = chat, policy
+        return bridged(jinja, controls, previous_ids, completion_ids, new, tokenizer, own, **given)
 
     def training_sample(
         self,

@@ -73,7 +73,7 @@ class HuggingFaceTokenCounter:
         if not isinstance(tokenizer, str | Path):
             self._backend = backend_of(tokenizer)
             chat = None if chat_template is None else ChatJinja(chat_template)
-            self._chats = (chat, chat)
+            self._chats: tuple[ChatJinja | None, ...] = (chat, chat)
             return
         path = Path(tokenizer)
         file = path / _FILE if path.is_dir() else path

@@ -90,7 +90,7 @@ _SPACE = "\u2581"
 # Symbols that no word holds, no normaliser changes and hardly a text has: notes of Byzantine music, dominoes; then
 # private signs.
 _SIGNS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
-_NO_NORMALIZER = {"type": "Sequence", "normalizers": []}
+_NO_NORMALIZER: Mapping[str, object] = {"type": "Sequence", "normalizers": []}
 # No model has learnt this one.
 _UNKNOWN = "\U0010fffd"
 # No sign's first byte in UTF-8.
@@ -146,7 +146,7 @@ class HuggingFaceBackend:
     """A tokenizer of the package tokenizers."""
 
     __slots__ = ("_known", "_tokenizer")
-    has_places = True
+    has_places: ClassVar[bool] = True
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -313,7 +313,7 @@ class TiktokenBackend:
     """An encoding of tiktoken."""
 
     __slots__ = ("_encoding", "_known")
-    has_places = True
+    has_places: ClassVar[bool] = True
 
     def __init__(self, encoding: Any) -> None:  # noqa: ANN401 - Tekken's is another
         self._encoding = encoding

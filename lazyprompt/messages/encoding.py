@@ -42,7 +42,19 @@ class FastTokenizer(Protocol):
         ...
 
 
-TokenizerLike: TypeAlias = "tokenizers.Tokenizer | tiktoken.Encoding | FastTokenizer"
+class OtherTokenizer(Protocol):
+    """A tokenizer of mistral-common, fastokens or gigatoken, which may not be installed."""
+
+    def encode(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - each its own
+        """Return the ids of a text."""
+        ...
+
+    def decode(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - each its own
+        """Return the text of ids."""
+        ...
+
+
+TokenizerLike: TypeAlias = "tokenizers.Tokenizer | tiktoken.Encoding | FastTokenizer | OtherTokenizer"
 
 
 _SURROGATE_PAIR_OR_SIGN = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re.DOTALL)

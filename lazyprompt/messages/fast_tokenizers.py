@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt.errors import TokenizerError
 from lazyprompt.messages.backends import Control, Encoded, is_control
@@ -80,7 +80,7 @@ _CONTROLS = 12
 class FastokensBackend:
     """A tokenizer of fastokens."""
 
-    has_places = False
+    has_places: ClassVar[bool] = False
     package = "fastokens"
 
     def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401 - an extra

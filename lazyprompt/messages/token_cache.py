@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain
 from sys import getsizeof
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lazyprompt.errors import TokenizerError
 from lazyprompt.messages.encoding import backend_of, cut, encode_ids, stretches
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.encoding import TokenizerLike
 
+_V = TypeVar("_V")
 # An entry's place in the cache, beside its texts and its ids.
 _ENTRY = 250
 # Larger stretches would push out all others.
@@ -103,7 +104,8 @@ class TokenCache:
 
     def _pieces(self, text: str) -> tuple[str, ...]:
         """Return trusted text in pieces; all but the first begin with a control token."""
-        if (known := self._known(text)) is not None:
+        known: tuple[str, ...] | None = self._known(text)
+        if known is not None:
             return known
         tokens = backend_of(self.tokenizer).cuts(text)
         with self._lock:
@@ -116,7 +118,8 @@ class TokenCache:
 
     def _ids(self, stretch: tuple[str, ...]) -> array[int]:
         """Return the ids of a stretch."""
-        if (known := self._known(stretch)) is not None:
+        known: array[int] | None = self._known(stretch)
+        if known is not None:
             return known
         try:
             made = encode_ids(stretch, self.tokenizer)
@@ -134,7 +137,7 @@ class TokenCache:
             self._kept.move_to_end(key)
             return kept[0]
 
-    def _keep(self, key: str | tuple[str, ...], value: Any, size: int) -> Any:  # noqa: ANN401 - as above
+    def _keep(self, key: str | tuple[str, ...], value: _V, size: int) -> _V:
         size += _ENTRY
         with self._lock:
             if size * _SHARE <= self.max_bytes and key not in self._kept:
