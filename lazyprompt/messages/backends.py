@@ -206,7 +206,7 @@ class HuggingFaceBackend:
             states = [None if step is None else step.__getstate__() for step in steps]
         except Exception:  # noqa: BLE001 - the package has no other error; of a part written in Python nobody knows
             return None
-        return self._known.size, tokenizer.encode_special_tokens, *states, self.encode(text).ids
+        return id(tokenizer), self._known.size, tokenizer.encode_special_tokens, *states, self.encode(text).ids
 
     def cuts(self, text: str) -> list[Span]:
         """Return the control tokens of a trusted text before which it can be cut."""

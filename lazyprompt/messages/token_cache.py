@@ -61,7 +61,7 @@ class TokenCache:
         self._size = 0
         # The control tokens at which texts were cut, and the tokenizer's rules, with what it makes of them.
         self._tokens = ""
-        self._rules = backend_of(tokenizer).rules("")
+        self._rules = self._rules_with("")
         if like is not None:
             check_alike(backend_of(tokenizer), backend_of(like))
 
@@ -93,14 +93,17 @@ class TokenCache:
         """
         with self._lock:
             tokens, rules = self._tokens, self._rules
-        if backend_of(self.tokenizer).rules(tokens) != rules:
+        if self._rules_with(tokens) != rules:
             raise TokenizerError(
                 "the tokenizer has changed since its TokenCache was made: it has other tokens or rules, or makes other "
                 f"ids of {tokens!r}; make a new TokenCache"
             )
-        if rules is None:
+        if None in rules:
             return encode_ids(parts, self.tokenizer)
         return [*chain.from_iterable(map(self._ids, stretches(parts, self._pieces)))]
+
+    def _rules_with(self, tokens: str) -> list[object]:
+        return [backend_of(each).rules(tokens) for each in (self.tokenizer, self.like) if each is not None]
 
     def _pieces(self, text: str) -> tuple[str, ...]:
         """Return trusted text in pieces; all but the first begin with a control token."""
@@ -112,7 +115,7 @@ class TokenCache:
             for token in dict.fromkeys(f" {text[start:end]} " for start, end in tokens):
                 if token not in self._tokens:
                     self._tokens += token
-            self._rules = backend_of(self.tokenizer).rules(self._tokens)
+            self._rules = self._rules_with(self._tokens)
         pieces = cut(text, tokens)
         return self._keep(text, pieces, getsizeof(text) + sum(map(getsizeof, pieces)))
 
