@@ -2,6 +2,7 @@
 
 python benchmarks/forged_turns.py --write    what attacks forge, here and in other libraries
 python benchmarks/templates.py --write       chat templates beside transformers and Jinja
+python benchmarks/token_ids.py --write       ids of a chat that grows, beside transformers
 python benchmarks/module_calls.py --write    what a module adds to a call
 """
 
@@ -57,6 +58,15 @@ class Templates(TypedDict):
     calls: Span
 
 
+class TokenIds(TypedDict):
+    """Ids of a chat that grows: how many, and shares of transformers' time, without a cache and with one."""
+
+    tokens: int
+    without: float
+    cached: float
+    target: float
+
+
 class Modules(TypedDict):
     """Modules by source, least and most: the share of a call of ten milliseconds, and milliseconds of a loop."""
 
@@ -71,6 +81,7 @@ class Recorded(TypedDict):
 
     attacks: Attacks
     templates: Templates
+    token_ids: TokenIds
     modules: Modules
 
 

@@ -16,7 +16,7 @@ from figures import PAGE, between, committed, peers_table, rows_table  # noqa: E
 from recorded import recorded  # noqa: E402 - the same
 
 if TYPE_CHECKING:
-    from recorded import Modules, Span, Templates
+    from recorded import Modules, Span, Templates, TokenIds
 
 SHOWN = {"openai": "OpenAI", "anthropic": "Anthropic", "gemini": "Gemini"}
 
@@ -30,6 +30,16 @@ def templates_table(found: Templates) -> str:
     )
     lines = [f"| {what} ({each['of']} templates), {unit} | {_span(each)} |" for what, unit, each in rows]
     return "\n".join(("| | ratio | target |", "|---|---|---|", *lines))
+
+
+def ids_table(found: TokenIds) -> str:
+    """Ids of a chat that grows, beside transformers."""
+    what = f"{found['tokens']:,} ids of a chat that grows to 60 turns, with `TokenCache`"
+    lines = (
+        f"| {what} | {found['cached']:g} | {found['target']:g} |",
+        f"| without it | {found['without']:g} | |",
+    )
+    return "\n".join(("| as a share of transformers' time | ratio | target |", "|---|---|---|", *lines))
 
 
 def _span(found: Span) -> str:
@@ -57,6 +67,7 @@ def page() -> str:
         "rows: made by benchmarks/run.py": rows_table(figures),
         "peers: made by benchmarks/run.py": peers_table(figures),
         "templates: made by docs/make_speed.py": templates_table(others["templates"]),
+        "ids: made by docs/make_speed.py": ids_table(others["token_ids"]),
         "modules: made by docs/make_speed.py": modules_table(others["modules"]),
     }
     text = PAGE.read_text(encoding="utf-8")

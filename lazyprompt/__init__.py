@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     )
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.prompt import Prompt, Rendered, Segment, Text
+    from lazyprompt.messages.token_cache import TokenCache
     from lazyprompt.modules._reading import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
@@ -185,6 +186,7 @@ __all__ = [
     "TextBlock",
     "ThinkingBlock",
     "TiktokenCounter",
+    "TokenCache",
     "TokenCounter",
     "TokenizerError",
     "ToolResultBlock",
@@ -243,6 +245,7 @@ _HOMES = {
     "modules.telemetry": "CallLog CallRecord",
     "modules.trainable": "TrainableModule",
     "messages.prompt": "Prompt Rendered Segment Text",
+    "messages.token_cache": "TokenCache",
     "messages.openai_form": "OpenAIPrompt",
     "prompters.prompter": "Prompter",
     "prompters.kinds": "AlpacaPrompter ChatPrompter EmptyPrompter",

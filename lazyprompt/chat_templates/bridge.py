@@ -20,22 +20,22 @@ from lazyprompt.chat_templates.bridge_proof import (
     Thought,
     UnprovenError,
     behind_thoughts,
+    call_opening,
     calls_for,
     proof_of,
     results_in,
     thought_in,
     without_space,
 )
+from lazyprompt.chat_templates.bridge_rendered import Rendering, behind_answer, check_prompt
 from lazyprompt.chat_templates.untrusted import rendered_with_origins
 from lazyprompt.errors import TemplateError
-from lazyprompt.messages.encoding import encode
+from lazyprompt.messages.encoding import backend_of, encode
 from lazyprompt.safety.policy import NEUTRALIZE
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Mapping, Sequence
-
-    import tiktoken
-    import tokenizers
 
     from lazyprompt.chat_templates.bridge_proof import Call, Proof, Shape, Shown, Trial
     from lazyprompt.chat_templates.jinja import ChatJinja
@@ -57,22 +57,22 @@ class Bridge(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The trial that stands for a prompt and an answer.
+    """The end of an answer's turn.
 
     Attributes:
-        trial: The trial.
+        common: The text behind the answer that stays where new messages come.
         shared: The text that ends the answer's turn, whatever it says.
         calls: True if it calls.
         strict: True if the completion must show that end: else it might say more behind its calls.
     """
 
-    trial: Trial
+    common: str
     shared: str
     calls: bool
     strict: bool
 
 
-def bridged(
+def bridged(  # noqa: PLR0913 - some are given by name
     template: ChatJinja,
     controls: Controls,
     previous_ids: Iterable[int],
@@ -81,6 +81,7 @@ def bridged(
     tokenizer: TokenizerLike,
     tools: Sequence[Mapping[str, Any]] | None = None,
     *,
+    messages: Sequence[Mapping[str, Any]] | None = None,
     safety: Policy = NEUTRALIZE,
     **variables: object,
 ) -> Bridge:
@@ -94,6 +95,7 @@ def bridged(
         new_messages: The messages behind it, as plain data: results of calls, a user's text.
         tokenizer: The tokenizer of both.
         tools: The tools that the prompt was rendered with.
+        messages: The chat that the prompt was rendered of, to prove the bridge by rendering it; None for trials.
         safety: The policy for control sequences in the new messages.
         variables: The other variables that the prompt was rendered with.
 
@@ -111,13 +113,45 @@ def bridged(
     try:
         seen, sampled = _checked(previous_ids), _checked(completion_ids)
         shape = _shape(new_messages)
-        proof = proof_of(setting, shape)
         answer = _decoded(sampled, tokenizer)
-        found = _found(proof, seen, answer, tokenizer, answers_calls=shape[0][0] == "tool")
-        parts = _behind(setting, found.trial, new_messages, answer, controls, safety)
+        if messages is not None:
+            return _by_rendering(
+                Rendering(template, {**variables, "tools": tools}, controls, safety),
+                *(call_opening(setting), messages, new_messages, seen, sampled, tokenizer),
+            )
+        proof = proof_of(setting, shape)
+        trial, found = _found(proof, seen, answer, tokenizer, answers_calls=shape[0][0] == "tool")
+        parts = _behind(setting, trial, new_messages, answer, controls, safety)
         return Bridge([*seen, *sampled, *_added(parts, found, sampled, answer, tokenizer)])
     except (UnprovenError, TemplateError) as refused:
         return Bridge(None, str(refused))
+
+
+def _by_rendering(
+    rendering: Rendering,
+    call: re.Pattern[str] | None,
+    messages: Sequence[Mapping[str, Any]],
+    new: Sequence[Mapping[str, Any]],
+    seen: list[int],
+    sampled: list[int],
+    tokenizer: TokenizerLike,
+) -> Bridge:
+    """Make the ids, proven by rendering the chat."""
+    answer = _decoded(sampled, tokenizer)
+    results = [message for message in new if message["role"] == "tool"]
+    calls_only = False
+    try:
+        behind = behind_answer(rendering, messages, new, answer, calls_only=False)
+    except (UnprovenError, TemplateError):
+        # Many templates leave out what is said beside a call.
+        calls_only = bool(results and call and call.match(behind_thoughts(without_space(answer))))
+        if not calls_only:
+            raise
+        behind = behind_answer(rendering, messages, new, answer, calls_only=True)
+    check_prompt(behind.prompt, seen, tokenizer)
+    _check_names(results, answer)
+    found = _Found(behind.common, behind.shared, calls=bool(results), strict=calls_only)
+    return Bridge([*seen, *sampled, *_added(behind.parts, found, sampled, answer, tokenizer)])
 
 
 def bridge_refusal(
@@ -182,7 +216,9 @@ def _shape(messages: Sequence[Mapping[str, Any]]) -> Shape:
     return tuple(shape)
 
 
-def _found(proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerLike, *, answers_calls: bool) -> _Found:
+def _found(
+    proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerLike, *, answers_calls: bool
+) -> tuple[Trial, _Found]:
     """Find the trial that stands for a prompt and an answer."""
     shown = _told(seen, tokenizer)
     ends = sorted({trial.prompt for trial in proof.trials}, key=len, reverse=True)
@@ -197,11 +233,14 @@ def _found(proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerL
     earlier, thought = thought_in(shown.removesuffix(prompt)), thought_in(prompt + answer)
     calls_only = answers_calls and proof.call and proof.call.match(behind_thoughts(answer))
     try:
-        return _Found(*proof.trial(prompt, earlier, thought, calls_only=False), calls=answers_calls, strict=False)
+        trial, shared = proof.trial(prompt, earlier, thought, calls_only=False)
     except UnprovenError:
         if not calls_only:
             raise
-    return _Found(*proof.trial(prompt, earlier, thought, calls_only=True), calls=True, strict=True)
+    else:
+        return trial, _Found(trial.common, shared, calls=answers_calls, strict=False)
+    trial, shared = proof.trial(prompt, earlier, thought, calls_only=True)
+    return trial, _Found(trial.common, shared, calls=True, strict=True)
 
 
 def _behind(
@@ -264,7 +303,7 @@ def _added(
     """
     text = "".join(parts)
     ids, offsets = encode(parts, tokenizer)
-    common = len(found.trial.common)
+    common = len(found.common)
     shared = common - len(found.shared)
     untrusted = [*zip(parts, accumulate(map(len, parts)), strict=True)][1::2]
     trusted = next((max(end - len(part), common) for part, end in untrusted if end > common), len(text))
@@ -324,10 +363,7 @@ def _is_control(made: int, tokenizer: TokenizerLike) -> bool:
 
 def _decoded(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
     """Return the text of ids, control tokens too."""
-    backend = cast("object", getattr(tokenizer, "backend_tokenizer", tokenizer))
     try:
-        if hasattr(backend, "encode_ordinary"):
-            return cast("tiktoken.Encoding", backend).decode(ids)
-        return cast("tokenizers.Tokenizer", backend).decode(ids, skip_special_tokens=False)
+        return backend_of(tokenizer).decode(ids)
     except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise UnprovenError(f"the ids are none of the tokenizer's: {error}") from error

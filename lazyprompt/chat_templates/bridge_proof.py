@@ -395,7 +395,7 @@ def _proof(setting: Setting, shape: Shape) -> Proof | str:
     unlike = bool(ended) and not (
         ends and all(tail == safe.tail and common.endswith(safe.common) for tail, common in ends.items())
     )
-    return Proof(trials, _call_opening(setting), unlike)
+    return Proof(trials, call_opening(setting), unlike)
 
 
 def _trials(
@@ -432,7 +432,7 @@ def _tails(
 
 
 @lru_cache(maxsize=128)
-def _call_opening(setting: Setting) -> re.Pattern[str] | None:
+def call_opening(setting: Setting) -> re.Pattern[str] | None:
     """Return the beginning of an answer that only calls, without white space; None if others may begin so too."""
     try:
         shown = [setting.shown("u", letter, calls_for(_ANY_CALL)) for letter in "ac"]

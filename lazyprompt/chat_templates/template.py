@@ -205,6 +205,7 @@ class ChatTemplate:
         tokenizer: TokenizerLike,
         tools: Sequence[ToolLike] | None = None,
         *,
+        messages: HistoryLike | None = None,
         safety: str = "neutralize",
         **variables: object,
     ) -> list[int] | None:
@@ -216,19 +217,21 @@ class ChatTemplate:
             new_messages: What comes behind it: results of calls, what the user says.
             tokenizer: The tokenizer of both.
             tools: The tools that the prompt was rendered with.
+            messages: The chat that the prompt was rendered of. With it the bridge is proven by rendering that chat, in
+                the place of trials; and the ids keep the thoughts that the template takes out of earlier turns.
             safety: What becomes of control sequences in the new messages.
             variables: What else the prompt was rendered with.
 
         Returns:
-            The ids; None where trials of the template do not prove that it goes on with its prompts and answers. The
-            whole chat is to be rendered then; :meth:`bridge_or_reason` says why.
+            The ids; None where it is not proven that the template goes on with its prompts and answers. The whole chat
+            is to be rendered then; :meth:`bridge_or_reason` says why.
 
         Raises:
             TokenizerError: The tokenizer is of no known kind.
             LazyPromptError: As in :meth:`render`.
         """
         return self.bridge_or_reason(
-            previous_ids, completion_ids, new_messages, tokenizer, tools, safety=safety, **variables
+            previous_ids, completion_ids, new_messages, tokenizer, tools, messages=messages, safety=safety, **variables
         ).ids
 
     def bridge_or_reason(
@@ -239,6 +242,7 @@ class ChatTemplate:
         tokenizer: TokenizerLike,
         tools: Sequence[ToolLike] | None = None,
         *,
+        messages: HistoryLike | None = None,
         safety: str = "neutralize",
         **variables: object,
     ) -> Bridge:
@@ -250,6 +254,7 @@ class ChatTemplate:
             new_messages: As in :meth:`bridge`.
             tokenizer: As in :meth:`bridge`.
             tools: As in :meth:`bridge`.
+            messages: As in :meth:`bridge`.
             safety: As in :meth:`bridge`.
             variables: As in :meth:`bridge`.
 
@@ -260,11 +265,13 @@ class ChatTemplate:
             LazyPromptError: As in :meth:`bridge`.
         """
         jinja = self.jinja(tools=bool(tools))
-        messages = jinja.prepared(dicts_from(new_messages, jinja)).data
-        given = {name: plain_data(value, name) for name, value in variables.items()}
+        new = jinja.prepared(dicts_from(new_messages, jinja)).data
+        chat = None if messages is None else jinja.prepared(dicts_from(messages, jinja)).data
+        given: dict[str, Any] = {name: plain_data(value, name) for name, value in variables.items()}
         own = plain_tools(dicts_of(tools)).data
         controls, policy = self.controls(jinja), policy_of(safety)
-        return bridged(jinja, controls, previous_ids, completion_ids, messages, tokenizer, own, safety=policy, **given)
+        given["messages"], given["safety"] = chat, policy
+        return bridged(jinja, controls, previous_ids, completion_ids, new, tokenizer, own, **given)
 
     def training_sample(
         self,

@@ -14,6 +14,7 @@ from lazyprompt._base.files import read_regular
 from lazyprompt.chat_templates.jinja import ChatJinja, without_none
 from lazyprompt.chat_templates.source import read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
+from lazyprompt.messages.encoding import backend_of, well_formed
 from lazyprompt.tokens.counter import content_of, forms, json_text
 from lazyprompt.tokens.media import media_in, media_tokens
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import tokenizers
 
     from lazyprompt.chat_templates.source import ChatSource
+    from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.msg import Msg
     from lazyprompt.tokens.counter import Form
 
@@ -53,7 +55,7 @@ class HuggingFaceTokenCounter:
 
     Args:
         tokenizer: A model's ``tokenizer.json``, or the directory it lies in. What lies beside it is read too: the chat
-            template and the special tokens.
+            template and the special tokens. Or a tokenizer, as of :meth:`~lazyprompt.Rendered.encode`.
         chat_template: The chat template as text, in the place of the one beside the tokenizer.
 
     Raises:
@@ -62,14 +64,17 @@ class HuggingFaceTokenCounter:
         MissingExtraError: The package tokenizers is not installed.
     """
 
-    __slots__ = ("_chats", "_tokenizer", "chat_template", "tokenizer")
+    __slots__ = ("_backend", "_chats", "chat_template", "tokenizer")
     additive: ClassVar[bool] = False
 
-    def __init__(self, tokenizer: str | Path, *, chat_template: str | None = None) -> None:
-        # Jinja costs as much to import as all of the rest.
-
+    def __init__(self, tokenizer: str | Path | TokenizerLike, *, chat_template: str | None = None) -> None:
         self.tokenizer = tokenizer
         self.chat_template = chat_template
+        if not isinstance(tokenizer, str | Path):
+            self._backend = backend_of(tokenizer)
+            chat = None if chat_template is None else ChatJinja(chat_template)
+            self._chats: tuple[ChatJinja | None, ...] = (chat, chat)
+            return
         path = Path(tokenizer)
         file = path / _FILE if path.is_dir() else path
         if not file.exists():
@@ -78,7 +83,7 @@ class HuggingFaceTokenCounter:
                 "(nothing is downloaded)"
             )
         source = read_chat_source(file)
-        self._tokenizer = _load(file, source)
+        self._backend = backend_of(_load(file, source))
         own = None if chat_template is None else ChatJinja(chat_template, source.special_tokens)
         # Without tools, and with.
         self._chats = tuple(own or source.template(with_tools=with_tools) for with_tools in (False, True))
@@ -88,7 +93,8 @@ class HuggingFaceTokenCounter:
         return partial(type(self), chat_template=self.chat_template), (self.tokenizer,)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.tokenizer)!r})"
+        shown = str(self.tokenizer) if isinstance(self.tokenizer, Path) else self.tokenizer
+        return f"{type(self).__name__}({shown!r})"
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
         """The number of tokens of messages and tools, and of the beginning of the answer.
@@ -114,10 +120,7 @@ class HuggingFaceTokenCounter:
 
     def count_text(self, text: str) -> int:
         """The number of tokens of a text, without any that stand for its beginning or end."""
-        if not text.isascii():
-            # Half of a surrogate pair is no text for the tokenizer.
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return len(self._tokenizer.encode(text, add_special_tokens=False))
+        return len(self._backend.encode(well_formed(text)).ids)
 
     def _texts(self, texts: Iterable[str]) -> int:
         return sum(map(self.count_text, texts))

@@ -162,7 +162,9 @@ class Rendered:
         are the tokenizer's own ids. None are added for a beginning or an end: the text has its own.
 
         Args:
-            tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast one of transformers.
+            tokenizer: A tokenizer of the packages tokenizers or tiktoken, a fast one of transformers, mistral-common's
+                Tekkenizer, or one of fastokens or gigatoken; or a :class:`TokenCache` of one, which encodes only what
+                it has not encoded before.
 
         Returns:
             The ids.
@@ -170,9 +172,11 @@ class Rendered:
         Raises:
             TokenizerError: It is no such tokenizer.
         """
-        from lazyprompt.messages.encoding import encode  # noqa: PLC0415 - only ids need it
+        from lazyprompt.messages.encoding import encode_ids  # noqa: PLC0415 - only ids need it
+        from lazyprompt.messages.token_cache import TokenCache  # noqa: PLC0415 - as above
 
-        return encode(self.parts, tokenizer).ids
+        kept = tokenizer if isinstance(tokenizer, TokenCache) else None
+        return encode_ids(self.parts, tokenizer) if kept is None else kept.encode(self.parts)
 
     def __str__(self) -> str:
         return self.text

@@ -149,7 +149,7 @@ def _known(name: str) -> str:
 def added_by(tokenizer: TokenizerLike) -> list[int]:
     """Return the ids that a tokenizer puts before each text."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if hasattr(backend, "encode_ordinary"):  # tiktoken adds nothing
+    if not hasattr(backend, "post_processor"):  # of all packages, tokenizers alone adds any
         return []
     made = cast("tokenizers.Tokenizer", backend).encode("a")
     return [token for token, _ in takewhile(lambda one: one[1], zip(made.ids, made.special_tokens_mask, strict=True))]

@@ -15,7 +15,9 @@ from lazyprompt.chat_templates.token_counter import read_tokenizer
 from lazyprompt.errors import EngineError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import at, user_turn
+from lazyprompt.messages.encoding import backend_of
 from lazyprompt.messages.history import History
+from lazyprompt.messages.token_cache import TokenCache
 from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
@@ -26,8 +28,6 @@ from lazyprompt.modules.process import EngineProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    import tokenizers
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.chat_templates.template import ChatTemplate
@@ -82,8 +82,9 @@ class TrainableModule(ChatModule):
         markers: The markers, or the family, in the place of a template.
         answers: The form of the model's answers (a family or a form, as of :class:`~lazyprompt.ResponseParser`); None
             takes what its template writes, or else that of its name.
-        tokenizer: The model's tokenizer, with which conversations go on by token ids (:meth:`continued`); None takes
-            ``tokenizer.json`` of the directory where ids are sent.
+        tokenizer: The model's tokenizer, or a :class:`~lazyprompt.TokenCache` that modules share, with which
+            conversations go on by token ids (:meth:`continued`); None takes ``tokenizer.json`` of the directory where
+            ids are sent.
         safe_tokens: True if token ids are sent, in which nothing that users say can be a control token.
         timeout: Seconds to wait for a connection, and for each piece of an answer.
         retries: The number of further attempts where the engine is overloaded or the connection is lost.
@@ -251,7 +252,7 @@ class TrainableModule(ChatModule):
         does not go so is sent as ever.
         """
         ids = self.engine.answer_ids
-        if self._tokenizer is None or ids is None:
+        if self._tokenizer is None or ids is None or not backend_of(self._tokenizer).has_places:
             return self
         return Bridged(self._sender, self._exchange, self.layout.template, self._tokenizer, ids)
 
@@ -293,7 +294,7 @@ class TrainableModule(ChatModule):
 
     def _ids(self, rendered: Rendered, *, own_bos: bool) -> list[int]:
         """Return a prompt as the ids of its text at the engine, which adds nothing to ids by itself."""
-        ids = rendered.encode(self.tokenizer)
+        ids = rendered.encode(self._token_cache)
         return ids if own_bos else [*(self._added() or ()), *ids]
 
     def _added(self) -> list[int] | None:
@@ -317,6 +318,11 @@ class TrainableModule(ChatModule):
                 "beside it: give tokenizer="
             )
         return self._known_tokenizer
+
+    @cached_property
+    def _token_cache(self) -> TokenCache:
+        tokenizer = self.tokenizer
+        return tokenizer if isinstance(tokenizer, TokenCache) else TokenCache(tokenizer)
 
     @cached_property
     def _known_tokenizer(self) -> TokenizerLike | None:
@@ -438,9 +444,4 @@ def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
 
 def _words(ids: list[int], tokenizer: TokenizerLike) -> str:
     """Decode ids, control tokens too, without white space."""
-    backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if hasattr(backend, "encode_ordinary"):
-        text = cast("str", backend.decode(ids))
-    else:
-        text = cast("tokenizers.Tokenizer", backend).decode(ids, skip_special_tokens=False)
-    return "".join(text.split())
+    return "".join(backend_of(tokenizer).decode(ids).split())

@@ -8,7 +8,7 @@ import pytest
 
 from lazyprompt import ResponseParser
 from lazyprompt.answers.forms import FORMS, form_in
-from support.real_templates import _templates as templates_of  # pyright: ignore[reportPrivateUsage]  # their text, uncompiled
+from support.real_templates import package_templates as templates_of
 
 # Models' own templates by their names in their packages, and the form; those that show no calls and no thoughts of a
 # model's own are read as Hermes'.

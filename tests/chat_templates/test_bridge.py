@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from lazyprompt import ChatTemplate, Msg
 from lazyprompt.chat_templates.bridge import Bridge, bridged
 from lazyprompt.chat_templates.controls import controls_of
 from lazyprompt.chat_templates.jinja import ChatJinja
@@ -218,6 +219,87 @@ def test_where_it_is_not_proven_there_is_the_reason(
     made = bridge(template, completion, *new, **options)
     assert made.ids is None
     assert re.search(reason, made.reason), made.reason
+
+
+THINKING_TURN = "<think>So.</think>Hi.<|end|>"
+HELLO = [{"role": "user", "content": "Hello."}]
+
+
+def test_with_the_messages_thoughts_stay_as_the_engine_saw_them() -> None:
+    assert "where the answer has" in added(DROPPING, THINKING_TURN)
+    assert added(DROPPING, THINKING_TURN, messages=HELLO) == BEHIND
+    # The next turn, too: its prompt holds the thought, which the template takes out of the messages.
+    first = bridge(DROPPING, THINKING_TURN, messages=HELLO)
+    answer = {"role": "assistant", "content": "Hi.", "reasoning_content": "So."}
+    more = {"role": "user", "content": "And?"}
+    second = bridge(DROPPING, "<think>A.</think>Ah.", more, start=first.ids, messages=[*HELLO, answer, USER])
+    assert BYTES.decode(second.ids or []) == (
+        START + THINKING_TURN + BEHIND + "<think>A.</think>Ah.<|end|>" + BEHIND.replace("Why", "And")
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "completion", "new", "expected"),
+    [
+        (PLAIN, "Hi.<|end|>", USER, BEHIND),
+        (PLAIN, "Hi.", USER, f"<|end|>{BEHIND}"),
+        (KEEPING, THINKING_TURN, USER, BEHIND),
+        (KEEPING, "<call>now{}</call><|end|>", RESULT, BEHIND_CALL),
+        (KEEPING, '<call>now{"at": 1}</call>', RESULT, f"<|end|>{BEHIND_CALL}"),
+        (DROPPING, "<think>So.</think><call>now{}</call><|end|>", RESULT, BEHIND_CALL),
+        # What it writes may depend on the chat, if it is there.
+        (
+            chatml(ending="<|end|>{{ loop.length > 9 }}\n"),
+            "Hi.<|end|>",
+            USER,
+            "False" + BEHIND.replace("d|>", "d|>False"),
+        ),
+    ],
+)
+def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: Any, expected: str) -> None:
+    start = START.replace("<|end|>", "<|end|>False") if "length" in template else START
+    assert added(template, completion, new, start=start, messages=HELLO) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "completion", "new", "options", "reason"),
+    [
+        (PLAIN, "Hi.", USER, {"messages": [USER]}, "not those of messages=: they read 'Hello"),
+        (PLAIN, "Hi.", USER, {"messages": []}, "not those of messages="),
+        (PLAIN, "Hi.", USER, {"start": [900, *ids(START)]}, "none of the tokenizer's"),
+        (PLAIN, [900], USER, {}, "none of the tokenizer's"),
+        (
+            MOVED,
+            "Hi.",
+            USER,
+            {"tools": TOOLS, "start": ids(f"<|start|>user\n{TOOLS}<|end|>")},
+            "the prompt of the messages has",
+        ),
+        (KEEPING, "<think>So", USER, {}, "within a thought"),
+        (PLAIN, CALL, RESULT, {}, "does not show calls"),
+        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "does not show what an assistant says"),
+        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "where its text came from is lost"),
+        (KEEPING, "<call>then{}</call><|end|>", RESULT, {}, "'now' is called nowhere"),
+        (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
+        (AFTER, f"Now: {CALL}", RESULT, {}, "does not show calls"),
+        (chatml("{{ m.content }}{{ messages[1].content if messages|length > 2 }}"), "Hi.", USER, {}, "."),
+    ],
+)
+def test_what_rendering_does_not_prove_has_a_reason(
+    template: str, completion: Any, new: Any, options: dict[str, Any], reason: str
+) -> None:
+    made = bridge(template, completion, new, **{"messages": HELLO, **options})
+    assert made.ids is None
+    assert re.search(reason, made.reason), made.reason
+
+
+def test_the_chat_may_be_given_in_any_form() -> None:
+    template = ChatTemplate.load(DROPPING)
+    seen, said = ids(START), ids(THINKING_TURN)
+    expected = [*seen, *said, *ids(BEHIND)]
+    for messages in (HELLO, [Msg("user", "Hello.", "user")]):
+        assert template.bridge(seen, said, [USER], BYTES, messages=messages) == expected
+    assert template.bridge(seen, said, [USER], BYTES) is None
 
 
 def test_without_new_messages_there_is_nothing_to_go_on_with() -> None:

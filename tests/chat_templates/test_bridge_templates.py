@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,7 +109,7 @@ class Judge:
         given = {"tools": tools, "documents": None, "add_generation_prompt": prompted}
         return rendered_with_origins(self.template, chat, given, self.controls, NEUTRALIZE)
 
-    def judge(self, chance: random.Random) -> Iterator[Judged]:
+    def judge(self, chance: random.Random, *, by_rendering: bool = False) -> Iterator[Judged]:
         chat = turns(chance)
         tools = TOOLS if any("tool_calls" in message for message in chat) else None
         if self.template.shows_parts and not self.template.shows_text:
@@ -130,13 +131,16 @@ class Judge:
         # A token that straddles the border is none that an engine could have said.
         straddles = any(begin < start < end for begin, end in made.offsets)
         for kind, ids in self.completions(prompt, last, full, len(chat[:at])).items():
-            got = bridged(self.template, self.controls, before, ids, new, self.tokenizer, tools)
+            messages = chat[:at] if by_rendering else None
+            got = bridged(self.template, self.controls, before, ids, new, self.tokenizer, tools, messages=messages)
             problem = "" if got.ids or got.reason else "there is no reason"
             if got.ids is not None:
                 wrong = got.ids[: len(before) + len(ids)] != before + ids
                 problem = "it does not begin with what was seen and said" if wrong else ""
                 told = self.told(got.ids[len(before) :])
-                if full.text != prompt.text + told or not (straddles or got.ids == before + behind):
+                same = full.text == prompt.text + told and (straddles or got.ids == before + behind)
+                # The engine's thoughts stay, also where the template takes them out.
+                if not same and not (by_rendering and bare(full.text) == bare(prompt.text + told) != full.text):
                     problem = problem or f"{chat} at {at}: {told!r} is not what stands in {full.text!r}"
             yield Judged(new[0]["role"], "reasoning_content" in chat[at], kind, got, problem)
 
@@ -175,6 +179,27 @@ class Judge:
     def told(self, ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(ids, skip_special_tokens=False)
         return text
+
+
+def bare(text: str) -> str:
+    """A text without the thoughts of all models' templates, and white space."""
+    marks = "<think>(.*?)</think>|<seed:think>.*?</seed:think>|<\\|channel>thought.*?<channel\\|>"
+    marks += "|<\\|start\\|>assistant<\\|channel\\|>analysis<\\|message\\|>.*?<\\|end\\|>"
+    return re.sub("<think>$", "", re.sub(marks, "", "".join(text.split())))
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_ids_proven_by_rendering_are_those_of_the_whole_chat_but_for_thoughts(share: int) -> None:
+    kept = 0
+    for name in sorted(templates())[share::SHARES]:
+        judge = Judge(templates()[name])
+        seeds = (random.Random(f"{name} {seed}") for seed in range(CHATS))  # noqa: S311 - chats to try
+        found = [one for chance in seeds for one in judge.judge(chance, by_rendering=True)]
+        assert [one.problem for one in found if one.problem] == [], name
+        behind = [one for one in found if one.new == "user" and one.kind == "history"]
+        assert all(one.got.ids for one in behind), [name, *(one.got.reason for one in behind)]
+        kept += sum(one.thought for one in behind)
+    assert kept > 0
 
 
 @pytest.mark.parametrize("share", range(SHARES))

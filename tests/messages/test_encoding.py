@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from lazyprompt.errors import TokenizerError
-from lazyprompt.messages.encoding import Encoded, encode
+from lazyprompt.messages.encoding import Encoded, backend_of, encode
 from support.chat_judges import deepseek, tokenizer_in
+from support.real_tokenizers import harmony, tekken
 from support.vocabularies import encoding
 
 if TYPE_CHECKING:
@@ -127,16 +128,6 @@ KINDS: dict[str, Any] = {make.__name__: make for make in (byte_level, unigram, l
 def small(kind: str, *, forged: bool = True) -> Tokenizer:
     """A tokenizer with all added tokens, or without those that are forged."""
     return added(KINDS[kind](), *PLAIN, *REAL, *(FORGED if forged else ()))
-
-
-@cache
-def harmony() -> tiktoken.Encoding:
-    # As tiktoken's readme extends an encoding.
-    base = vars(encoding("o200k_base"))
-    names = ("<|startoftext|>", "<|return|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|call|>")
-    special = base["_special_tokens"] | {name: 200_020 + at for at, name in enumerate(names)}
-    ranks = base["_mergeable_ranks"]
-    return tiktoken.Encoding("harmony", pat_str=base["_pat_str"], mergeable_ranks=ranks, special_tokens=special)
 
 
 def own(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -286,6 +277,7 @@ def test_what_is_forged_is_as_if_no_such_token_were_known(kind: str, parts: list
 LOSSLESS: dict[str, Any] = {
     "o200k": lambda: encoding("o200k_base"),
     "harmony": harmony,
+    "tekken": tekken,
     "deepseek": lambda: tokenizer_in(deepseek()).backend_tokenizer,
 }
 MODELS_OWN = (
@@ -299,6 +291,7 @@ MODELS_OWN = (
         "<|call|>",
         "<|return|>",
     ),
+    *("[INST]", "</s>", "<SPECIAL_30>"),
     *("<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "<think>", "</think>", "<｜tool▁sep｜>"),
 )
 REAL_TEXT = (
@@ -315,6 +308,8 @@ def lossless(kind: str) -> tuple[Any, dict[int, str], re.Pattern[str]]:
         control_ids(tokenizer)
         if isinstance(tokenizer, Tokenizer)
         else {tokenizer.encode_single_token(name): name for name in tokenizer.special_tokens_set}
+        if isinstance(tokenizer, tiktoken.Encoding)
+        else {made: tokenizer.id_to_piece(made) for made in tokenizer.special_ids}
     )
     return tokenizer, ids, re.compile("|".join(map(re.escape, sorted(ids.values(), reverse=True))))
 
@@ -322,7 +317,16 @@ def lossless(kind: str) -> tuple[Any, dict[int, str], re.Pattern[str]]:
 def models_own(tokenizer: Any, text: str) -> list[int]:
     if isinstance(tokenizer, Tokenizer):
         return own(tokenizer, text)
-    return list(tokenizer.encode(text, allowed_special="all"))
+    if isinstance(tokenizer, tiktoken.Encoding):
+        return list(tokenizer.encode(text, allowed_special="all"))
+    # mistral-common's never makes a special token of text.
+    names = {tokenizer.id_to_piece(made): made for made in tokenizer.special_ids}
+    pieces = re.split(f"({'|'.join(map(re.escape, sorted(names, reverse=True)))})", text)
+    return [
+        made
+        for piece in pieces
+        for made in ([names[piece]] if piece in names else tokenizer.encode(piece, bos=False, eos=False))
+    ]
 
 
 @pytest.mark.parametrize("kind", LOSSLESS)
@@ -343,8 +347,7 @@ def test_models_tokens_are_those_of_trusted_text_and_nothing_is_lost(kind: str, 
     expected = search.findall(trusted or "")
     assert [(name, "") for name in expected] == touched(parts, encoded, ids)
     assert [text[start:end] for id_, (start, end) in zip(*encoded, strict=True) if id_ in ids] == expected
-    options = {"skip_special_tokens": False} if isinstance(tokenizer, Tokenizer) else {}
-    assert tokenizer.decode(encoded.ids, **options) == text
+    assert backend_of(tokenizer).decode(encoded.ids) == text
     if search.findall(text) == expected:
         assert encoded.ids == models_own(tokenizer, text)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import ChatPrompter, ChatTemplate, Markers, TrainableModule
+from lazyprompt import ChatPrompter, ChatTemplate, Markers, TokenCache, TrainableModule
 from lazyprompt.errors import EngineError, LazyPromptError, TemplateError, TokenizerError
 from lazyprompt.modules._layout import opens_thought
 from lazyprompt.modules.engines import ENGINES
@@ -40,6 +40,23 @@ def text(model: Any = "", **given: Any) -> str:
 def test_a_gguf_file_brings_its_template(gguf: Path) -> None:
     assert text(gguf) == CHATML_HI
     assert text(str(gguf)) == CHATML_HI
+
+
+def test_ids_that_are_sent_come_out_of_a_cache(folder: Path) -> None:
+    kept = TokenCache(LLAMA.tokenizer())
+    history = [["hi", "Hello <|eot_id|>"]]
+
+    def ids(tokenizer: Any, history: Any = None) -> Any:
+        return module(folder, engine="vllm", safe_tokens=True, tokenizer=tokenizer).payload("hi", history)["prompt"]
+
+    first = ids(kept)
+    before = kept.size
+    assert before > 0
+    # Another module has it from there.
+    assert ids(kept) == first == ids(LLAMA.tokenizer())
+    assert kept.size == before
+    assert ids(kept, history) == ids(LLAMA.tokenizer(), history)
+    assert kept.size > before
 
 
 def test_a_directory_brings_its_template(folder: Path) -> None:

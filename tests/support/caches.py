@@ -28,8 +28,9 @@ BOUNDS: dict[str, str] = {
     "batch/calls.py:_Asking._tasks": "the calls under way, as many as may be at once",
     "budget/summary.py:Summaries._made": "the summaries of 64 conversations",
     "budget/tally.py:Tally._new": "the counts of 16,384 messages, and as many from before",
-    "messages/encoding.py:_KNOWN": "one entry a tokenizer, as long as that lives",
-    "messages/encoding.py:_VOCABULARIES": "one entry an encoding, while that lives; of its tokens, those seen",
+    "messages/backends.py:_KNOWN": "one entry a tokenizer, as long as that lives",
+    "messages/backends.py:_VOCABULARIES": "one entry an encoding, while that lives; of its tokens, those seen",
+    "messages/token_cache.py:TokenCache._kept": "`max_bytes` of texts and ids, 64 MB unless another number is given",
     "files/library/layers.py:FileCache._kept": (
         "1,000 prompts, and 4,000 listings of directories, of a library; 8 texts of a studio"
     ),

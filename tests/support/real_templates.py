@@ -76,7 +76,7 @@ def real_template(package: str, name: str) -> Rendering:
     """
     if package == "fschat":
         return _FastChat(name)
-    return _environment().from_string(_templates(package)[name])
+    return _environment().from_string(package_templates(package)[name])
 
 
 def _file(name: str, text: str) -> dict[str, str]:
@@ -127,7 +127,7 @@ _TEMPLATES = "with models' own chat templates"
 
 
 @lru_cache
-def _templates(package: str) -> dict[str, str]:
+def package_templates(package: str) -> dict[str, str]:
     """All templates of a package, by their names."""
     file, wanted, members, read = PACKAGES[package]
     found: dict[str, str] = {}
