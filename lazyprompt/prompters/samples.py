@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lazyprompt.errors import FormatError, SlotError
-from lazyprompt.messages.history import History
+from lazyprompt.errors import FormatError, HistoryError, SlotError
+from lazyprompt.messages.history import History, messages_from
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.rendering.layout import Said
@@ -13,6 +13,8 @@ from lazyprompt.rendering.turns import answers_in
 from lazyprompt.training.samples import Train, TrainingSample, trained_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.prompters.targets import OpenAITarget, TextTarget
@@ -51,6 +53,18 @@ def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
             "and nothing that is said behind it"
         )
     return prompt, answer
+
+
+def answer_in(message: Msg | Mapping[str, Any]) -> Msg:
+    """Read an answer that is given as a message.
+
+    Raises:
+        HistoryError: It is no message, or not the assistant's.
+    """
+    answer = messages_from([message])[0]
+    if answer.role != "assistant" or any(block.type == "tool_result" for block in answer.blocks):
+        raise HistoryError(f"the answer is a message of role {answer.role!r}; expected the assistant's own message")
+    return answer
 
 
 def _is_answered(past: History) -> bool:

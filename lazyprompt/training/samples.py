@@ -17,22 +17,22 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, cast
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypedDict, cast
 
-from lazyprompt._base.frozen import read_only
+from lazyprompt._base.frozen import fill, read_only
 from lazyprompt._base.json import checked_object, to_json
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.messages.prompt import Rendered, Segment
+from lazyprompt.training.masks import find_masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.messages.encoding import Encoded, TokenizerLike
-
-Span = tuple[int, int]
+    from lazyprompt.training.masks import Mask, Span
 
 # The label that PyTorch's losses, and so all trainers, leave out.
 IGNORED = -100
@@ -78,6 +78,8 @@ class TrainingSample:
         messages: The OpenAI dicts of the whole conversation, the answer the last of them.
         trained_messages: Whether each message is trained.
         tools: The tools as OpenAI dicts.
+        masked: Ranges of characters in the trained parts that are not trained.
+        unmatched: The patterns of a mask that match nowhere in the answers.
     """
 
     parts: tuple[str, ...]
@@ -86,6 +88,8 @@ class TrainingSample:
     messages: tuple[JsonObject, ...]
     trained_messages: tuple[bool, ...]
     tools: tuple[JsonObject, ...] = ()
+    masked: tuple[Span, ...] = ()
+    unmatched: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -100,6 +104,13 @@ class TrainingSample:
     @property
     def spans(self) -> tuple[Span, ...]:
         """The trained text as ranges of characters, from one index to another; neighbours are one range."""
+        # What is masked lies in an answer, so that the borders of both take turns.
+        borders = sorted(border for span in (*self.answers, *self.masked) for border in span)
+        return tuple(span for span in zip(borders[::2], borders[1::2], strict=True) if span[0] < span[1])
+
+    @property
+    def answers(self) -> tuple[Span, ...]:
+        """The spans as they are without a mask."""
         spans: list[Span] = []
         end = 0
         for part, trained in zip(self.parts, self.trained, strict=True):
@@ -108,12 +119,25 @@ class TrainingSample:
                 spans.append((spans.pop()[0] if spans and spans[-1][1] == start else start, end))
         return tuple(spans)
 
+    def with_mask(self, mask: Mask) -> Self:
+        """Return a copy in which some text inside the answers is not trained, in the place of what was masked before.
+
+        Args:
+            mask: A regular expression, a list of them, or a function that is given the text of an answer, with what
+                ends its turn, and gives the ranges of characters in it. What matches is masked as a whole.
+
+        Raises:
+            FormatError: A pattern is no regular expression or takes too long, or a range is not in the answer.
+        """
+        return replace(self, **find_masked(self.text, self.answers, mask)._asdict())
+
     def labels(self, tokenizer: TokenizerLike) -> TrainingIds:
         """The token ids, and which of them are trained.
 
-        A token is trained if, and only if, it begins inside trained text. Where all borders of trained text are borders
-        of tokens that is exact; the tokens that lie on a border are reported. Text that is not trusted never becomes a
-        special token. No id is added for a beginning or an end: the text has its own.
+        A token is trained if, and only if, it begins inside trained text and holds none that is masked. Where all
+        borders of trained text are borders of tokens that is exact; the tokens that lie on a border are reported. Text
+        that is not trusted never becomes a special token. No id is added for a beginning or an end: the text has its
+        own.
 
         Args:
             tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast one of transformers.
@@ -128,13 +152,15 @@ class TrainingSample:
 
         encoded = encode(self.parts, tokenizer)
         borders = [border for span in self.spans for border in span]
+        masked = {start for start, _ in self.masked}
         labels: list[int] = []
         straddling: list[int] = []
         places = _places(encoded, self.text, tokenizer)
         for index, (token, (begin, end)) in enumerate(zip(encoded.ids, places, strict=True)):
             before = bisect_right(borders, begin)
-            labels.append(token if before % 2 else IGNORED)
-            if bisect_left(borders, end) > before:
+            straddles = bisect_left(borders, end) > before
+            labels.append(token if before % 2 and not (straddles and borders[before] in masked) else IGNORED)
+            if straddles:
                 straddling.append(index)
         return TrainingIds(encoded.ids, labels, straddling)
 
@@ -169,7 +195,13 @@ class TrainingSample:
             raise FormatError(
                 f"form {form!r} is unknown{did_you_mean(str(form), _FORMS)}; known are {', '.join(_FORMS)}"
             )
+        if self.masked and form != "trl-text":
+            _refuse(form, "text inside an answer that is masked", "use features(), or trl-text")
         return _FORMS[form](self)
+
+    def __setstate__(self, state: Sequence[object]) -> None:
+        # Pickles made before there were masks end with the tools.
+        fill(self, (*state, *((),) * len(fields(self)))[: len(fields(self))])
 
     def __hash__(self) -> int:
         return hash(self.parts)
