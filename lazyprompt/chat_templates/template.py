@@ -320,7 +320,10 @@ class ChatTemplate:
             *(policy_of(safety), wanted),
         )
         chat_given = tuple(cast("JsonObject", with_json_arguments(message)) for message in dicts)
-        sample = TrainingSample(*found, chat_given, trained, tuple(own or ()))
+        tools_given = tuple(own or ())
+        sample = TrainingSample(
+            found.parts, found.slots, found.trained, chat_given, trained, tools_given, part_messages=found.messages
+        )
         return sample.with_mask(mask) if mask else sample
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:

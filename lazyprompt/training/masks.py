@@ -48,10 +48,11 @@ def find_masked(text: str, answers: Sequence[Span], mask: Mask) -> Masked:
             found += [(start + first, start + last) for first, last in _checked(mask(text[start:end]), end - start)]
     else:
         for pattern in [mask] if isinstance(mask, str) else mask:
+            compiled = _compiled(pattern)
             spans = [
                 (start + first, start + last)
                 for start, end in answers
-                for first, last in _matches(pattern, text[start:end])
+                for first, last in _matches(compiled, text[start:end])
             ]
             found += spans
             if not spans:
@@ -67,24 +68,21 @@ def find_masked(text: str, answers: Sequence[Span], mask: Mask) -> Masked:
 
 def _checked(spans: Iterable[Any], length: int) -> Iterable[Span]:
     for span in spans:
-        try:
-            start, end = span
-            is_right = 0 <= start <= end <= length
-        except (TypeError, ValueError):
-            is_right = False
-        if not is_right:
-            raise FormatError(f"the mask gave {span!r} for an answer of {length} characters; expected (start, end)")
-        if start < end:
-            yield start, end
+        match span:
+            case (int(start), int(end)) if 0 <= start <= end <= length:
+                if start < end:
+                    yield start, end
+            case _:
+                raise FormatError(f"the mask gave {span!r} for an answer of {length} characters; expected (start, end)")
 
 
-def _matches(pattern: object, text: str) -> list[Span]:
+def _matches(pattern: regex.Pattern[str], text: str) -> list[Span]:
     try:
-        return [match.span() for match in _compiled(pattern).finditer(text, timeout=_SECONDS) if match[0]]
+        return [match.span() for match in pattern.finditer(text, timeout=_SECONDS) if match[0]]
     except TimeoutError:
         raise FormatError(
-            f"the mask's pattern {pattern!r} takes more than {_SECONDS:g} s for an answer of {len(text):,} characters; "
-            "write it without repetitions inside repetitions, or give a function"
+            f"the mask's pattern {pattern.pattern!r} takes more than {_SECONDS:g} s for an answer of {len(text):,} "
+            "characters; write it without repetitions inside repetitions, or give a function"
         ) from None
 
 

@@ -18,11 +18,13 @@ import json
 from bisect import bisect_left, bisect_right
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypedDict, cast
 
 from lazyprompt._base.frozen import fill, read_only
 from lazyprompt._base.json import checked_object, to_json
 from lazyprompt._base.roles import SYSTEM_ROLES
+from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.messages.prompt import Rendered, Segment
 from lazyprompt.training.masks import find_masked
@@ -58,12 +60,41 @@ class TrainingIds(NamedTuple):
     straddling: list[int]
 
 
+class Token(NamedTuple):
+    """A token of a sample. It belongs to the part of the text that it begins in.
+
+    Attributes:
+        id: Its id.
+        text: Its characters in the text; a token with some bytes of a character has that character.
+        message: The index of its message among those of the sample; None for markers between messages, and tools.
+        slot: The slot that its text came from, as of :class:`~lazyprompt.Segment`.
+        trusted: True if the developer or the model's own layout wrote it.
+        trained: True if it is trained.
+    """
+
+    id: int
+    text: str
+    message: int | None
+    slot: str
+    trusted: bool
+    trained: bool
+
+
 class Features(TypedDict):
     """Features that trainers and the collators of transformers take."""
 
     input_ids: list[int]
     attention_mask: list[int]
     labels: list[int]
+
+
+class _Placed(NamedTuple):
+    """A token, its characters, whether it is trained, and whether it lies on a border of trained text."""
+
+    id: int
+    place: Span
+    trained: bool
+    straddles: bool
 
 
 @read_only
@@ -80,6 +111,7 @@ class TrainingSample:
         tools: The tools as OpenAI dicts.
         masked: Ranges of characters in the trained parts that are not trained.
         unmatched: The patterns of a mask that match nowhere in the answers.
+        part_messages: The index of the message of each part; None for markers, tools, and where that is not known.
     """
 
     parts: tuple[str, ...]
@@ -90,6 +122,7 @@ class TrainingSample:
     tools: tuple[JsonObject, ...] = ()
     masked: tuple[Span, ...] = ()
     unmatched: tuple[str, ...] = ()
+    part_messages: tuple[int | None, ...] = ()
 
     @property
     def text(self) -> str:
@@ -148,21 +181,57 @@ class TrainingSample:
         Raises:
             TokenizerError: It is no such tokenizer.
         """
+        ids: list[int] = []
+        labels: list[int] = []
+        straddling: list[int] = []
+        for index, (token, _, trained, straddles) in enumerate(self._placed(tokenizer)):
+            ids.append(token)
+            labels.append(token if trained else IGNORED)
+            if straddles:
+                straddling.append(index)
+        return TrainingIds(ids, labels, straddling)
+
+    def tokens(self, tokenizer: TokenizerLike) -> tuple[Token, ...]:
+        """Return every token with its message, its origin, and if it is trained.
+
+        Args:
+            tokenizer: As in :meth:`labels`.
+
+        Raises:
+            TokenizerError: As in :meth:`labels`.
+        """
+        text, messages = self.text, self._messages()
+        ends = [*accumulate(map(len, self.parts))]
+        tokens: list[Token] = []
+        for token, (begin, end), trained, _ in self._placed(tokenizer):
+            at = min(bisect_right(ends, begin), len(ends) - 1)
+            trusted = is_trusted(at, self.parts[at])
+            tokens.append(Token(token, text[begin:end], messages[at], self.slots[at], trusted, trained))
+        return tuple(tokens)
+
+    def _messages(self) -> list[int | None]:
+        """The message of each part; the markers in an answer are of its message."""
+        messages = [*(self.part_messages or [None] * len(self.parts))]
+        for trained, group in groupby(range(len(self.parts)), key=self.trained.__getitem__):
+            turn = [*group]
+            current = next((messages[at] for at in turn if messages[at] is not None), None)
+            for at in turn if trained else ():
+                current = messages[at] = current if messages[at] is None else messages[at]
+        return messages
+
+    def _placed(self, tokenizer: TokenizerLike) -> Iterator[_Placed]:
+        """Yield each token with its place."""
         from lazyprompt.messages.encoding import encode  # noqa: PLC0415 - only ids need it
 
         encoded = encode(self.parts, tokenizer)
         borders = [border for span in self.spans for border in span]
         masked = {start for start, _ in self.masked}
-        labels: list[int] = []
-        straddling: list[int] = []
         places = _places(encoded, self.text, tokenizer)
-        for index, (token, (begin, end)) in enumerate(zip(encoded.ids, places, strict=True)):
+        for token, (begin, end) in zip(encoded.ids, places, strict=True):
             before = bisect_right(borders, begin)
             straddles = bisect_left(borders, end) > before
-            labels.append(token if before % 2 and not (straddles and borders[before] in masked) else IGNORED)
-            if straddles:
-                straddling.append(index)
-        return TrainingIds(encoded.ids, labels, straddling)
+            trained = before % 2 == 1 and not (straddles and borders[before] in masked)
+            yield _Placed(token, (begin, end), trained, straddles)
 
     def features(self, tokenizer: TokenizerLike) -> Features:
         """The sample as ``datasets`` keeps it, and the collators of transformers take it.

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -183,7 +183,7 @@ def test_no_token_of_200_conversations_is_astray(family: str, tokenizer: Any) ->
         turns = [*talk, [words(*WORDS, *FORGED), words(*WORDS)]]
         values = {"a": words(*WORDS, *FORGED), "input": turns[-1][0]}
         masks = draw.sample(MASKS, draw.randint(1, 3))
-        train = draw.choice(("last", "all"))
+        train: Literal["last", "all"] = draw.choice(("last", "all"))
         sample = prompter.training_sample(values, turns[-1][1], talk, train=train, mask=masks)
         state = ["other"] * len(sample.text)
         for at in range(len(turns)) if train == "all" else [len(talk)]:

@@ -82,7 +82,7 @@ def test_one_answer_twice_is_no_pair() -> None:
         PROMPTER.preference_sample(VALUES, "Oui.", "Oui.")
     with pytest.raises(FormatError, match="same answer but for masked text"):
         PROMPTER.preference_sample(VALUES, "[1]Oui.", "[2]Oui.", mask=r"\[\d\]")
-    assert PROMPTER.preference_sample(VALUES, "", "Oui.")
+    assert PROMPTER.preference_sample(VALUES, "", "Oui.").export("trl-text")["chosen"] == "<|im_end|>"
 
 
 def test_two_prompts_are_no_pair() -> None:
@@ -102,7 +102,7 @@ def test_a_masked_beginning_belongs_to_the_prompt() -> None:
     prompt = PROMPTER.generate_prompt(VALUES) + SCAFFOLD
     assert pair.export("trl-text") == {"prompt": prompt, "chosen": "Oui.<|im_end|>", "rejected": "Non.<|im_end|>"}
     ids = pair.features(chatml())
-    assert [chatml().decode(ids[key]) for key in ("prompt_ids", "chosen_ids", "rejected_ids")] == [  # type: ignore[literal-required]
+    assert [chatml().decode(ids[key]) for key in ("prompt_ids", "chosen_ids", "rejected_ids")] == [
         prompt,
         "Oui.<|im_end|>",
         "Non.<|im_end|>",
@@ -153,12 +153,12 @@ def random_pairs(count: int) -> list[tuple[PreferenceSample, str]]:
     pairs: list[tuple[PreferenceSample, str]] = []
     for at in range(count):
         texts = ["".join(draw.choices(words, k=draw.randint(1, 8))) for _ in range(6)]
-        values, start = {"a": texts[0], "input": texts[1]}, draw.choice(("", SCAFFOLD))
+        values, start, history = {"a": texts[0], "input": texts[1]}, draw.choice(("", SCAFFOLD)), [texts[4:]]
         prompter = ChatPrompter("Be {a}.", system="").with_markers(("qwen3", "deepseek-v3")[at % 2])
         # A line's end before an answer may be one token with the one that it begins with.
         answers = [f"{start}{side}{text.lstrip()}" for side, text in zip("+-", texts[2:4], strict=True)]
-        pair = prompter.preference_sample(values, *answers, [texts[4:]], mask=EMPTY_THOUGHT)
-        pairs.append((pair, prompter.generate_prompt(values, [texts[4:]]) + start))
+        pair = prompter.preference_sample(values, answers[0], answers[1], history, mask=EMPTY_THOUGHT)
+        pairs.append((pair, prompter.generate_prompt(values, history) + start))
     return pairs
 
 
