@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.approximate import ApproximateTokenCounter
     from lazyprompt.tokens.counter import CharTokenCounter, TokenCounter
     from lazyprompt.tokens.openai import TiktokenCounter
+    from lazyprompt.training.preference import PreferenceSample
     from lazyprompt.training.samples import TrainingSample
 
 __all__ = [
@@ -160,6 +161,7 @@ __all__ = [
     "OnlineChatModule",
     "OpenAIPrompt",
     "Payload",
+    "PreferenceSample",
     "Profile",
     "Prompt",
     "PromptDiff",
@@ -258,6 +260,7 @@ _HOMES = {
     "tokens.counter": "CharTokenCounter TokenCounter",
     "chat_templates.token_counter": "HuggingFaceTokenCounter",
     "tokens.openai": "TiktokenCounter",
+    "training.preference": "PreferenceSample",
     "training.samples": "TrainingSample",
     "rendering.prompt_template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate neutralize restore",
     "_base.trusted": "Trusted",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolLike
     from lazyprompt.safety.policy import Controls, Policy
+    from lazyprompt.training.masks import Mask
     from lazyprompt.training.samples import Train
 
 
@@ -279,6 +280,7 @@ class ChatTemplate:
         tools: Sequence[ToolLike] | None = None,
         *,
         train: Train = "last",
+        mask: Mask = (),
         now: datetime | None = None,
         safety: str = "neutralize",
         **variables: object,
@@ -292,6 +294,7 @@ class ChatTemplate:
             messages: The whole conversation; the last message is the answer.
             tools: The tools the model may call.
             train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
+            mask: Text inside the answers that is not trained, as of :meth:`TrainingSample.with_mask`.
             now: As in :meth:`render` (so with safety and variables).
             safety: What becomes of control sequences.
             variables: What else the template looks up.
@@ -317,7 +320,11 @@ class ChatTemplate:
             *(policy_of(safety), wanted),
         )
         chat_given = tuple(cast("JsonObject", with_json_arguments(message)) for message in dicts)
-        return TrainingSample(*found, chat_given, trained, tuple(own or ()))
+        tools_given = tuple(own or ())
+        sample = TrainingSample(
+            found.parts, found.slots, found.trained, chat_given, trained, tools_given, part_messages=found.messages
+        )
+        return sample.with_mask(mask) if mask else sample
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
         """Find out what the template can and cannot do, by trying it out.

@@ -75,15 +75,8 @@ class HuggingFaceTokenCounter:
             chat = None if chat_template is None else ChatJinja(chat_template)
             self._chats: tuple[ChatJinja | None, ...] = (chat, chat)
             return
-        path = Path(tokenizer)
-        file = path / _FILE if path.is_dir() else path
-        if not file.exists():
-            raise TokenizerError(
-                f"there is no tokenizer at {file}; give the path of a model's {_FILE}, or of the directory it lies in "
-                "(nothing is downloaded)"
-            )
-        source = read_chat_source(file)
-        self._backend = backend_of(_load(file, source))
+        loaded, source = load_tokenizer(tokenizer)
+        self._backend = backend_of(loaded)
         own = None if chat_template is None else ChatJinja(chat_template, source.special_tokens)
         # Without tools, and with.
         self._chats = tuple(own or source.template(with_tools=with_tools) for with_tools in (False, True))
@@ -165,6 +158,27 @@ class HuggingFaceTokenCounter:
             return self.count_text(chat.render(messages, tools, add_generation_prompt=add_generation_prompt))
         except TemplateError:
             return None
+
+
+def load_tokenizer(path: str | Path) -> tuple[tokenizers.Tokenizer, ChatSource]:
+    """Load a model's tokenizer with the tokens that stand beside it, and what else does.
+
+    Args:
+        path: A model's ``tokenizer.json``, or the directory it lies in.
+
+    Raises:
+        TokenizerError: There is no tokenizer at the path, or a file cannot be read.
+        MissingExtraError: The package tokenizers is not installed.
+    """
+    path = Path(path)
+    file = path / _FILE if path.is_dir() else path
+    if not file.exists():
+        raise TokenizerError(
+            f"there is no tokenizer at {file}; give the path of a model's {_FILE}, or of the directory it lies in "
+            "(nothing is downloaded)"
+        )
+    source = read_chat_source(file)
+    return _load(file, source), source
 
 
 def _load(file: Path, source: ChatSource) -> tokenizers.Tokenizer:

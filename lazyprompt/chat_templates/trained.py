@@ -15,6 +15,7 @@ from lazyprompt.chat_templates.traced import Traced, common_start, cut, parts_of
 from lazyprompt.chat_templates.untrusted import rendered_with_origins, with_origins
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.rendering.layout import SampleParts
 from lazyprompt.safety.policy import OFF
 
 if TYPE_CHECKING:
@@ -30,20 +31,6 @@ _TOKEN = re.compile(r"\s*<[^<>\s]+>")
 _NONE = "\0"
 _WORD = "lazyprompt"
 _NEXT = {"role": "user", "content": "?"}
-
-
-class TrainedParts(NamedTuple):
-    """A rendered chat, of which some is trained.
-
-    Attributes:
-        parts: Trusted and untrusted text in turn.
-        slots: The slot of each part.
-        trained: Whether each part is trained.
-    """
-
-    parts: tuple[str, ...]
-    slots: tuple[str, ...]
-    trained: tuple[bool, ...]
 
 
 class _Span(NamedTuple):
@@ -85,7 +72,7 @@ def trained_parts(
     controls: Controls,
     safety: Policy,
     wanted: Collection[int],
-) -> TrainedParts:
+) -> SampleParts:
     """Render a whole chat for training.
 
     Args:
@@ -97,7 +84,7 @@ def trained_parts(
         wanted: The indexes of the assistant's messages that are trained.
 
     Returns:
-        The text in parts.
+        The text in parts; their messages are those of the chat.
 
     Raises:
         TemplateError: The template refuses the messages, or loses where its text came from.
@@ -117,10 +104,11 @@ def trained_parts(
         header = _header(template, given)
         found = [piece for at in sorted(wanted) for piece in _turn(template, traced, variables, shown, at, header)]
     parts, origins = parts_of(Traced(shown.text, _with_marks(runs, found)))
-    return TrainedParts(
+    return SampleParts(
         tuple(parts),
         tuple(origin.slot for origin in origins),
         tuple(origin.generated and bool(part) for part, origin in zip(parts, origins, strict=True)),
+        tuple(origin.message for origin in origins),
     )
 
 

@@ -9,7 +9,7 @@ from lazyprompt.chat_templates.conversation import dicts_from, prompted
 from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.messages.prompt import MARKERS, Rendered
-from lazyprompt.rendering.layout import PartList, Said
+from lazyprompt.rendering.layout import PartList
 from lazyprompt.safety.policy import controls_for
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.rendering.layout import SampleParts
     from lazyprompt.safety.policy import Policy
 
 
@@ -71,7 +72,7 @@ class ChatTemplateWriter:
             out.add(self._guarded(prompt.label), (MARKERS, "label", MARKERS))
         return out
 
-    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> PartList:
+    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
         """Lay the prompt out with an answer behind them, to train a model with.
 
         Args:
@@ -80,7 +81,7 @@ class ChatTemplateWriter:
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
         Returns:
-            The guarded parts. Those that are trained have the slots :class:`~lazyprompt.rendering.layout.Said`.
+            The guarded parts.
 
         Raises:
             TemplateError: The template refuses the messages, or loses where its text came from.
@@ -95,10 +96,13 @@ class ChatTemplateWriter:
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
         variables = {"tools": given.tools, "documents": None}
         controls = self._template.controls(jinja)
-        parts, slots, marks = trained_parts(jinja, chat, variables, controls, self._safety, wanted)
-        out = PartList()
-        out.add(parts, [Said(slot) if is_trained else slot for slot, is_trained in zip(slots, marks, strict=True)])
-        return out
+        found = trained_parts(jinja, chat, variables, controls, self._safety, wanted)
+        # The system text may be a message before the history, or stand in the first one.
+        first = len(given.chat) - len(prompt.history.to_openai()) - (prompt.said is not None)
+        places = zip(found.slots, found.messages, strict=True)
+        return found._replace(
+            messages=tuple(None if slot != "history" or at is None else at - first for slot, at in places)
+        )
 
     def _rendered(self, prompt: Prompt) -> Rendered:
         jinja = self._template.jinja(tools=bool(prompt.tools.names))

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -22,10 +22,12 @@ from lazyprompt.cli.options import (
     given_besides,
     json_option,
     prompt_options,
+    text_option,
     token_counter,
+    tokenizer_of,
 )
 from lazyprompt.cli.prompts import PromptRequest, open_prompter, read_prompt
-from lazyprompt.cli.streams import Stdin, WrongUseError, file_text, goes_to_terminal, write_json, write_text
+from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, file_text, goes_to_terminal, write_json, write_text
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
@@ -33,6 +35,7 @@ from lazyprompt.inspect.saved import saved_look
 from lazyprompt.inspect.slot_diff import shared_prefix, slot_diff
 from lazyprompt.inspect.terminal import look_text, slot_diff_text
 from lazyprompt.prompters.prompter import Prompter
+from lazyprompt.training.masks import find_masked
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.inspect.look import Look
     from lazyprompt.inspect.terminal import Color
+    from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.tokens.counter import TokenCounter
 
 # The suffixes of saved payloads; of a .jsonl file, the first line is read.
@@ -58,6 +62,8 @@ _WHERE = "PROMPT_FILE"
 @counter_option
 @budget_option
 @count_option("--window", help="The context window in tokens.  [default: what is known of the model]")
+@click.option("--tokens", "shows_tokens", is_flag=True, help="Each token of the training sample with --label.")
+@text_option("--mask", "masks", multiple=True, metavar="REGEX", help="Text in the answer that is not trained.")
 @click.option("--diff", "other", metavar="PROMPT_FILE", help="Another prompt, to compare it with slot by slot.")
 @click.option("--diff-model", "other_model", metavar="NAME", help="Another model, to compare the prompt for both.")
 @json_option
@@ -66,6 +72,8 @@ def command(
     *,
     counter: str,
     window: int | None,
+    shows_tokens: bool,
+    masks: tuple[str, ...],
     other: str | None,
     other_model: str | None,
     as_json: bool,
@@ -88,6 +96,7 @@ def command(
       lazyprompt inspect order@1.prompty --set urgent=true --diff order@2.prompty
       lazyprompt inspect order.prompty --set urgent=true --model qwen3 --diff-model llama3.1
       lazyprompt inspect request.json --window 8192
+      lazyprompt inspect qa.yaml --set question='Who?' --label Me --tokens --counter huggingface:model/
     """
     if color == "always" and as_json:
         raise WrongUseError("--color", "JSON has no colour; leave out --json")
@@ -104,6 +113,7 @@ def command(
         sides.append((second, opened))
     if all(opened is None for _, opened in sides) and (useless := given_besides(*_OF_PAYLOADS)):
         raise WrongUseError(useless, "a saved payload is whole already; leave it out")
+    sample = _sample_options(options, counter, masks) if shows_tokens or masks else _SampleOptions()
     counts, stdin = token_counter(counter), Stdin(shared=len(sides) > 1)
     looks: list[Look] = []
     for given, opened in sides:
@@ -114,7 +124,7 @@ def command(
             # Of two prompts, each gets the values but those that only the other has a slot for.
             foreign = {name for _, each in sides if each is not None for name in each.names} - {*opened.names}
             values = {name: text for name, text in options["values"].items() if name not in foreign}
-            looks.append(_look_at({**given, "values": values}, opened, counts, window, stdin))
+            looks.append(_look_at({**given, "values": values}, opened, counts, window, stdin, sample))
     if len(looks) > 1:
         return _compare(looks[0], looks[1], color, as_json=as_json)
     (one,) = looks
@@ -138,7 +148,31 @@ def _opened(options: Options) -> PromptRequest | None:
     return open_prompter(options, prompter_at(name) if name is not None and is_reference(name) else None)
 
 
-def _look_at(options: Options, opened: PromptRequest, counter: TokenCounter, window: int | None, stdin: Stdin) -> Look:
+class _SampleOptions(TypedDict, total=False):
+    """The tokenizer and the mask of the training sample whose tokens are shown."""
+
+    tokenizer: TokenizerLike
+    mask: tuple[str, ...]
+
+
+def _sample_options(options: Options, counter: str, masks: tuple[str, ...]) -> _SampleOptions:
+    if options["label"] is None:
+        raise WrongUseError("--tokens", "it shows what is trained; give the answer with --label")
+    if options["form"] != "flat":
+        raise WrongUseError("--tokens", "tokens are those of flat text; leave out --format")
+    with blaming("--mask"):
+        find_masked("", (), masks)
+    return {"tokenizer": tokenizer_of(counter), "mask": masks}
+
+
+def _look_at(
+    options: Options,
+    opened: PromptRequest,
+    counter: TokenCounter,
+    window: int | None,
+    stdin: Stdin,
+    sample: _SampleOptions,
+) -> Look:
     request = read_prompt(options, "look at", opened, stdin)
     with request.blaming():
         return look(
@@ -150,6 +184,7 @@ def _look_at(options: Options, opened: PromptRequest, counter: TokenCounter, win
             counter=counter,
             max_tokens=options["max_tokens"],
             window=window,
+            **sample,
         )
 
 

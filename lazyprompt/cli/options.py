@@ -19,6 +19,7 @@ from lazyprompt.safety.policy import SAFETIES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.safety.policy import Safety
     from lazyprompt.tokens.counter import TokenCounter
 
@@ -198,3 +199,22 @@ def token_counter(spec: str, bpe_file: str | None = None) -> TokenCounter:
         raise WrongUseError("--bpe-file", "only tiktoken reads it; give --counter tiktoken:MODEL_OR_ENCODING with it")
     with blaming("--counter" if bpe_file is None else "--bpe-file"):
         return counter_named(spec, bpe_file)
+
+
+def tokenizer_of(spec: str) -> TokenizerLike:
+    """Load the tokenizer of an option ``NAME:ARGUMENT`` of a counter.
+
+    Args:
+        spec: The option's text.
+
+    Raises:
+        WrongUseError: The counter counts without a tokenizer, or it cannot be loaded.
+    """
+    name, _, argument = spec.partition(":")
+    if name not in ("tiktoken", "huggingface") or not argument:
+        raise WrongUseError("--tokens", "give the tokenizer: --counter huggingface:PATH or tiktoken:MODEL_OR_ENCODING")
+    from lazyprompt.chat_templates.token_counter import load_tokenizer  # noqa: PLC0415 - jinja2 costs 20 ms
+    from lazyprompt.tokens.vocabulary import encoding_for  # noqa: PLC0415 - only this needs it
+
+    with blaming("--counter"):
+        return encoding_for(argument) if name == "tiktoken" else load_tokenizer(argument)[0]

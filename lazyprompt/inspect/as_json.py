@@ -23,8 +23,10 @@ def look_json(look: Look) -> JsonObject:
         ``slots`` (name, tokens), ``total``, ``unit``, ``window``, ``marks`` (slot, start, end, raw, safe; the places
         in signs), ``report`` (where, kind, action, reason, is_loss), ``trim`` (None, or the fields of
         :meth:`lazyprompt.TrimReport.as_dict` and text) and ``cautions`` (kind, values, text). The payload is the
-        Look's own, no copy.
+        Look's own, no copy. With a tokenizer also ``tokens`` (id, text, message, slot, trusted, trained) and
+        ``unmatched``, the patterns of the mask that match nowhere.
     """
+    sample: JsonObject = {"tokens": [token._asdict() for token in look.tokens], "unmatched": [*look.unmatched]}
     return {
         "title": look.title,
         "form": look.form,
@@ -42,4 +44,5 @@ def look_json(look: Look) -> JsonObject:
         "cautions": [
             {"kind": caution.kind, "values": {**caution.values}, "text": str(caution)} for caution in look.cautions
         ],
+        **(sample if look.tokens else {}),
     }

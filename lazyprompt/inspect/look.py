@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Report
     from lazyprompt.inspect.cautions import Caution
     from lazyprompt.inspect.marks import Mark
+    from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt, Segment, Text
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.tokens.counter import TokenCounter
+    from lazyprompt.training.masks import Mask
+    from lazyprompt.training.samples import Token
 
 # What a budget's report calls that which belongs to no slot: of flat text these are the markers.
 FRAMING = "framing"
@@ -87,6 +90,8 @@ class Look:
         trim: What a budget let go; None where there was none.
         cautions: What to look at twice.
         unit: What is counted: ``tokens``, ``tokens (about)`` where nothing counts them exactly, or ``characters``.
+        tokens: The tokens of the training sample, if they are asked for.
+        unmatched: The patterns of its mask that match nowhere.
     """
 
     title: str
@@ -102,12 +107,14 @@ class Look:
     trim: TrimReport | None
     cautions: tuple[Caution, ...]
     unit: str = "tokens"
+    tokens: tuple[Token, ...] = ()
+    unmatched: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         return html_of(self)
 
 
-def look(
+def look(  # noqa: PLR0913 - all but two are given by name
     prompter: Prompter,
     call: Call,
     *,
@@ -117,6 +124,8 @@ def look(
     counter: TokenCounter | None = None,
     max_tokens: int | None = None,
     window: int | None = None,
+    tokenizer: TokenizerLike | None = None,
+    mask: Mask = (),
 ) -> Look:
     """Look at a prompt.
 
@@ -130,6 +139,8 @@ def look(
             counts with that of its budget, unless ``max_tokens`` is given.
         max_tokens: The most tokens that the prompt may have, in the place of the prompter's own budget.
         window: The context window in tokens; None is what is known of the model.
+        tokenizer: The tokenizer whose tokens of the training sample are shown, which has the label as its answer.
+        mask: The mask of the sample, as of :meth:`lazyprompt.Prompter.training_sample`.
 
     Returns:
         What there is to see.
@@ -161,6 +172,11 @@ def look(
         pieces = _pieces_of(prompter, fitted)
     size = window if window is not None or model is None else context_of(model)
     report = sent.report if isinstance(sent, Payload) else ()
+    tokens: tuple[Token, ...] = ()
+    unmatched: tuple[str, ...] = ()
+    if tokenizer is not None:
+        sample = limited.training_sample(call.input, call.label, call.history, call.tools, mask=mask, model=model)
+        tokens, unmatched = sample.tokens(tokenizer), sample.unmatched
     facts = Facts(
         _values(prompter, call.input), pieces, marks, forged, trim.after, size, report, note, counts.count_text
     )
@@ -178,6 +194,8 @@ def look(
         trim if own_budget or max_tokens is not None else None,
         cautions_of(facts),
         "tokens" if own_budget else unit_of(given_counter),
+        tokens,
+        unmatched,
     )
 
 

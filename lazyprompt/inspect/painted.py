@@ -68,7 +68,8 @@ def look_page(look: Look, *, colored: bool, terminal: bool) -> str:
     else:
         body = _by_line(look.segments)
     table = _table(look, styles, colored=colored)
-    parts = (_title(look), body, _key(look, colored=colored), table, _changes(look), _cautions(look))
+    tokens = _tokens(look, styles) if look.tokens else Text()
+    parts = (_title(look), body, _key(look, colored=colored), table, tokens, _changes(look), _cautions(look))
     return _printed(_with_blank_lines(parts), colored=colored, terminal=terminal)
 
 
@@ -157,6 +158,22 @@ def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
     return table
 
 
+def _tokens(look: Look, styles: Mapping[str, str]) -> Table:
+    """The tokens of the training sample; those that are trained are marked."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("#", "ID", "MESSAGE"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("SLOT", "ORIGIN", "TRAINED", "TOKEN"):
+        table.add_column(name, overflow="fold")
+    for at, token in enumerate(look.tokens):
+        style, text = styles.get(token.slot, ""), visible(json.dumps(token.text, ensure_ascii=False))
+        message = "" if token.message is None else f"{token.message}"
+        origin, trained = "trusted" if token.trusted else "value", "yes" if token.trained else ""
+        style = style if token.trusted else f"{style} {_UNTRUSTED}"
+        table.add_row(f"{at}", f"{token.id}", message, visible(token.slot), origin, trained, Text(text, style))
+    return table
+
+
 def _changes(look: Look) -> Text:
     """List what a budget dropped, and what else of a payload is not as given: each loss is a caution."""
     lines: list[str] = []
@@ -167,6 +184,7 @@ def _changes(look: Look) -> Text:
                 place = item.slot if item.role == "slot" else f"{item.slot}[{item.index}] ({item.role})"
                 lines.append(f"- {place} {item.fate}: {item.reason}; {item.before:,} → {item.after:,}")
     lines += (f"- {entry}" for entry in look.report if not entry.is_loss)
+    lines += (f"- the mask {pattern!r} matches nowhere in the answers" for pattern in look.unmatched)
     return Text(visible("\n".join(lines)))
 
 

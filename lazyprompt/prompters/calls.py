@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from lazyprompt.errors import BudgetError, FormatError
 from lazyprompt.formatters.report import Payload
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.prompt import Prompt, Rendered
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.targets import Made, OpenAITarget, Target, TextTarget
+    from lazyprompt.training.masks import Mask
+    from lazyprompt.training.preference import PreferenceSample
     from lazyprompt.training.samples import Train, TrainingSample
 
 
@@ -314,11 +319,12 @@ class PrompterCalls(ABC):
     def training_sample(
         self,
         input: object = None,  # noqa: A002 - the name of the documents
-        label: str | None = None,
+        label: str | Msg | Mapping[str, Any] | None = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         *,
         train: Train = "last",
+        mask: Mask = (),
         model: str | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> TrainingSample:
@@ -326,10 +332,12 @@ class PrompterCalls(ABC):
 
         Args:
             input: As in :meth:`generate_prompt` (so with history, tools and model).
-            label: The answer; without one it is the assistant's turn that the history ends with.
+            label: The answer: text, or a message with its calls; without one it is the assistant's turn that the
+                history ends with.
             history: The earlier messages.
             tools: Tools the model may call.
             train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
+            mask: Text inside the answers that is not trained, as of :meth:`TrainingSample.with_mask`.
             model: The model whose markers are used.
             chat_template: As in :meth:`generate_prompt`.
 
@@ -340,10 +348,58 @@ class PrompterCalls(ABC):
             SlotError: There is no answer.
             LazyPromptError: As in :meth:`generate_prompt`; a turn that is to be trained cannot be shown as it is.
         """
-        from lazyprompt.prompters.samples import answered, sample_of, split_answer  # noqa: PLC0415 - prompts need none
+        from lazyprompt.prompters.samples import (  # noqa: PLC0415 - prompts need none
+            answer_in,
+            answered,
+            sample_of,
+            split_answer,
+        )
 
         target = self.text_target(model, chat_template)
         openai = cast("OpenAITarget", self.target("openai", model, chat_template))
-        past, answer = (history, None) if label is not None else split_answer(history)
-        prompt, answer = answered(self.fill(input, past, tools, label), answer)
-        return sample_of(self.fitted(prompt, target)[0], answer, train, target, openai)
+        if label is None or isinstance(label, str):
+            past, answer = (history, None) if label is not None else split_answer(history)
+            prompt, answer = answered(self.fill(input, past, tools, label), answer)
+        else:
+            prompt, answer = self.fill(input, history, tools), answer_in(label)
+        sample = sample_of(self.fitted(prompt, target)[0], answer, train, target, openai)
+        return sample.with_mask(mask) if mask else sample
+
+    def preference_sample(
+        self,
+        input: object = None,  # noqa: A002 - the name of the documents
+        chosen: str | Msg | Mapping[str, Any] = "",
+        rejected: str | Msg | Mapping[str, Any] = "",
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        mask: Mask = (),
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> PreferenceSample:
+        """Make a preference pair: one prompt with two answers, for DPO, KTO and reward models.
+
+        Args:
+            input: As in :meth:`generate_prompt` (so with history, tools and model).
+            chosen: The preferred answer: text, or a message with its calls.
+            rejected: The other answer.
+            history: The earlier messages.
+            tools: Tools the model may call.
+            mask: As in :meth:`training_sample`.
+            model: The model whose markers are used.
+            chat_template: As in :meth:`generate_prompt`.
+
+        Returns:
+            The pair; each side is the :meth:`training_sample` of its answer.
+
+        Raises:
+            FormatError: Both answers are the same, or the prompt is not the same before both.
+            LazyPromptError: As in :meth:`training_sample`.
+        """
+        from lazyprompt.training.preference import PreferenceSample  # noqa: PLC0415 - prompts need none
+
+        one, other = (
+            self.training_sample(input, answer, history, tools, mask=mask, model=model, chat_template=chat_template)
+            for answer in (chosen, rejected)
+        )
+        return PreferenceSample(one, other)

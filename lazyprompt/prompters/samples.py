@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
-from lazyprompt.errors import FormatError, SlotError
-from lazyprompt.messages.history import History
+from lazyprompt.errors import FormatError, HistoryError, SlotError
+from lazyprompt.messages.history import History, messages_from
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.openai_form import to_openai
-from lazyprompt.rendering.layout import Said
+from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.turns import answers_in
 from lazyprompt.training.samples import Train, TrainingSample, trained_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.prompters.targets import OpenAITarget, TextTarget
+    from lazyprompt.rendering.layout import SampleParts
 
 
 def split_answer(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]:
@@ -53,6 +58,18 @@ def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
     return prompt, answer
 
 
+def answer_in(message: Msg | Mapping[str, Any]) -> Msg:
+    """Read an answer that is given as a message.
+
+    Raises:
+        HistoryError: It is no message, or not the assistant's.
+    """
+    answer = messages_from([message])[0]
+    if answer.role != "assistant" or any(block.type == "tool_result" for block in answer.blocks):
+        raise HistoryError(f"the answer is a message of role {answer.role!r}; expected the assistant's own message")
+    return answer
+
+
 def _is_answered(past: History) -> bool:
     return bool(past) and not past.waits_for_answer and past.messages[-1].role == "assistant"
 
@@ -82,10 +99,32 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
             )
     out = target.sample(prompt, answer, [trained[index] for index in answers])
     return TrainingSample(
-        tuple(out.parts),
-        tuple(map(str, out.slots)),
-        tuple(isinstance(slot, Said) for slot in out.slots),
+        out.parts,
+        out.slots,
+        out.trained,
         tuple(messages),
         trained,
         tuple(form.get("tools", ())),
+        part_messages=tuple(_messages_of(out, prompt, messages)),
     )
+
+
+def _messages_of(out: SampleParts, prompt: Prompt, messages: Sequence[JsonObject]) -> Iterator[int | None]:
+    """Yield the index of the message of each part; None for markers and tools."""
+    last, has_user_turn = len(messages) - 1, prompt.said is not None
+    before_history = last - has_user_turn - len(prompt.history.to_openai())
+    first = 1 if before_history and messages[0]["role"] == "system" else 0
+    # A slot may be in both parts of an instruction: the system's is the first.
+    system, user = Counter(prompt.instruction.slots), {*prompt.user.slots, "input"}
+    for slot, at in zip(out.slots, out.messages, strict=True):
+        if at is not None:
+            yield first + at
+        elif slot == MARKERS:
+            yield None
+        elif slot == "label":
+            yield last
+        elif slot == "system" or system[slot]:
+            system[slot] -= 1
+            yield 0 if first else None
+        else:
+            yield last - 1 if has_user_turn and slot in user else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolSet
-    from lazyprompt.rendering.layout import PartList
+    from lazyprompt.rendering.layout import SampleParts
     from lazyprompt.rendering.markers import Markers
     from lazyprompt.rendering.prompt_template import PromptTemplate, TextWriter
     from lazyprompt.safety.policy import Policy
@@ -109,7 +109,7 @@ class TextTarget:
         out = self._ready(known).write(known)
         return Rendered(out.parts, out.slots, out.note)
 
-    def sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> PartList:
+    def sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
         """Lay a prompt out with an answer behind it, to train a model with.
 
         Args:
@@ -118,7 +118,7 @@ class TextTarget:
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
         Returns:
-            The parts, of which those that are trained have the slots ``Said``.
+            The parts.
 
         Raises:
             LazyPromptError: As of :meth:`render`; or a turn that is to be trained cannot be shown as it is.

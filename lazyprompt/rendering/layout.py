@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt._base.json import dump
 from lazyprompt.messages.prompt import MARKERS
@@ -81,6 +81,22 @@ class PartList:
         self.parts += parts
         self._runs.append(_MARKER)
         self._runs.append(slots)
+
+
+class SampleParts(NamedTuple):
+    """Text of a training sample in parts.
+
+    Attributes:
+        parts: Trusted and untrusted text in turn.
+        slots: The slot of each part.
+        trained: True for each part that is trained.
+        messages: For each part of the history, the index of its message among the OpenAI dicts of the history.
+    """
+
+    parts: tuple[str, ...]
+    slots: tuple[str, ...]
+    trained: tuple[bool, ...]
+    messages: tuple[int | None, ...]
 
 
 class Layout(Protocol):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolSet
-    from lazyprompt.rendering.layout import Layout, PartList
+    from lazyprompt.rendering.layout import Layout, PartList, SampleParts
     from lazyprompt.safety.policy import Controls
 
 DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
@@ -125,7 +125,7 @@ class TextWriter(Protocol):
         """Return the text as parts, with their slots."""
         ...
 
-    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> PartList:
+    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
         """The prompt with an answer, and what is trained of it."""
         ...
 
@@ -215,7 +215,7 @@ class Writer:
             out.add(answer, slots)
         return out
 
-    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> PartList:
+    def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
         """Lay the prompt out with an answer behind them, to train a model with.
 
         Args:
@@ -224,15 +224,19 @@ class Writer:
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
         Returns:
-            The guarded parts, which begin as :meth:`write` has them. Only those that are trained have the slots
-            :class:`~lazyprompt.rendering.layout.Said`.
+            The guarded parts, which begin as :meth:`write` has them.
 
         Raises:
             SafetyError: Untrusted text holds a control sequence that is to be refused, or that a turn to be trained
                 would have to be without.
             FormatError: The answer holds what flat text cannot show.
         """
-        from lazyprompt.rendering.turns import answer_parts, turns_in, with_trained  # noqa: PLC0415 - prompts need none
+        from lazyprompt.rendering.turns import (  # noqa: PLC0415 - prompts need none
+            answer_parts,
+            sample_parts,
+            turns_in,
+            with_trained,
+        )
 
         out = self.write(prompt)
         turns = turns_in(out.slots)
@@ -246,7 +250,7 @@ class Writer:
         if self._looks:
             answered.parts = self._label_controls.guard(answered.parts, answered.slots, self._safety)
         out.add(answered.parts, answered.slots)
-        return with_trained(out, wanted, self._markers, self._layout.opening)
+        return sample_parts(with_trained(out, wanted, self._markers, self._layout.opening), prompt.history)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
         """Refuse a turn of the history of which the guard leaves something else than of an answer.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.json import JsonText, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.rendering.layout import OWN, End, PartList, Said
+from lazyprompt.rendering.layout import OWN, End, PartList, Said, SampleParts
 from lazyprompt.rendering.markers import PLAIN_CALL, PLAIN_RESULT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lazyprompt.messages.history import History
     from lazyprompt.messages.msg import Block, Msg
@@ -224,3 +225,41 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
     made = PartList(parts[0])
     made.extend([*parts[1:], *out.parts[done:]], [*slots[1:], *old[done:]])
     return made
+
+
+def sample_parts(out: PartList, history: History) -> SampleParts:
+    """Return the text of a sample, with the message of each part of the history.
+
+    Args:
+        out: The parts, of which those that are trained have the slots :class:`Said`.
+        history: The history in them; a template may show it more than once.
+    """
+    slots, messages = out.slots, list[int | None]()
+    texts = cycle([*_texts_of(history)])
+    current, left, in_turn = 0, 0, False
+    for slot in slots:
+        trained = isinstance(slot, Said)
+        if slot == "history":
+            # A turn that is trained may have any number of parts; it ends with one that is not.
+            if not (in_turn if trained else left):
+                current, left = next(texts)
+            left, in_turn = 0 if trained else left - 1, trained
+        messages.append(current if slot == "history" else None)
+        in_turn = in_turn and trained
+    trained_parts = tuple(isinstance(slot, Said) for slot in slots)
+    return SampleParts(tuple(out.parts), tuple(map(str, slots)), trained_parts, tuple(messages))
+
+
+def _texts_of(history: History) -> Iterator[tuple[int, int]]:
+    """Yield each message in the order of the text: its index among the OpenAI dicts, and the number of its texts."""
+    at = 0
+    for message in history.messages:
+        kinds = [block.type for block in message.blocks]
+        calls, results = kinds.count("tool_use"), kinds.count("tool_result")
+        # The dict of a message that calls stands before those of its results, any other behind them.
+        for result in range(results):
+            yield at + result + bool(calls), 1
+        has_turn = _has_turn(message.blocks)
+        if has_turn:
+            yield at if calls else at + results, 1 + 2 * calls
+        at += results + has_turn

@@ -17,22 +17,24 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, cast
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypedDict, cast
 
-from lazyprompt._base.frozen import read_only
+from lazyprompt._base.frozen import fill, read_only
 from lazyprompt._base.json import checked_object, to_json
 from lazyprompt._base.roles import SYSTEM_ROLES
+from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.messages.prompt import Rendered, Segment
+from lazyprompt.training.masks import find_masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.messages.encoding import Encoded, TokenizerLike
-
-Span = tuple[int, int]
+    from lazyprompt.training.masks import Mask, Span
 
 # The label that PyTorch's losses, and so all trainers, leave out.
 IGNORED = -100
@@ -58,12 +60,41 @@ class TrainingIds(NamedTuple):
     straddling: list[int]
 
 
+class Token(NamedTuple):
+    """A token of a sample. It belongs to the part of the text that it begins in.
+
+    Attributes:
+        id: Its id.
+        text: Its characters in the text; a token with some bytes of a character has that character.
+        message: The index of its message among those of the sample; None for markers between messages, and tools.
+        slot: The slot that its text came from, as of :class:`~lazyprompt.Segment`.
+        trusted: True if the developer or the model's own layout wrote it.
+        trained: True if it is trained.
+    """
+
+    id: int
+    text: str
+    message: int | None
+    slot: str
+    trusted: bool
+    trained: bool
+
+
 class Features(TypedDict):
     """Features that trainers and the collators of transformers take."""
 
     input_ids: list[int]
     attention_mask: list[int]
     labels: list[int]
+
+
+class _Placed(NamedTuple):
+    """A token, its characters, whether it is trained, and whether it lies on a border of trained text."""
+
+    id: int
+    place: Span
+    trained: bool
+    straddles: bool
 
 
 @read_only
@@ -78,6 +109,9 @@ class TrainingSample:
         messages: The OpenAI dicts of the whole conversation, the answer the last of them.
         trained_messages: Whether each message is trained.
         tools: The tools as OpenAI dicts.
+        masked: Ranges of characters in the trained parts that are not trained.
+        unmatched: The patterns of a mask that match nowhere in the answers.
+        part_messages: The index of the message of each part; None for markers, tools, and where that is not known.
     """
 
     parts: tuple[str, ...]
@@ -86,6 +120,9 @@ class TrainingSample:
     messages: tuple[JsonObject, ...]
     trained_messages: tuple[bool, ...]
     tools: tuple[JsonObject, ...] = ()
+    masked: tuple[Span, ...] = ()
+    unmatched: tuple[str, ...] = ()
+    part_messages: tuple[int | None, ...] = ()
 
     @property
     def text(self) -> str:
@@ -100,6 +137,13 @@ class TrainingSample:
     @property
     def spans(self) -> tuple[Span, ...]:
         """The trained text as ranges of characters, from one index to another; neighbours are one range."""
+        # What is masked lies in an answer, so that the borders of both take turns.
+        borders = sorted(border for span in (*self.answers, *self.masked) for border in span)
+        return tuple(span for span in zip(borders[::2], borders[1::2], strict=True) if span[0] < span[1])
+
+    @property
+    def answers(self) -> tuple[Span, ...]:
+        """The spans as they are without a mask."""
         spans: list[Span] = []
         end = 0
         for part, trained in zip(self.parts, self.trained, strict=True):
@@ -108,12 +152,25 @@ class TrainingSample:
                 spans.append((spans.pop()[0] if spans and spans[-1][1] == start else start, end))
         return tuple(spans)
 
+    def with_mask(self, mask: Mask) -> Self:
+        """Return a copy in which some text inside the answers is not trained, in the place of what was masked before.
+
+        Args:
+            mask: A regular expression, a list of them, or a function that is given the text of an answer, with what
+                ends its turn, and gives the ranges of characters in it. What matches is masked as a whole.
+
+        Raises:
+            FormatError: A pattern is no regular expression or takes too long, or a range is not in the answer.
+        """
+        return replace(self, **find_masked(self.text, self.answers, mask)._asdict())
+
     def labels(self, tokenizer: TokenizerLike) -> TrainingIds:
         """The token ids, and which of them are trained.
 
-        A token is trained if, and only if, it begins inside trained text. Where all borders of trained text are borders
-        of tokens that is exact; the tokens that lie on a border are reported. Text that is not trusted never becomes a
-        special token. No id is added for a beginning or an end: the text has its own.
+        A token is trained if, and only if, it begins inside trained text and holds none that is masked. Where all
+        borders of trained text are borders of tokens that is exact; the tokens that lie on a border are reported. Text
+        that is not trusted never becomes a special token. No id is added for a beginning or an end: the text has its
+        own.
 
         Args:
             tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast one of transformers.
@@ -124,19 +181,57 @@ class TrainingSample:
         Raises:
             TokenizerError: It is no such tokenizer.
         """
+        ids: list[int] = []
+        labels: list[int] = []
+        straddling: list[int] = []
+        for index, (token, _, trained, straddles) in enumerate(self._placed(tokenizer)):
+            ids.append(token)
+            labels.append(token if trained else IGNORED)
+            if straddles:
+                straddling.append(index)
+        return TrainingIds(ids, labels, straddling)
+
+    def tokens(self, tokenizer: TokenizerLike) -> tuple[Token, ...]:
+        """Return every token with its message, its origin, and if it is trained.
+
+        Args:
+            tokenizer: As in :meth:`labels`.
+
+        Raises:
+            TokenizerError: As in :meth:`labels`.
+        """
+        text, messages = self.text, self._messages()
+        ends = [*accumulate(map(len, self.parts))]
+        tokens: list[Token] = []
+        for token, (begin, end), trained, _ in self._placed(tokenizer):
+            at = min(bisect_right(ends, begin), len(ends) - 1)
+            trusted = is_trusted(at, self.parts[at])
+            tokens.append(Token(token, text[begin:end], messages[at], self.slots[at], trusted, trained))
+        return tuple(tokens)
+
+    def _messages(self) -> list[int | None]:
+        """The message of each part; the markers in an answer are of its message."""
+        messages = [*(self.part_messages or [None] * len(self.parts))]
+        for trained, group in groupby(range(len(self.parts)), key=self.trained.__getitem__):
+            turn = [*group]
+            current = next((messages[at] for at in turn if messages[at] is not None), None)
+            for at in turn if trained else ():
+                current = messages[at] = current if messages[at] is None else messages[at]
+        return messages
+
+    def _placed(self, tokenizer: TokenizerLike) -> Iterator[_Placed]:
+        """Yield each token with its place."""
         from lazyprompt.messages.encoding import encode  # noqa: PLC0415 - only ids need it
 
         encoded = encode(self.parts, tokenizer)
         borders = [border for span in self.spans for border in span]
-        labels: list[int] = []
-        straddling: list[int] = []
+        masked = {start for start, _ in self.masked}
         places = _places(encoded, self.text, tokenizer)
-        for index, (token, (begin, end)) in enumerate(zip(encoded.ids, places, strict=True)):
+        for token, (begin, end) in zip(encoded.ids, places, strict=True):
             before = bisect_right(borders, begin)
-            labels.append(token if before % 2 else IGNORED)
-            if bisect_left(borders, end) > before:
-                straddling.append(index)
-        return TrainingIds(encoded.ids, labels, straddling)
+            straddles = bisect_left(borders, end) > before
+            trained = before % 2 == 1 and not (straddles and borders[before] in masked)
+            yield _Placed(token, (begin, end), trained, straddles)
 
     def features(self, tokenizer: TokenizerLike) -> Features:
         """The sample as ``datasets`` keeps it, and the collators of transformers take it.
@@ -169,7 +264,13 @@ class TrainingSample:
             raise FormatError(
                 f"form {form!r} is unknown{did_you_mean(str(form), _FORMS)}; known are {', '.join(_FORMS)}"
             )
+        if self.masked and form != "trl-text":
+            _refuse(form, "text inside an answer that is masked", "use features(), or trl-text")
         return _FORMS[form](self)
+
+    def __setstate__(self, state: Sequence[object]) -> None:
+        # Pickles made before there were masks end with the tools.
+        fill(self, (*state, *((),) * len(fields(self)))[: len(fields(self))])
 
     def __hash__(self) -> int:
         return hash(self.parts)

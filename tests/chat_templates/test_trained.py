@@ -11,13 +11,15 @@ import pytest
 
 from lazyprompt.chat_templates.controls import controls_of
 from lazyprompt.chat_templates.jinja import ChatJinja
-from lazyprompt.chat_templates.trained import TrainedParts, trained_parts
+from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.safety.policy import NEUTRALIZE, Policy
 from support.chat_judges import SPECIAL, TOOLS, judged, templates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from lazyprompt.rendering.layout import SampleParts
 
 pytestmark = pytest.mark.slow  # models' own templates
 
@@ -86,7 +88,7 @@ def jinja(text: str) -> ChatJinja:
 
 def trained(
     text: str, chat: Sequence[dict[str, Any]], tools: Any, wanted: Collection[int] | None = None
-) -> TrainedParts:
+) -> SampleParts:
     """A chat, the given messages of the assistant trained, or all of them."""
     template = jinja(text)
     chosen = {at for at, message in enumerate(chat) if message["role"] == "assistant"} if wanted is None else wanted
@@ -94,14 +96,14 @@ def trained(
     return trained_parts(template, chat, {"tools": tools, "documents": None}, controls, NEUTRALIZE, chosen)
 
 
-def spans_of(made: TrainedParts) -> list[tuple[int, int]]:
+def spans_of(made: SampleParts) -> list[tuple[int, int]]:
     """From where to where the text is trained; what touches is one."""
     marks = [mark for part, mark in zip(made.parts, made.trained, strict=True) for _ in part]
     edges = [at for at, (one, other) in enumerate(zip([False, *marks], [*marks, False], strict=True)) if one != other]
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def texts_of(made: TrainedParts) -> list[str]:
+def texts_of(made: SampleParts) -> list[str]:
     text = "".join(made.parts)
     return [text[start:stop] for start, stop in spans_of(made)]
 

@@ -18,6 +18,7 @@ import pytest
 
 from cli.helpers import QA, TOOLS, fault, write
 from lazyprompt.prompters.prompter import FORMATS
+from support.chat_judges import deepseek
 from support.paths import PROMPTS
 
 if TYPE_CHECKING:
@@ -170,6 +171,46 @@ def test_json_is_the_whole_look(run: Run) -> None:
     assert (found["form"], found["model"], found["unit"], found["window"]) == ("flat", "qwen2.5", "characters", None)
     assert found["total"] == len(found["text"])
     assert found["trim"]["max_tokens"] == 500
+
+
+def test_each_token_of_a_training_sample(run: Run) -> None:
+    tokenizer = f"huggingface:{deepseek()}"
+    argv = ("--instruction", "Say {x}", "--set", "x=ab", "--system", "", "--input", "Hi", "--model", "deepseek-v3")
+    sample = (
+        "--label",
+        "<think>\n\n</think>Ja.\u202e",
+        "--tokens",
+        "--counter",
+        tokenizer,
+        "--mask",
+        r"<think>\s*</think>",
+    )
+    shown = run("inspect", *argv, *sample, "--mask", "zzz").out.decode()
+    table = [line.split() for line in shown.split("TOKEN")[-1].split("\n")]
+    assert ["2", "639", "0", "instruction", "trusted", '"', 'ab"'] in table
+    assert ["9", "128822", "2", "label", "trusted", '"</think>"'] in table
+    assert ["10", "59094", "2", "label", "value", "yes", '"Ja"'] in table
+    assert "\u202e" not in shown
+    assert "- the mask 'zzz' matches nowhere in the answers\n" in shown
+    found: Any = run("inspect", *argv, *sample, "--json").json
+    assert found["unmatched"] == []
+    assert found["tokens"][-1] == {
+        "id": 1,
+        "text": "<｜end▁of▁sentence｜>",
+        "message": 2,
+        "slot": "markers",
+        "trusted": True,
+        "trained": True,
+    }
+    assert "tokens" not in run("inspect", *argv, "--json").json
+    for wrong, message in (
+        (("--input", "a", "--tokens"), "--tokens: it shows what is trained; give the answer with --label"),
+        (("--input", "a", "--label", "b", "--tokens"), "--tokens: give the tokenizer: --counter huggingface:PATH"),
+        (("--input", "a", "--label", "b", "--tokens", "--format", "openai"), "--tokens: tokens are those of flat text"),
+        (("--input", "a", "--label", "b", "--mask", "(", "--counter", tokenizer), "--mask: the mask's pattern '('"),
+        (("-", "--tokens"), "--tokens: a saved payload is whole already"),
+    ):
+        assert fault(run("inspect", *wrong)).startswith(message)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -69,6 +69,19 @@ def encoding(name: str) -> tiktoken.Encoding:
         return tiktoken.Encoding(**recipes.ENCODING_CONSTRUCTORS[name]())
 
 
+@lru_cache(maxsize=1)
+def chatml() -> tiktoken.Encoding:
+    """o200k_base with the special tokens of ChatML and of thoughts."""
+    base: Any = encoding("o200k_base")
+    special = {name: 200_020 + at for at, name in enumerate(("<|im_start|>", "<|im_end|>", "<think>", "</think>"))}
+    return tiktoken.Encoding(
+        "chatml",
+        pat_str=base._pat_str,  # noqa: SLF001 - as tiktoken's readme has it
+        mergeable_ranks=base._mergeable_ranks,  # noqa: SLF001 - the same
+        special_tokens=base._special_tokens | special,  # noqa: SLF001 - the same
+    )
+
+
 def _load(address: str, expected_hash: str) -> dict[bytes, int]:
     """What tiktoken's own loader gives, from the file that its cache would have for this address."""
     content = (vocabulary_folder() / hashlib.sha1(address.encode()).hexdigest()).read_bytes()  # noqa: S324 - its name

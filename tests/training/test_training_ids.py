@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -16,7 +15,7 @@ from lazyprompt import ChatPrompter, Markers, Prompter, PromptTemplate
 from lazyprompt.errors import TokenizerError
 from lazyprompt.templates.instruction import InstructionTemplate
 from support.chat_judges import deepseek, fast_tokenizer, tokenizer_in
-from support.vocabularies import encoding
+from support.vocabularies import chatml, encoding
 
 if TYPE_CHECKING:
     from lazyprompt.training.samples import TrainingSample
@@ -34,18 +33,6 @@ CALLS: list[dict[str, Any]] = [
 ]
 # No text but what is given.
 BARE = Prompter(InstructionTemplate(), PromptTemplate("{input}"), system="")
-
-
-@lru_cache(maxsize=1)
-def chatml() -> tiktoken.Encoding:
-    base: Any = encoding("o200k_base")
-    special = {name: 200_020 + at for at, name in enumerate(("<|im_start|>", "<|im_end|>", "<think>", "</think>"))}
-    return tiktoken.Encoding(
-        "chatml",
-        pat_str=base._pat_str,  # noqa: SLF001 - as tiktoken's readme has it
-        mergeable_ranks=base._mergeable_ranks,  # noqa: SLF001 - the same
-        special_tokens=base._special_tokens | special,  # noqa: SLF001 - the same
-    )
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,221 @@
+"""Preference pairs: two answers to one prompt, in the forms that TRL's trainers read.
+
+The forms are described in TRL's "Dataset formats and types", the ids in ``DataCollatorForPreference`` of
+``trl/trainer/dpo_trainer.py`` and ``reward_trainer.py`` and ``DataCollatorForUnpairedPreference`` of
+``kto_trainer.py`` (trl 1.16). These train each token behind the prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+from lazyprompt._base.frozen import read_only
+from lazyprompt.errors import FormatError, did_you_mean
+from lazyprompt.training.samples import IGNORED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.messages.encoding import TokenizerLike
+    from lazyprompt.training.samples import TrainingSample
+
+_FORMS = ("trl", "trl-text")
+
+
+class PairFeatures(TypedDict):
+    """Ids that TRL's collator for DPO takes."""
+
+    prompt_ids: list[int]
+    chosen_ids: list[int]
+    rejected_ids: list[int]
+
+
+class UnpairedFeatures(TypedDict):
+    """Ids that TRL's collator for KTO takes."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    label: bool
+
+
+class RewardFeatures(TypedDict):
+    """Ids that TRL's collator for reward models takes: each answer with the prompt before it."""
+
+    chosen_ids: list[int]
+    rejected_ids: list[int]
+
+
+class _Ids(NamedTuple):
+    """A sample as ids: all of them, and the range of those that are trained."""
+
+    ids: list[int]
+    start: int
+    end: int
+
+
+@read_only
+@dataclass(frozen=True, slots=True)
+class PreferenceSample:
+    """Two answers to one prompt, of which one is preferred.
+
+    Args:
+        chosen: The sample with the preferred answer.
+        rejected: The sample with the other.
+
+    Raises:
+        FormatError: The prompts of the samples differ, or the trained text of both is the same.
+    """
+
+    chosen: TrainingSample
+    rejected: TrainingSample
+
+    def __post_init__(self) -> None:
+        prompts = [sample.text[: sample.answers[0][0]] if sample.answers else sample.text for sample in self._both]
+        if prompts[0] != prompts[1]:
+            at = _common(*prompts)
+            raise FormatError(
+                f"the prompts of chosen and rejected differ from character {at} on: "
+                f"{prompts[0][at : at + 40]!r} and {prompts[1][at : at + 40]!r}; a pair needs one prompt"
+            )
+        texts = [[sample.text[start:end] for start, end in sample.spans] for sample in self._both]
+        if texts[0] == texts[1]:
+            where = " but for masked text" if self.chosen.text != self.rejected.text else ""
+            raise FormatError(
+                f"chosen and rejected are the same answer{where}: {''.join(texts[0])[:80]!r}; leave the pair out"
+            )
+
+    @property
+    def _both(self) -> tuple[TrainingSample, TrainingSample]:
+        return self.chosen, self.rejected
+
+    def _check_masks(self) -> str:
+        """Return the masked text that both answers begin with, which belongs to the prompt."""
+        first, other = (
+            sample.text[sample.answers[0][0] : sample.spans[0][0]] if sample.spans else "" for sample in self._both
+        )
+        if first != other:
+            raise FormatError(
+                f"one answer begins with the masked text {first!r}, the other with {other!r}; TRL's prompt is the same "
+                "for both, so write this text into both answers, or into none"
+            )
+        return first
+
+    @property
+    def unmatched(self) -> tuple[str, ...]:
+        """The patterns of the mask that match in neither answer."""
+        return tuple(pattern for pattern in self.chosen.unmatched if pattern in self.rejected.unmatched)
+
+    def export(self, form: str) -> JsonObject:
+        """Return the pair in a form that TRL reads: for DPO and reward models, and for KTO, which takes it apart.
+
+        Args:
+            form: ``trl`` for messages, ``trl-text`` for text.
+
+        Returns:
+            A new dict: ``prompt``, ``chosen``, ``rejected``, and ``tools`` where there are some.
+
+        Raises:
+            FormatError: The form is unknown, or has no place for something in the pair.
+        """
+        if form not in _FORMS:
+            raise FormatError(
+                f"form {form!r} is unknown for pairs{did_you_mean(str(form), _FORMS)}; known are {', '.join(_FORMS)}"
+            )
+        self._check_masks()
+        chosen, rejected = (sample.export(form) for sample in self._both)
+        completion = chosen.pop("completion")
+        return {**chosen, "chosen": completion, "rejected": rejected["completion"]}
+
+    def export_unpaired(self, form: str) -> tuple[JsonObject, JsonObject]:
+        """Return two rows for KTO: ``prompt``, ``completion`` and a ``label``, True for the chosen answer.
+
+        Args:
+            form: As of :meth:`export`.
+
+        Raises:
+            FormatError: As of :meth:`export`.
+        """
+        pair = self.export(form)
+        answers = pair.pop("chosen"), pair.pop("rejected")
+        return {**pair, "completion": answers[0], "label": True}, {**pair, "completion": answers[1], "label": False}
+
+    def features(self, tokenizer: TokenizerLike) -> PairFeatures:
+        """Return the ids that TRL's collator for DPO takes; both answers have the same prompt's ids before them.
+
+        The ids are those of the samples, up to the end of each answer. A token that holds the end of the prompt and
+        the beginning of an answer belongs to the answers if they do not share it. Masked text that both answers begin
+        with belongs to the prompt.
+
+        Args:
+            tokenizer: As of :meth:`TrainingSample.labels`.
+
+        Raises:
+            FormatError: Masked text stands inside an answer, or only one answer begins with it.
+            TokenizerError: As of :meth:`TrainingSample.labels`.
+        """
+        begins_masked = self._check_masks()
+        chosen, rejected = (_completion(sample, tokenizer) for sample in self._both)
+        end = _common(chosen.ids[: chosen.start], rejected.ids[: rejected.start])
+        if begins_masked and end < max(chosen.start, rejected.start):
+            raise FormatError(
+                "a token holds the end of masked text and the beginning of one answer; mask the white space behind it, "
+                r"as with \s*, too"
+            )
+        return {
+            "prompt_ids": chosen.ids[:end],
+            "chosen_ids": chosen.ids[end : chosen.end],
+            "rejected_ids": rejected.ids[end : rejected.end],
+        }
+
+    def unpaired_features(self, tokenizer: TokenizerLike) -> tuple[UnpairedFeatures, UnpairedFeatures]:
+        """Return two rows of the ids that TRL's collator for KTO takes.
+
+        Args:
+            tokenizer: As of :meth:`features`.
+
+        Raises:
+            FormatError: As of :meth:`features`.
+            TokenizerError: As of :meth:`features`.
+        """
+        pair = self.features(tokenizer)
+        prompt = pair["prompt_ids"]
+        return (
+            {"prompt_ids": prompt, "completion_ids": pair["chosen_ids"], "label": True},
+            {"prompt_ids": [*prompt], "completion_ids": pair["rejected_ids"], "label": False},
+        )
+
+    def reward_features(self, tokenizer: TokenizerLike) -> RewardFeatures:
+        """Return the ids that TRL's collator for reward models takes: the whole text of both samples.
+
+        A mask changes nothing here: a reward model reads all of an answer.
+
+        Args:
+            tokenizer: As of :meth:`features`.
+
+        Raises:
+            TokenizerError: As of :meth:`features`.
+        """
+        chosen, rejected = (sample.labels(tokenizer).input_ids for sample in self._both)
+        return {"chosen_ids": chosen, "rejected_ids": rejected}
+
+
+def _completion(sample: TrainingSample, tokenizer: TokenizerLike) -> _Ids:
+    """Return the ids of a sample and the range of the trained ones, which TRL's collators want without a gap."""
+    ids, labels, _ = sample.labels(tokenizer)
+    trained = [at for at, label in enumerate(labels) if label != IGNORED]
+    start, end = (trained[0], trained[-1] + 1) if trained else (len(ids), len(ids))
+    if end - start > len(trained):
+        raise FormatError(
+            "TRL's collators train each token behind the prompt, and have no place for masked text inside an answer; "
+            "mask only what both answers begin with, or give .chosen.features() and .rejected.features() to a collator "
+            "of your own"
+        )
+    return _Ids(ids, start, end)
+
+
+def _common(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return the length of the beginning that two sequences share."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))

@@ -1,0 +1,207 @@
+"""Masks: text inside an answer that is not trained."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import re
+from collections import Counter
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from lazyprompt import ChatPrompter, ChatTemplate, Markers
+from lazyprompt.errors import FormatError
+from support.chat_judges import deepseek, tokenizer_in
+from support.vocabularies import chatml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lazyprompt.training.samples import TrainingSample
+
+EMPTY_THOUGHT = r"<think>\s*</think>\s*"
+SCAFFOLD = "<think>\n\n</think>\n\n"
+PROMPTER = ChatPrompter("Be {a}.", system="").with_markers("qwen3")
+VALUES = {"a": "kind", "input": "Yes?"}
+CHATML = (
+    "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{%- endif %}"
+)
+
+
+def trained(sample: TrainingSample) -> list[str]:
+    return [sample.text[start:end] for start, end in sample.spans]
+
+
+@pytest.mark.parametrize(
+    ("answer", "mask", "left"),
+    [
+        (f"{SCAFFOLD}Oui.", EMPTY_THOUGHT, ["Oui.<|im_end|>"]),
+        ("<think>\nhm\n</think>\n\nOui.", EMPTY_THOUGHT, ["<think>\nhm\n</think>\n\nOui.<|im_end|>"]),
+        ("a[1]b[2]c", [r"\[\d\]"], ["a", "b", "c<|im_end|>"]),
+        ("a[1]b", [r"\[1", r"1\]"], ["a", "b<|im_end|>"]),
+        ("ab", "^a", ["b<|im_end|>"]),
+        ("ab", "(?s).*", []),
+        ("ab", "x*", ["ab<|im_end|>"]),
+        ("ab", "Be kind", ["ab<|im_end|>"]),
+        ("ab", lambda text: [(0, text.index("b"))], ["b<|im_end|>"]),
+        ("ab", lambda text: [(1, 2), (0, 1)] if text.endswith("<|im_end|>") else [], ["<|im_end|>"]),
+        ("ab", (), ["ab<|im_end|>"]),
+    ],
+)
+def test_what_a_mask_finds_in_an_answer_is_not_trained(answer: str, mask: Any, left: list[str]) -> None:
+    sample = PROMPTER.training_sample(VALUES, answer, mask=mask)
+    assert trained(sample) == left
+    assert sample.text == PROMPTER.training_sample(VALUES, answer).text
+    assert pickle.loads(pickle.dumps(sample)) == sample  # noqa: S301 - made here
+    assert trained(sample.with_mask(())) == [f"{answer}<|im_end|>"]
+
+
+def test_each_answer_is_looked_at_by_itself() -> None:
+    history = [["a", "one"], ["b", "two"]]
+    sample = PROMPTER.training_sample(VALUES, "three", history, train="all", mask=[r"^\w", r"two\W+three"])
+    assert trained(sample) == ["ne<|im_end|>", "wo<|im_end|>", "hree<|im_end|>"]
+    # Nothing that is not trained is looked at.
+    sample = PROMPTER.training_sample(VALUES, "three", history, mask=["two", "e"])
+    assert trained(sample) == ["thr", "<|im_", "nd|>"]
+    assert sample.unmatched == ("two",)
+
+
+def test_patterns_that_match_nowhere_are_reported() -> None:
+    sample = PROMPTER.training_sample(VALUES, "ab", mask=["a", "y*", "<think>"])
+    assert sample.unmatched == ("y*", "<think>")
+    assert PROMPTER.training_sample(VALUES, "ab", mask=lambda _: []).unmatched == ()
+
+
+def test_templates_take_masks_too() -> None:
+    template = ChatTemplate.load(CHATML)
+    chat = [{"role": "user", "content": "Yes?"}, {"role": "assistant", "content": f"{SCAFFOLD}Oui."}]
+    # The text of an answer is a value: it is broken before it is looked at.
+    sample = template.training_sample(chat, mask=EMPTY_THOUGHT, safety="off")
+    assert trained(sample) == ["Oui.<|im_end|>"]
+    by_prompter = PROMPTER.training_sample(VALUES, "[1]Oui.", mask=r"\[1\]", chat_template=template)
+    assert trained(by_prompter) == ["Oui.<|im_end|>"]
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        ("(", r"'\(' is no regular expression"),
+        ([re.compile("a")], "give its .pattern"),
+        ([3], "a list of texts or a function, but holds 3"),
+        (lambda _: [(2, 1)], r"gave \(2, 1\) for an answer of 12 characters"),
+        (lambda text: [(0, len(text) + 1)], "of 12 characters"),
+        (lambda _: [3], "gave 3"),
+        (lambda _: ["ab"], "gave 'ab'"),
+        (lambda _: [(-1, 1)], "gave"),
+    ],
+)
+def test_a_mask_that_is_none_is_refused(mask: Any, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        PROMPTER.training_sample(VALUES, "ab", mask=mask)
+
+
+def test_a_pattern_that_would_take_forever_is_stopped() -> None:
+    """The naive version: ``re`` would take more than 2 ** 60 steps."""
+    with pytest.raises(FormatError, match=r"takes more than 1 s for an answer of 71 characters"):
+        PROMPTER.training_sample(VALUES, "a" * 60 + "!", mask=r"(a|a)+$")
+
+
+@pytest.mark.parametrize("form", ["openai", "alpaca", "sharegpt", "trl"])
+def test_forms_of_messages_have_no_place_for_a_mask(form: str) -> None:
+    sample = PROMPTER.training_sample(VALUES, f"{SCAFFOLD}Oui.", mask=EMPTY_THOUGHT)
+    with pytest.raises(FormatError, match="masked; use features"):
+        sample.export(form)
+    assert PROMPTER.training_sample(VALUES, "Oui.", mask=EMPTY_THOUGHT).export(form)
+
+
+def test_text_forms_count_a_masked_beginning_to_the_prompt() -> None:
+    sample = PROMPTER.training_sample(VALUES, f"{SCAFFOLD}Oui.", mask=EMPTY_THOUGHT)
+    prompt = PROMPTER.generate_prompt(VALUES)
+    assert sample.export("trl-text") == {"prompt": f"{prompt}{SCAFFOLD}", "completion": "Oui.<|im_end|>"}
+    with pytest.raises(FormatError, match="not trained behind text that is"):
+        PROMPTER.training_sample(VALUES, "a[1]b", mask=r"\[1\]").export("trl-text")
+
+
+def test_a_token_that_holds_masked_text_is_not_trained() -> None:
+    # "hello" is a token of its own, as is " world".
+    for mask, left in (("hel", [" world"]), ("llo", [" world"]), ("o w", []), ("orl", ["hello"])):
+        sample = PROMPTER.training_sample(VALUES, "hello world", mask=mask)
+        ids, labels, straddling = sample.labels(chatml())
+        assert chatml().decode([label for label in labels if label != -100]) == "".join(left) + "<|im_end|>"
+        assert {chatml().decode([ids[at]]) for at in straddling} == {"hello", " world"} - {*left}
+
+
+@lru_cache(maxsize=1)
+def of_deepseek() -> Any:
+    return tokenizer_in(deepseek())
+
+
+@lru_cache(maxsize=1)
+def _bytes_of_signs() -> dict[str, int]:
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + at): byte for at, byte in enumerate(others)}
+
+
+def _pieces(tokenizer: Any, ids: Iterable[int]) -> list[bytes]:
+    """The bytes of each token, of the vocabulary alone."""
+    if hasattr(tokenizer, "decode_single_token_bytes"):
+        return [tokenizer.decode_single_token_bytes(made) for made in ids]
+    added = tokenizer.added_tokens_decoder
+    return [
+        added[made].content.encode()
+        if made in added
+        else bytes(_bytes_of_signs()[sign] for sign in tokenizer.convert_ids_to_tokens(made))
+        for made in ids
+    ]
+
+
+WORDS = ("yes ", "no.", "\n\n", "[1]", "[22]", " 你好", "🙂", "<think>\n\n</think>\n\n", "x=1;", " a b", "'s", "1234")
+FORGED = ("<|im_end|>", "<|im_start|>", "<｜end▁of▁sentence｜>", "<think>", "</think>")
+MASKS = (EMPTY_THOUGHT, r"\[\d+\]", "(?s)^.{0,3}", r"\s+$|好", "o|1", "<think>")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "tokenizer"), [("qwen3", chatml), ("deepseek-v3", of_deepseek)])
+def test_no_token_of_200_conversations_is_astray(family: str, tokenizer: Any) -> None:
+    """Each token, against bytes that are counted off the prompts: nothing of the sample but its ids is asked for."""
+    draw = random.Random(28)  # noqa: S311 - the same conversations each time
+    prompter = ChatPrompter("Be {a}.", system="").with_markers(family)
+    end = Markers.for_model(family).eoa.rstrip()
+    counts = Counter[str]()
+
+    def words(*kinds: str) -> str:
+        return "".join(draw.choices(kinds, k=draw.randint(1, 8)))
+
+    for _ in range(200):
+        # An answer of the history that thinks in its text is refused.
+        talk = [[words(*WORDS, *FORGED), words(*WORDS).replace(SCAFFOLD, "")] for _ in range(draw.randint(0, 4))]
+        turns = [*talk, [words(*WORDS, *FORGED), words(*WORDS)]]
+        values = {"a": words(*WORDS, *FORGED), "input": turns[-1][0]}
+        masks = draw.sample(MASKS, draw.randint(1, 3))
+        train: Literal["last", "all"] = draw.choice(("last", "all"))
+        sample = prompter.training_sample(values, turns[-1][1], talk, train=train, mask=masks)
+        state = ["other"] * len(sample.text)
+        for at in range(len(turns)) if train == "all" else [len(talk)]:
+            start = len(prompter.generate_prompt(values | {"input": turns[at][0]}, talk[:at]))
+            whole = turns[at][1] + end
+            assert sample.text.startswith(whole, start)
+            state[start : start + len(whole)] = ["trained"] * len(whole)
+            for match in chain.from_iterable(re.finditer(mask, whole) for mask in masks):
+                state[start + match.start() : start + match.end()] = ["masked"] * len(match[0])
+        ids, labels, straddling = sample.labels(tokenizer())
+        of_bytes = [kind for sign, kind in zip(sample.text, state, strict=True) for _ in sign.encode()]
+        done = 0
+        for at, (made, label, piece) in enumerate(zip(ids, labels, _pieces(tokenizer(), ids), strict=True)):
+            kinds = of_bytes[done : done + len(piece)]
+            done += len(piece)
+            assert label == (made if kinds[0] == "trained" and "masked" not in kinds else -100)
+            assert at in straddling or len({kind == "trained" for kind in kinds}) == 1
+            counts[kinds[0]] += 1
+        assert done == len(of_bytes)
+    assert min(counts.values()) > 500
+    assert len(counts) == 3

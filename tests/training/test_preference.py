@@ -1,0 +1,214 @@
+"""Preference pairs: one prompt, two answers, and what TRL's trainers and collators make of them."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from lazyprompt import ChatPrompter, Msg, PreferenceSample, Prompter, PromptTemplate
+from lazyprompt.errors import FormatError, HistoryError
+from lazyprompt.templates.instruction import InstructionTemplate
+from support.chat_judges import deepseek, tokenizer_in
+from support.vocabularies import chatml
+
+PROMPTER = ChatPrompter("Be {a}.", system="").with_markers("qwen3")
+VALUES = {"a": "kind", "input": "Yes?"}
+EMPTY_THOUGHT = r"<think>\s*</think>\s*"
+SCAFFOLD = "<think>\n\n</think>\n\n"
+CALL: dict[str, Any] = {
+    "role": "assistant",
+    "content": "Let me see.",
+    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "sky", "arguments": '{"city": "Köln"}'}}],
+}
+MESSAGES = [{"role": "system", "content": "Be kind.\n\n"}, {"role": "user", "content": "Yes?"}]
+
+
+@lru_cache(maxsize=1)
+def of_deepseek() -> Any:
+    return tokenizer_in(deepseek())
+
+
+def sky(city: str) -> str:
+    """Tell the weather."""
+    return city
+
+
+def test_both_sides_are_the_samples_of_their_answers() -> None:
+    history = [["a", "b"]]
+    pair = PROMPTER.preference_sample(VALUES, "Oui.", "Non.", history, [sky], mask="O")
+    for side, answer in ((pair.chosen, "Oui."), (pair.rejected, "Non.")):
+        assert side == PROMPTER.training_sample(VALUES, answer, history, [sky], mask="O")
+    assert pickle.loads(pickle.dumps(pair)) == pair  # noqa: S301 - made here
+    by_model = ChatPrompter("Be {a}.", system="").preference_sample(VALUES, "Oui.", "Non.", model="qwen3")
+    assert by_model == PROMPTER.preference_sample(VALUES, "Oui.", "Non.")
+
+
+def test_pairs_in_the_forms_of_trl() -> None:
+    pair = PROMPTER.preference_sample(VALUES, "Oui.", "Non.")
+    prompt = PROMPTER.generate_prompt(VALUES)
+    said = [[{"role": "assistant", "content": text}] for text in ("Oui.", "Non.")]
+    assert pair.export("trl") == {"prompt": MESSAGES, "chosen": said[0], "rejected": said[1]}
+    assert pair.export("trl-text") == {"prompt": prompt, "chosen": "Oui.<|im_end|>", "rejected": "Non.<|im_end|>"}
+    assert pair.export_unpaired("trl") == (
+        {"prompt": MESSAGES, "completion": said[0], "label": True},
+        {"prompt": MESSAGES, "completion": said[1], "label": False},
+    )
+    with pytest.raises(FormatError, match="'trl-txt' is unknown for pairs .did you mean 'trl-text'"):
+        pair.export("trl-txt")
+
+
+def test_an_answer_may_be_a_message_that_calls() -> None:
+    pair = PROMPTER.preference_sample(VALUES, CALL, Msg("assistant", "No idea.", "assistant"), tools=[sky])
+    exported = pair.export("trl")
+    function = {"name": "sky", "arguments": {"city": "Köln"}}
+    assert exported["chosen"] == [CALL | {"tool_calls": [{"id": "a", "type": "function", "function": function}]}]
+    assert exported["rejected"] == [{"role": "assistant", "content": "No idea."}]
+    assert exported["tools"] == [*PROMPTER.generate_prompt(VALUES, tools=[sky], return_dict=True)["tools"]]
+    text = pair.export("trl-text")["chosen"]
+    assert text == 'Let me see.\n<tool_call>\n{"name": "sky", "arguments": {"city": "Köln"}}\n</tool_call><|im_end|>'
+    with pytest.raises(HistoryError, match="of role 'user'"):
+        PROMPTER.preference_sample(VALUES, MESSAGES[1], "a")
+    # As a label of a sample, too: the history needs no user's turn for it then.
+    assert PROMPTER.training_sample(VALUES, CALL, tools=[sky]) == pair.chosen
+
+
+def test_one_answer_twice_is_no_pair() -> None:
+    with pytest.raises(FormatError, match=r"chosen and rejected are the same answer: 'Oui\.<\|im_end\|>'; leave"):
+        PROMPTER.preference_sample(VALUES, "Oui.", "Oui.")
+    with pytest.raises(FormatError, match="same answer but for masked text"):
+        PROMPTER.preference_sample(VALUES, "[1]Oui.", "[2]Oui.", mask=r"\[\d\]")
+    assert PROMPTER.preference_sample(VALUES, "", "Oui.").export("trl-text")["chosen"] == "<|im_end|>"
+
+
+def test_two_prompts_are_no_pair() -> None:
+    samples = [PROMPTER.training_sample({"a": how, "input": "Yes?"}, "Oui.") for how in ("kind", "kin")]
+    with pytest.raises(FormatError, match=r"differ from character \d+ on: 'd\."):
+        PreferenceSample(*samples)
+
+
+def test_a_mask_that_matches_in_neither_answer_is_reported() -> None:
+    pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}Oui.", "Non.", mask=[EMPTY_THOUGHT, "x", "N"])
+    assert pair.unmatched == ("x",)
+
+
+def test_a_masked_beginning_belongs_to_the_prompt() -> None:
+    answers = f"{SCAFFOLD}Oui.", f"{SCAFFOLD}Non."
+    pair = PROMPTER.preference_sample(VALUES, *answers, mask=EMPTY_THOUGHT)
+    prompt = PROMPTER.generate_prompt(VALUES) + SCAFFOLD
+    assert pair.export("trl-text") == {"prompt": prompt, "chosen": "Oui.<|im_end|>", "rejected": "Non.<|im_end|>"}
+    ids = pair.features(chatml())
+    assert [chatml().decode(ids[key]) for key in ("prompt_ids", "chosen_ids", "rejected_ids")] == [
+        prompt,
+        "Oui.<|im_end|>",
+        "Non.<|im_end|>",
+    ]
+    whole = pair.reward_features(chatml())
+    assert chatml().decode(whole["chosen_ids"]) == pair.chosen.text
+    with pytest.raises(FormatError, match="masked; use features"):
+        pair.export("trl")
+
+
+@pytest.mark.parametrize("rejected", ["Non.", "<think>\n</think>\n\nNon.", "<think>\nhm\n</think>\n\nNon."])
+def test_masked_beginnings_that_differ_are_refused(rejected: str) -> None:
+    pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}Oui.", rejected, mask=EMPTY_THOUGHT)
+    for made in (lambda: pair.export("trl-text"), lambda: pair.features(chatml())):
+        with pytest.raises(FormatError, match="one answer begins with the masked text"):
+            made()
+    assert pair.reward_features(chatml())
+
+
+def test_masked_text_inside_an_answer_is_refused_where_trl_would_train_it() -> None:
+    pair = PROMPTER.preference_sample(VALUES, "a [1] b", "c", mask=r"\[1\]")
+    for made in (pair.features, pair.unpaired_features):
+        with pytest.raises(FormatError, match="no place for masked text inside an answer"):
+            made(chatml())
+    assert pair.chosen.features(chatml())["labels"].count(-100) > 0
+    pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}\n\nOui.", f"{SCAFFOLD}Non.", mask="<think>\n\n</think>\n\n")
+    with pytest.raises(FormatError, match="mask the white space behind it"):
+        pair.features(chatml())
+
+
+@pytest.mark.parametrize(
+    ("rejected", "expected"),
+    [("p me", ["Oh", " hello you", " help me"]), ("lo me", ["Oh hello", " you", " me"])],
+)
+def test_a_token_over_the_border_of_the_prompt_belongs_to_answers_that_differ(
+    rejected: str, expected: list[str]
+) -> None:
+    bare = Prompter(InstructionTemplate(), PromptTemplate("{input}"), system="")
+    pair = bare.preference_sample("Oh hel", "lo you", rejected)
+    ids = pair.features(chatml())
+    assert [chatml().decode(made) for made in (ids["prompt_ids"], ids["chosen_ids"], ids["rejected_ids"])] == expected
+    assert pair.chosen.labels(chatml()).straddling == [1]
+
+
+def random_pairs(count: int) -> list[tuple[PreferenceSample, str]]:
+    draw = random.Random(28)  # noqa: S311 - the same each time
+    words = ("yes ", "no.", "\n\n", "[1]", " 你好", "🙂", "x=1;", " a b", "'s", "1234", "<|im_end|>", "</think>")
+    pairs: list[tuple[PreferenceSample, str]] = []
+    for at in range(count):
+        texts = ["".join(draw.choices(words, k=draw.randint(1, 8))) for _ in range(6)]
+        values, start, history = {"a": texts[0], "input": texts[1]}, draw.choice(("", SCAFFOLD)), [texts[4:]]
+        prompter = ChatPrompter("Be {a}.", system="").with_markers(("qwen3", "deepseek-v3")[at % 2])
+        # A line's end before an answer may be one token with the one that it begins with.
+        answers = [f"{start}{side}{text.lstrip()}" for side, text in zip("+-", texts[2:4], strict=True)]
+        pair = prompter.preference_sample(values, answers[0], answers[1], history, mask=EMPTY_THOUGHT)
+        pairs.append((pair, prompter.generate_prompt(values, history) + start))
+    return pairs
+
+
+def test_pairs_share_the_ids_of_their_prompt() -> None:
+    for at, (pair, prompt) in enumerate(random_pairs(60)):
+        tokenizer = of_deepseek() if at % 2 else chatml()
+        ids = pair.features(tokenizer)
+        assert tokenizer.decode(ids["prompt_ids"]) == prompt
+        for side, key in ((pair.chosen, "chosen_ids"), (pair.rejected, "rejected_ids")):
+            whole, labels, straddling = side.labels(tokenizer)
+            answer = ids[key]  # type: ignore[literal-required]
+            assert not straddling
+            assert [label for label in labels if label != -100] == answer
+            assert whole[: len(ids["prompt_ids"]) + len(answer)] == ids["prompt_ids"] + answer
+        rows = pair.unpaired_features(tokenizer)
+        assert [row["label"] for row in rows] == [True, False]
+        assert [row["prompt_ids"] + row["completion_ids"] for row in rows] == [
+            ids["prompt_ids"] + ids["chosen_ids"],
+            ids["prompt_ids"] + ids["rejected_ids"],
+        ]
+
+
+@pytest.mark.slow
+def test_trls_own_collators_mask_what_we_say() -> None:
+    """TRL needs torch, which is larger than all else: where it is not installed, there is nothing to see."""
+    pytest.importorskip("trl", reason="TRL and torch are installed by .ci/run elsewhere")
+    dpo, kto, reward = (import_module(f"trl.trainer.{name}_trainer") for name in ("dpo", "kto", "reward"))
+    for tokenizer, parity in ((chatml(), 0), (of_deepseek(), 1)):
+        pairs = [pair for pair, _ in random_pairs(200)[parity::2]]
+        both = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
+        collated = dpo.DataCollatorForPreference(pad_token_id=0)([pair.features(tokenizer) for pair in pairs])
+        rows = [row for pair in pairs for row in pair.unpaired_features(tokenizer)]
+        unpaired = kto.DataCollatorForUnpairedPreference(pad_token_id=0)(rows)
+        sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
+        for batch, samples in ((collated, both), (unpaired, sides)):
+            for ids, mask, attention, sample in zip(
+                *(batch[name].tolist() for name in ("input_ids", "completion_mask", "attention_mask")),
+                samples,
+                strict=True,
+            ):
+                whole, labels, _ = sample.labels(tokenizer)
+                length = sum(attention)
+                assert ids[:length] == whole[:length]
+                assert [made if on else -100 for made, on in zip(ids, mask, strict=True)][:length] == labels[:length]
+                # All that is left out is what stands behind the end of the answer.
+                assert set(labels[length:]) <= {-100}
+                assert not any(mask[length:])
+        assert unpaired["label"].tolist() == [True, False] * len(pairs)
+        scored = reward.DataCollatorForPreference(pad_token_id=0)([pair.reward_features(tokenizer) for pair in pairs])
+        for ids, attention, sample in zip(
+            scored["input_ids"].tolist(), scored["attention_mask"].tolist(), both, strict=True
+        ):
+            assert ids[: sum(attention)] == sample.labels(tokenizer).input_ids
