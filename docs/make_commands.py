@@ -1,11 +1,10 @@
-"""Write docs/reference/commands.md from the commands themselves, and from the extras of setup.cfg.
+"""Write docs/reference/commands.md from the commands themselves.
 
 python docs/make_commands.py
 """
 
 from __future__ import annotations
 
-from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,22 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-# What only who works on this package needs.
-NOT_FOR_USERS = {"ci", "dev", "docs"}
-HEAD = """# Commands and extras
+HEAD = """# Commands
 
 Read out of the commands; `lazyprompt COMMAND --help` prints the same with examples. How they are used is in
 [Prompt files and the command line](command-line.md).
 
 | command | does |
-|---|---|
-"""
-EXTRAS_HEAD = """
-## Extras
-
-`pip install` takes them in brackets behind the package's name; each brings what it names.
-
-| extra | brings |
 |---|---|
 """
 
@@ -85,23 +74,12 @@ def section(name: str, command: click.Command) -> str:
     return "\n".join(lines) + "\n"
 
 
-def extras() -> Iterator[tuple[str, list[str]]]:
-    """The extras with what each brings, in the order of setup.cfg."""
-    parser = ConfigParser()
-    parser.read(ROOT / "setup.cfg", encoding="utf-8")
-    for name, wanted in parser["options.extras_require"].items():
-        if name not in NOT_FOR_USERS:
-            yield name, wanted.split()
-
-
 def page() -> str:
     """The whole page."""
     every = list(commands(group, group.make_context("lazyprompt", [], resilient_parsing=True)))
     parts = [HEAD]
     parts += [f"| [`{name}`](#{name.replace(' ', '-')}) | {cell(first_line(each.help))} |\n" for name, each in every]
     parts += [section(name, each) for name, each in every]
-    parts += [EXTRAS_HEAD]
-    parts += [f"| `{name}` | {', '.join(f'`{each}`' for each in wanted)} |\n" for name, wanted in extras()]
     return "".join(parts)
 
 

@@ -5,6 +5,7 @@ It uses no network, and reads of a key only whether it is there.
 
 from __future__ import annotations
 
+import operator
 import os
 import platform
 import re
@@ -13,7 +14,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -28,8 +29,7 @@ from lazyprompt.tokens.vocabulary import cache_folder, sought_vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
-
-    from packaging.requirements import Requirement
+    from importlib.metadata import Distribution
 
     from lazyprompt.modules.sources import Source
     from lazyprompt.tokens.vocabulary import Sought
@@ -45,6 +45,15 @@ _LONG: Final = 300
 _BESIDE: Final = frozenset({"tests", "test", "docs", "examples", "benchmarks", "scripts"})
 _PACKAGE: Final = re.compile(r"^((?:[A-Za-z]\w*/)*[A-Za-z]\w*)/__init__\.py,", re.MULTILINE)
 _MODULE: Final = re.compile(r"^([A-Za-z]\w*)\.(?:py|[\w.-]*so|[\w.-]*pyd),", re.MULTILINE)
+# A line ``Requires-Dist``: name, extras, bounds, and the extra that it is for. Our own lines have no other marker.
+_REQUIREMENT: Final = re.compile(
+    r"""([\w.-]+)\s*(?:\[([^]]*)])?\s*\(?([^;)]*)\)?(?:.*\bextra\s*==\s*["']([\w.-]+)["'])?"""
+)
+_VERSION: Final = re.compile(r"(\d+(?:\.\d+)*)(?:\.?(a|b|c|rc|dev))?")
+_BOUND: Final = re.compile(r"([<>=!]=?)\s*([\w.]+)")
+_HOLDS: Final = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq, "!=": operator.ne
+}  # fmt: skip
 # Packages print while they are imported, and run code at exit: only the last line and the status count.
 _TRIAL: Final = """\
 import importlib, os, sys
@@ -71,6 +80,13 @@ class _Key(NamedTuple):
     source: str
     variables: tuple[str, ...]
     state: str
+
+
+class _Requirement(NamedTuple):
+    name: str
+    extras: tuple[str, ...]
+    bound: str
+    extra: str
 
 
 class Need(NamedTuple):
@@ -219,16 +235,14 @@ def find_extras(*, tried: bool, without: Collection[str] = ()) -> tuple[dict[str
     """
     try:
         own = distribution("lazyprompt")
-        names = ["", *(own.metadata.get_all("Provides-Extra") or [])]
-        needed = {name or CORE: {str(one): one for one in _requirements(own, name)} for name in names}
     except PackageNotFoundError:
         return {}, ["lazyprompt is not installed, only found as files: extras are not known; pip install it"]
-    except ImportError as error:  # packaging, which the core needs
-        return {}, [f"{error}; install lazyprompt again"]
-    each = {text: one for found in needed.values() for text, one in found.items()}
+    names = ["", *(own.metadata.get_all("Provides-Extra") or [])]
+    needed = {name or CORE: [*dict.fromkeys(_needed(own, name))] for name in names}
+    each = {one for found in needed.values() for one in found}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        looked = dict(zip(each, pool.map(partial(_look_for, tried=tried, without=without), each.values()), strict=True))
-    extras = {name: _extra(name, [looked[text] for text in found]) for name, found in needed.items()}
+        looked = dict(zip(each, pool.map(partial(_look_for, tried=tried, without=without), each), strict=True))
+    extras = {name: _extra(name, [looked[one] for one in found]) for name, found in needed.items()}
     broken = [need for extra in extras.values() if extra.state == "broken" for need in extra.needs]
     faults = [
         f"{need.name}: {need.fault}" if need.fault else f"{need.name}{need.bound} is needed, and is not installed"
@@ -247,45 +261,35 @@ def _extra(name: str, needs: list[Need]) -> Extra:
     return Extra("in part" if there else "not installed", needs)
 
 
-def _requirements(own: Distribution, extra: str, seen: frozenset[str] = frozenset()) -> Iterator[Requirement]:
-    """List the packages of an extra on this machine; extras that it names are replaced by their packages."""
-    from packaging.requirements import Requirement  # noqa: PLC0415 - that it is missing is a fault to report
-    from packaging.utils import canonicalize_name  # noqa: PLC0415 - as above
-
+def _requirements(own: Distribution) -> Iterator[_Requirement]:
     for line in own.requires or ():
-        needed = Requirement(line)
-        if not _is_for(needed, extra) or (extra and _is_for(needed, "")):
-            continue
-        if canonicalize_name(needed.name) == "lazyprompt":
-            for named in sorted(needed.extras - seen):
-                yield from _requirements(own, named, seen | needed.extras)
-        else:
-            needed.marker = None
-            yield needed
+        if match := _REQUIREMENT.match(line):
+            name, extras, bound, extra = match.groups(default="")
+            yield _Requirement(name, tuple(re.findall(r"[\w.-]+", extras)), bound.strip(), extra)
 
 
-def _is_for(needed: Requirement, extra: str) -> bool:
-    return needed.marker is None or needed.marker.evaluate({"extra": extra})
+def _needed(own: Distribution, extra: str, seen: frozenset[str] = frozenset()) -> Iterator[_Requirement]:
+    """List the packages of an extra; extras that it names are replaced by their packages."""
+    for needed in _requirements(own):
+        if needed.extra == extra and _plain(needed.name) == "lazyprompt":
+            for named in sorted({*needed.extras} - seen):
+                yield from _needed(own, named, seen | {*needed.extras})
+        elif needed.extra == extra:
+            yield needed._replace(extra="")
 
 
-def _look_for(needed: Requirement, *, tried: bool, without: Collection[str]) -> Need:
+def _look_for(needed: _Requirement, *, tried: bool, without: Collection[str]) -> Need:
     """Look for a package that is needed."""
-    from packaging.version import InvalidVersion  # noqa: PLC0415 - as above
-
-    within = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
-    name, bound = f"{needed.name}{within}", str(needed.specifier)
+    name, bound = f"{needed.name}[{','.join(needed.extras)}]" if needed.extras else needed.name, needed.bound
     try:
         found = distribution(needed.name)
     except PackageNotFoundError:
         return Need(name, bound, None)
     version = cast("str | None", found.version)  # broken metadata have none
-    try:
-        suits = version is not None and needed.specifier.contains(version, prereleases=True)
-    except InvalidVersion:
-        suits = False
-    if not suits:
-        fault = f"{version} is installed, and it must be {bound}"
-        return Need(name, bound, version, fault, _others_need(needed.name))
+    if not _suits(version or "", bound):
+        others = (one for each in distributions() if each.name != "lazyprompt" for one in _requirements(each))
+        is_others = any(not one.extra and _plain(one.name) == _plain(needed.name) for one in others)
+        return Need(name, bound, version, f"{version} is installed, and it must be {bound}", is_others)
     modules = _modules(found)
     missing = next((module for module in modules if not _is_there(module)), None)
     fault = "" if missing is None else f"its module {missing} is not there; install it again"
@@ -294,14 +298,16 @@ def _look_for(needed: Requirement, *, tried: bool, without: Collection[str]) -> 
     return Need(name, bound, version, fault)
 
 
-def _others_need(name: str) -> bool:
-    """Return True if another installed package than lazyprompt needs a package; reads the metadata of all."""
-    from packaging.requirements import Requirement  # noqa: PLC0415 - as above
+def _suits(version: str, bound: str) -> bool:
+    return all(_HOLDS[sign](_order(version), _order(limit)) for sign, limit in _BOUND.findall(bound))
 
-    lines = (line for each in distributions() if each.name != "lazyprompt" for line in each.requires or ())
-    # Parsing is slow, and most lines name other packages.
-    near = (Requirement(line) for line in lines if _plain(line).startswith(_plain(name)))
-    return any(_plain(each.name) == _plain(name) and _is_for(each, "") for each in near)
+
+def _order(version: str) -> tuple[list[int], bool]:
+    """Return the numbers of a version, without zeros at their end, and True if it is released."""
+    match = _VERSION.match(version)
+    if match is None:
+        return [], False
+    return [int(part) for part in re.sub(r"(\.0+)+$", "", match[1]).split(".")], match[2] is None
 
 
 def _modules(found: Distribution) -> list[str]:

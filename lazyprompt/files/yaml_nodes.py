@@ -9,6 +9,7 @@ file that does not begin with one is all body, and none of it is ever read as YA
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 from unicodedata import combining, east_asian_width
@@ -205,6 +206,18 @@ KINDS: dict[type, str] = {
 }
 
 
+class Field(NamedTuple):
+    """A field as it stands in a file.
+
+    Attributes:
+        raw: The value as it is written.
+        seen: The value with all references resolved.
+    """
+
+    raw: Node
+    seen: Node
+
+
 class Reader:
     """Makes nodes of YAML, event by event.
 
@@ -343,6 +356,11 @@ def plain(node: Node | None) -> Json:
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     return value
+
+
+def is_same(old: object, new: object) -> bool:
+    """Return True if two values are the same in JSON, to which true is no 1."""
+    return old == new and json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
 def text_of_file(name: str) -> str:

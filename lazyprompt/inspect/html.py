@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 from lazyprompt._base.signs import named, pieces, visible
 from lazyprompt.budget.report import TrimReport
+from lazyprompt.errors import MissingExtraError
 from lazyprompt.formatters.reply import Reply
 from lazyprompt.inspect.look import Look
 from lazyprompt.inspect.marks import marked
@@ -185,7 +186,10 @@ class Room:
         except (NoBase64, ValueError):
             return None
         kind = sniffed(content[:64])
-        size = image_size(Medium("image", data=content)) if kind in _PICTURES else None
+        try:
+            size = image_size(Medium("image", data=content)) if kind in _PICTURES else None
+        except MissingExtraError:  # a picture of unknown size could stall the page
+            return None
         if size is None or size[0] * size[1] > _MOST_PIXELS:
             return None
         self.pictures -= len(source.data)

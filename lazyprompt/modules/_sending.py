@@ -11,15 +11,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-import tenacity
-
-from lazyprompt.errors import FormatError, LazyPromptError
+from lazyprompt.errors import FormatError, LazyPromptError, missing_extra
 from lazyprompt.modules.clients._faults import Fault, hide, redirected_to
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+
+    import tenacity
 
     from lazyprompt.answers.parser import Delta
     from lazyprompt.formatters.reply import Reply
@@ -110,6 +110,16 @@ class Sender:
         self._place = nullcontext() if concurrency is None else BoundedSemaphore(concurrency)
         self._loops: dict[AbstractEventLoop, _Loop] = {}
         self._loaded = False
+        self._tried: Callable[..., Any]
+        self._atried: Callable[..., Any]
+        self._tried = self._atried = _once
+        if client.retries_itself:
+            return
+        try:
+            import tenacity  # noqa: PLC0415 - only the extras of clients that do not retry by themselves have it
+        except ImportError as error:
+            raise missing_extra("tenacity", client.extra) from error
+        self._longer = tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)
         again: dict[str, Any] = {
             "stop": tenacity.stop_after_attempt(1 + settings.retries),
             "wait": self._wait,
@@ -121,9 +131,7 @@ class Sender:
             # Each thread has a state of its own in one object; tasks of one loop would share theirs.
             return tenacity.AsyncRetrying(**again)(call, asked)
 
-        once = client.retries_itself
-        self._tried: Callable[..., Any] = _once if once else tenacity.Retrying(**again)
-        self._atried: Callable[..., Any] = _once if once else aretrying
+        self._tried, self._atried = tenacity.Retrying(**again), aretrying
 
     def send(self, exchange: Exchange) -> Reply:
         """Return the answer.
@@ -276,7 +284,7 @@ class Sender:
         fault = self.client.fault(error) if isinstance(error, Exception) else None
         if fault is not None and fault.retry_after is not None:
             return fault.retry_after
-        return tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)(state)
+        return self._longer(state)
 
     @asynccontextmanager
     async def _aplace(self) -> AsyncGenerator[None]:

@@ -19,6 +19,8 @@ from io import BytesIO
 from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
+from lazyprompt.errors import missing_extra
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -313,11 +315,17 @@ def image_size(medium: Medium) -> tuple[int, int] | None:
 
     Returns:
         The pixels, or None where only an address is known or the bytes tell none.
+
+    Raises:
+        MissingExtraError: The bytes are known, and imagesize is not installed.
     """
     if medium.data is None:
         return None
-    import imagesize  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types; only pictures need it
-
+    try:
+        import imagesize  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types; only pictures need it
+    except ImportError as error:
+        # Without the size only a bound is known: a budget would drop messages that fit.
+        raise missing_extra("imagesize", "images") from error
     measure = cast("Callable[[BytesIO], tuple[float, float]]", imagesize.get)  # pyright: ignore[reportUnknownMemberType]
     for most in _HEADS:
         content = _content(medium.data, most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
 import runpy
@@ -49,6 +50,21 @@ def script(name: str) -> dict[str, Any]:
 def test_a_page_is_what_its_data_makes_it(name: str, page: str) -> None:
     made = script(name)["page"]()
     assert made == (DOCS / page).read_text(encoding="utf-8"), f"run: python docs/make_{name}.py"
+
+
+def test_the_install_page_lists_what_is_installed() -> None:
+    metadata = configparser.ConfigParser()
+    metadata.read(ROOT / "setup.cfg", encoding="utf-8")
+    page = (DOCS / "guide" / "install.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| [^|]+ \| ?(.*?) \|$", page, re.MULTILINE)
+    needs = {
+        name: [] if name == "all" else lines.split()
+        for name, lines in metadata["options.extras_require"].items()
+        if name not in ("ci", "dev", "docs")
+    }
+    assert {extra: re.findall(r"`([^`]+)`", installs) for extra, installs in rows} == needs
+    core = page.partition("## Core dependencies")[2]
+    assert sorted(re.findall(r"`([^`]+)`", core)) == metadata["options"]["install_requires"].split()
 
 
 @pytest.mark.usefixtures("importing")

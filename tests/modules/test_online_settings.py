@@ -304,6 +304,9 @@ def test_threads_that_race_make_one_client(server: ModelServer, source: str, mon
         ("ollama", "ollama", "ollama"),
         ("mistral", "mistralai.client", "mistralai"),
         ("litellm", "litellm", "litellm"),
+        # Their clients do not retry by themselves.
+        ("ollama", "tenacity", "ollama"),
+        ("zhipu", "tenacity", "zai-sdk"),
     ],
 )
 def test_a_client_that_is_missing_is_named(

@@ -97,9 +97,27 @@ from lazyprompt.testing.checks import answer_failures, checks_of
 checks = checks_of("answer", {"json_schema": {"required": ["b"]}})
 print(answer_failures("{}", checks, None)[0].message)
 """
+_CORE = """\
+import subprocess, sys
+from lazyprompt import *
+from lazyprompt.cli.main import COMMANDS
+print(ChatPrompter("Be kind.").generate_prompt("Hello", model="qwen3"))
+for command in COMMANDS:
+    subprocess.run([sys.executable, "-m", "lazyprompt", command, "--help"], check=True, stdout=subprocess.DEVNULL)
+"""
+_IMAGES = """\
+from lazyprompt import ApproximateTokenCounter
+url = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+content = [{"type": "image_url", "image_url": {"url": url}}]
+print(ApproximateTokenCounter().count([{"role": "user", "content": content}]))
+"""
+_EDIT = """\
+from lazyprompt import ChatPrompter, Prompty
+print(Prompty.from_prompter(ChatPrompter("Be kind.")).with_fields(description="kind").text)
+"""
 # What an extra is for: a use of it that fails where it does not do its work.
 USES = {
-    "": "from lazyprompt import ChatPrompter; print(ChatPrompter('Be kind.').generate_prompt('Hello', model='qwen3'))",
+    "": _CORE,
     "openai": _ask("openai"),
     "anthropic": _ask("anthropic"),
     "google-genai": _ask("gemini", key="contents"),
@@ -112,6 +130,8 @@ USES = {
     "gguf": _GGUF,
     "hf": _HF,
     "local": _LOCAL,
+    "images": _IMAGES,
+    "edit": _EDIT,
     "parquet": _PARQUET,
     "fast": _FAST,
     "fast-tokens": _FAST_TOKENS,

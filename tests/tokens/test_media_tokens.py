@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from lazyprompt.errors import MissingExtraError
 from lazyprompt.tokens.media import Limit, image_size, media_in, media_tokens, patches, picture_tokens, rule_for, tiles
 
 MOST = 85 + 8 * 170
@@ -137,6 +138,14 @@ def test_a_picture_whose_size_is_not_known_counts_the_most(part: dict[str, Any])
 def test_the_size_is_read_from_the_bytes(make: Any, size: tuple[int, int], expected: int) -> None:
     for width, height in (size, size[::-1]):
         assert counted({"image": address("image/x", make(width, height))}) == 85 + 170 * expected
+
+
+def test_the_size_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other number would make a budget drop messages that fit."""
+    monkeypatch.setitem(sys.modules, "imagesize", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "lazyprompt\[images\]"$'):
+        media_tokens({"image": {"data": text_of(png(1, 1))}})
+    assert media_tokens({"image": {"url": "https://a.example/b.png"}}) > 0
 
 
 def test_a_size_far_from_the_beginning_is_found() -> None:
@@ -278,6 +287,7 @@ for url in ("http://example.com/a.png", "/example.png", "file:///example.png"):
     media_tokens({"image": {"data": url}})
 print("urllib.request" in sys.modules)
 """
+    pytest.importorskip("imagesize")
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603 - our own code
     assert done.stdout.splitlines()[1:] == []
 

@@ -22,8 +22,8 @@ from lazyprompt.files.prompt_source import name_of
 from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH
 from lazyprompt.files.roles import Scanned, attributes_in, role_lines
 from lazyprompt.files.spec import read_spec
-from lazyprompt.files.writing.rewriting import Field, put_together
-from lazyprompt.files.yaml_nodes import Node, Reader, Source, split
+from lazyprompt.files.writing.rewriting import put_together
+from lazyprompt.files.yaml_nodes import Field, Node, Reader, Source, split
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -251,6 +251,12 @@ class OfficialClient(ABC):
         self._clients: dict[AbstractEventLoop | None, Any] = {}
         self._loops: dict[AbstractEventLoop, Lock] = {}
 
+    @property
+    def extra(self) -> str:
+        """The extra of lazyprompt that installs the client."""
+        _module, package, extra, *_ = *self.package, ""
+        return extra or package
+
     def sdk(self) -> Any:
         """Import the official package.
 

@@ -2,6 +2,7 @@ import json
 import os
 import pickle
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt.errors import FormatError, PromptFileError
+from lazyprompt import ChatPrompter
+from lazyprompt.errors import FormatError, MissingExtraError, PromptFileError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.writing.convert import convert
-from lazyprompt.files.writing.rewriting import Field, edited, written
+from lazyprompt.files.writing.rewriting import edited, written
 from lazyprompt.files.writing.targets import TARGETS
-from lazyprompt.files.yaml_nodes import Reader, Source, plain, split
+from lazyprompt.files.yaml_nodes import Field, Reader, Source, plain, split
 from support.paths import GOLDEN
 
 if TYPE_CHECKING:
@@ -58,6 +60,17 @@ def _read(text: str) -> object:
 @pytest.fixture(autouse=True)
 def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LP_KEY", SECRET)
+
+
+def test_writing_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = Prompty.loads(FILE)
+    monkeypatch.delitem(sys.modules, "lazyprompt.files.writing.yaml_writer", raising=False)
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "lazyprompt\[edit\]"$'):
+        prompt.with_fields(name="other")
+    with pytest.raises(MissingExtraError, match=r'pip install "lazyprompt\[edit\]"$'):
+        Prompty.from_prompter(ChatPrompter("Be kind."))
+    assert prompt.dumps() == FILE
 
 
 @pytest.mark.parametrize(

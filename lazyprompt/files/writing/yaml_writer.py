@@ -1,0 +1,188 @@
+"""Write values into YAML in the style of the lines around them.
+
+ruamel.yaml writes the lines of a changed field anew. If fields have no lines of their own, as within braces or if one
+is an alias of another, it writes all of the YAML.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from lazyprompt.errors import PromptFileError, missing_extra
+from lazyprompt.files.yaml_nodes import Field, is_same, is_text, plain
+
+try:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+    from ruamel.yaml.nodes import ScalarNode
+    from ruamel.yaml.resolver import VersionedResolver
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString, PlainScalarString
+except ImportError as error:
+    raise missing_extra("ruamel.yaml", "edit") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lazyprompt._base.json import Json
+
+# Lines are broken where their writer breaks them.
+_WIDTH: Final = 1_000_000
+_BREAK: Final = re.compile(r"\r\n|\r")
+_LISTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( *)- ", re.MULTILINE)
+_NESTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( +)[^\s#-]", re.MULTILINE)
+# What lines behind a | can say; all else goes into quotes.
+_LINE: Final = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]*"
+_BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<!\n\n)")
+# What ruamel.yaml writes as a break of lines, outside of double quotes; and what begins a key for some readers.
+_ESCAPED: Final = re.compile("[\x85\u2028\u2029?]")
+_NAME: Final = "name"
+
+
+class _AsWritten(VersionedResolver):
+    """Takes each scalar for text, so that it is written as it was: it knows other numbers than prompt files."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:  # noqa: ANN401 - ruamel.yaml's own
+        own: Any = super()
+        return own.resolve(kind, "text" if kind is ScalarNode else value, implicit)
+
+
+class Writer:
+    """Writes values in the style of the YAML around them: its line breaks and indentation.
+
+    Args:
+        text: The YAML.
+        safe: Replaces secrets in a text.
+    """
+
+    def __init__(self, text: str, safe: Callable[[str], str]) -> None:
+        self._break = "\r\n" if "\r\n" in text else "\n"
+        self._safe = safe
+        self._yaml: Any = YAML()  # its own hints are incomplete
+        self._yaml.Resolver = _AsWritten
+        self._yaml.preserve_quotes = True
+        self._yaml.width = _WIDTH
+        plain_text = _BREAK.sub("\n", text)
+        listed, nested = _LISTED.search(plain_text), _NESTED.search(plain_text)
+        offset = len(listed[2]) - len(listed[1]) if listed else 2
+        mapping = max(len(nested[2]) - len(nested[1]), 2) if nested else 2
+        self._yaml.indent(mapping=mapping, sequence=offset + 2, offset=offset)
+
+    def rewritten(self, text: str, fields: Mapping[str, Field], changes: Mapping[str, Json]) -> str:
+        """Return YAML with fields changed, in the line breaks of the file."""
+        lines = _BREAK.sub("\n", text)
+        indent = " " * (len(lines) - len(lines.lstrip(" ")))
+        try:
+            tree: Any = self._yaml.load(re.sub(f"^{indent}", "", lines, flags=re.MULTILINE) if indent else lines)
+        except YAMLError as error:
+            fault = " ".join(str(error).split())
+            raise PromptFileError(
+                f"{', '.join(changes)}: the YAML that stands there can be read, but not changed: {fault}; put texts "
+                "with signs in them into quotes"
+            ) from error
+        tree = {} if tree is None else _without_gaps(tree)
+        for name, new in changes.items():
+            if new is None:
+                tree.pop(name, None)
+            else:
+                tree[name] = self._changed(tree[name], fields[name], new) if name in fields else self._new(new)
+        if not tree:
+            return ""
+        out = StringIO()
+        self._yaml.dump(tree, out)
+        return re.sub(r"^(?=[^\n])", indent, out.getvalue(), flags=re.MULTILINE).replace("\n", self._break)
+
+    def _changed(self, tree: Any, field: Field, new: Json) -> Any:  # noqa: ANN401 - ruamel.yaml's own values
+        """Return the tree of a changed value: unchanged parts stay in it, with their comments."""
+        seen = plain(field.seen)
+        if is_same(seen, new):
+            return tree
+        raw, value = field.raw.value, field.seen.value
+        if isinstance(raw, dict) and isinstance(value, dict) and isinstance(new, dict):
+            for key in [key for key in tree if key not in new]:
+                del tree[key]
+            for key, item in new.items():
+                known = key in raw
+                tree[key if known else _key(key)] = (
+                    self._changed(tree[key], Field(raw[key], value[key]), item) if known else self._new(item)
+                )
+            return tree
+        if isinstance(raw, list) and isinstance(value, list) and isinstance(new, list):
+            self._change_items(tree, [Field(*pair) for pair in zip(raw, value, strict=True)], new)
+            return tree
+        if isinstance(raw, str) and isinstance(value, dict | list) and _texts(seen) & _texts(new):
+            raise PromptFileError(
+                f"{raw} is left as it is: what it leads to is not written out; change it there, or give a value that "
+                "has nothing of it"
+            )
+        return self._new(new)
+
+    def _change_items(self, tree: Any, items: list[Field], new: list[Json]) -> None:  # noqa: ANN401 - as above
+        """Change a list: items with names are those of the same names; others, those at the same places."""
+        names, wanted = _paired([plain(item.seen) for item in items], new)
+        by_name = dict(zip(names, items, strict=True))
+        for index in reversed(range(len(items))):
+            if names[index] not in wanted:
+                del tree[index]
+        for index, (name, value) in enumerate(zip(wanted, new, strict=True)):
+            if name in by_name:
+                tree[index] = self._changed(tree[index], by_name[name], value)
+            else:
+                tree.insert(index, self._new(value))
+
+    def _new(self, value: Json) -> Any:  # noqa: ANN401 - as above
+        """Return the tree of a new value."""
+        if isinstance(value, str):
+            text = self._safe(value)
+            return LiteralScalarString(text) if _BLOCK.fullmatch(text) else _key(text)
+        if isinstance(value, list):
+            return [self._new(item) for item in value]
+        if isinstance(value, dict):
+            return {_key(key): self._new(item) for key, item in value.items()}
+        # The resolver takes all for text, and so this is no text in quotes.
+        return PlainScalarString(json.dumps(value))
+
+
+def _key(text: str) -> Any:  # noqa: ANN401 - as above
+    """Return text in one line, as keys are: in quotes if some reader would take it for something else without."""
+    # A text that is no more than text would get the quotes of the one before it.
+    return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
+
+
+def _is_odd(text: str) -> bool:
+    """Return True if other readers take a text without quotes for a date, a boolean or a key."""
+    readings = yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ())
+    return _ESCAPED.search(text) is not None or any(pattern.match(text) for _, pattern in readings)
+
+
+def _without_gaps(tree: Any) -> Any:  # noqa: ANN401 - as above
+    """Write null for empty values: within braces nothing would be an empty text."""
+    items: Any = tree.items() if hasattr(tree, "items") else enumerate(tree)
+    for key, item in items:
+        if isinstance(item, dict | list):
+            _without_gaps(item)
+        elif type(item) is str and not item:
+            tree[key] = "null"
+    return tree
+
+
+def _paired(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
+    """Name old and new items: by their names if each has one, in one order; else by their places."""
+    names, wanted = ([item.get(_NAME) if isinstance(item, dict) else None for item in each] for each in (old, new))
+    own, asked = ([name for name in each if isinstance(name, str)] for each in (names, wanted))
+    named = len({*own}) == len(names) and len({*asked}) == len(wanted)
+    if named and [each for each in own if each in asked] == [each for each in asked if each in own]:
+        return own, asked
+    return [*range(len(old))], [*range(len(new))]
+
+
+def _texts(value: Json) -> set[str]:
+    """Return all texts in a value."""
+    if isinstance(value, str):
+        return {value}
+    within: Iterable[Json] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return set[str]().union(*map(_texts, within))
