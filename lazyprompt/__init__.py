@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter
     from lazyprompt.compat.prompt_engine import PromptEngine
     from lazyprompt.errors import (
+        ApproximateCountWarning,
         BatchError,
         BudgetError,
         EngineError,
         FormatError,
         HistoryError,
         LazyPromptError,
+        LazyPromptWarning,
         MediaError,
         MissingExtraError,
         ModuleError,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         PromptFileMissingError,
         SafetyError,
         SlotError,
+        SummaryWarning,
         TemplateError,
         TokenizerError,
         ToolsError,
@@ -109,6 +112,7 @@ __all__ = [
     "AlpacaPromptTemplate",
     "AlpacaPrompter",
     "AnthropicTokenCounter",
+    "ApproximateCountWarning",
     "ApproximateTokenCounter",
     "AsyncReplyStream",
     "AudioBlock",
@@ -147,6 +151,7 @@ __all__ = [
     "InstructionTemplate",
     "Layout",
     "LazyPromptError",
+    "LazyPromptWarning",
     "LengthBudget",
     "Markers",
     "Media",
@@ -182,6 +187,7 @@ __all__ = [
     "Secret",
     "Segment",
     "SlotError",
+    "SummaryWarning",
     "TemplateError",
     "TemplateSegment",
     "Text",
@@ -216,9 +222,9 @@ _HOMES = {
     "budget.report": "TrimReport",
     "caching.report": "CacheReport",
     "errors": (
-        "BatchError BudgetError EngineError FormatError HistoryError LazyPromptError MediaError MissingExtraError "
-        "ModuleError PromptFileError PromptFileMissingError SafetyError SlotError TemplateError TokenizerError "
-        "ToolsError"
+        "ApproximateCountWarning BatchError BudgetError EngineError FormatError HistoryError LazyPromptError "
+        "LazyPromptWarning MediaError MissingExtraError ModuleError PromptFileError PromptFileMissingError "
+        "SafetyError SlotError SummaryWarning TemplateError TokenizerError ToolsError"
     ),
     "files.check.check": "Finding check",
     "files.dialects.translation": "Note",

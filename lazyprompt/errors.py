@@ -122,6 +122,18 @@ class MissingExtraError(LazyPromptError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
 
+class LazyPromptWarning(UserWarning):
+    """The base of every warning of this package: a result is less exact or less whole than asked for."""
+
+
+class ApproximateCountWarning(LazyPromptWarning):
+    """Tokens are counted approximately, because the model's vocabulary is not there."""
+
+
+class SummaryWarning(LazyPromptWarning):
+    """The oldest messages are left out, because there is no summary of them."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the nearest known name as the end of a message.
 

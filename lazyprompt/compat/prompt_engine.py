@@ -17,7 +17,7 @@ from lazyprompt._base.json import MAX_DEPTH, well_formed
 from lazyprompt._base.roles import ROLES, SYSTEM_ROLES
 from lazyprompt.budget.search import fewest
 from lazyprompt.budget.summary import SUMMARY
-from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, did_you_mean
+from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, SummaryWarning, did_you_mean
 from lazyprompt.formatters._merge import inert_text
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.histories.openai import message_from_openai
@@ -195,7 +195,7 @@ class PromptEngine:
                 if size(shorter) <= most:
                     return shorter
                 failed = f"with it the length is {size(shorter)}, and max_length is {most}"
-            warn(f"no summary, the oldest messages are left out ({failed})", stacklevel=3)
+            warn(f"no summary, the oldest messages are left out ({failed})", SummaryWarning, stacklevel=3)
         return _without(pieces, old[:least])
 
     def _summary(self, summarize: Summarizer, pieces: list[_Piece]) -> str:

@@ -166,7 +166,8 @@ class PrompterCalls(ABC):
             history: The earlier messages: pairs, OpenAI dicts, Msg, in any mixture.
             tools: Tools the model may call: dicts or Python functions.
             label: The answer, in training data.
-            show: Whether the prompt is written to the standard error as well.
+            show: Show the prompt as well: in the log ``lazyprompt.prompts`` where the program logs that at level INFO,
+                else on the standard error.
             return_dict: The same as ``format="openai"``.
             format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``, or another provider
                 for its payload.
@@ -193,7 +194,7 @@ class PrompterCalls(ABC):
         prompt = self.fill(input, history, tools, label)
         made = target.render(prompt) if self._budget is None else self._made(prompt, target)[0]
         if show or self._show:
-            sys.stderr.write(f"{made}\n")
+            _show(made)
         return made
 
     @overload
@@ -403,3 +404,13 @@ class PrompterCalls(ABC):
             for answer in (chosen, rejected)
         )
         return PreferenceSample(one, other)
+
+
+def _show(made: object) -> None:
+    import logging  # noqa: PLC0415 - slow, and few prompts are shown
+
+    log = logging.getLogger("lazyprompt.prompts")
+    if log.hasHandlers() and log.isEnabledFor(logging.INFO):
+        log.info("%s", made)
+    else:
+        sys.stderr.write(f"{made}\n")

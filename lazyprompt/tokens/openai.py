@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 from lazyprompt._base.json import checked
 from lazyprompt._base.roles import ROLES
-from lazyprompt.errors import FormatError, TokenizerError, did_you_mean
+from lazyprompt.errors import ApproximateCountWarning, FormatError, TokenizerError, did_you_mean
 from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.counter import content_of, forms, json_text
@@ -229,7 +229,7 @@ class TiktokenCounter:
 def _approximate(error: TokenizerError) -> ApproximateTokenCounter:
     import warnings  # noqa: PLC0415 - only here
 
-    warnings.warn(f"tokens are counted approximately: {error}", stacklevel=3)
+    warnings.warn(f"tokens are counted approximately: {error}", ApproximateCountWarning, stacklevel=3)
     return ApproximateTokenCounter()
 
 

@@ -127,6 +127,16 @@ def test_show_writes_the_prompt_to_the_standard_error(capsys: pytest.CaptureFixt
     assert captured.out == ""
 
 
+def test_show_writes_to_the_log_of_a_program_that_has_one(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "lazyprompt"):
+        ChatPrompter("hi", system="").generate_prompt("x {y} %s", show=True, model="chatml")
+    assert [(record.name, record.levelname) for record in caplog.records] == [("lazyprompt.prompts", "INFO")]
+    assert "<|im_start|>user\nx {y} %s<|im_end|>" in caplog.text
+    assert capsys.readouterr().err == ""
+
+
 def test_format_and_return_dict_must_agree() -> None:
     prompter = ChatPrompter("hi")
     with pytest.raises(FormatError, match="give one of them"):

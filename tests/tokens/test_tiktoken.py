@@ -14,7 +14,7 @@ import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt.errors import FormatError, TokenizerError
+from lazyprompt.errors import ApproximateCountWarning, FormatError, TokenizerError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import to_openai
@@ -376,7 +376,7 @@ def test_what_is_missing_may_be_counted_approximately(
 
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    with pytest.warns(UserWarning, match="tokens are counted approximately: ") as warned:
+    with pytest.warns(ApproximateCountWarning, match="tokens are counted approximately: ") as warned:
         counter = TiktokenCounter(name, missing="approximate")
     assert warned[0].filename == __file__
     about = ApproximateTokenCounter()
