@@ -196,15 +196,13 @@ class InstructionTemplate:
         """
         if asked is not None:
             return self._parts_in_loop(given, asked)
-        if type(given) is dict:
+        if type(given) is str and self._text_name is not None:
+            values: dict[str, object] = {self._text_name: given}
+        elif type(given) is dict and (given.keys() == self._names or given.keys() == self._names_with_input):
             # A cast would be a call, and one that is made for each prompt.
-            values: dict[str, object] = given  # pyright: ignore[reportUnknownVariableType]
-        elif type(given) is str and self._text_name is not None:
-            values = {self._text_name: given}
+            values = given  # pyright: ignore[reportUnknownVariableType]
         else:
             values = self.by_name(given)
-        if values.keys() != self._names and values.keys() != self._names_with_input:
-            values = self.by_name(values)
         for value in values.values():
             # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
             if type(value) is not str or not value.isascii():
