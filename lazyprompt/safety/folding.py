@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import category, normalize
 
@@ -85,7 +86,8 @@ class Folded(NamedTuple):
     @classmethod
     def of(cls, text: str, folding: Callable[[str], str] = fold) -> Folded:
         """Fold a text character by character."""
-        if text.isascii() and folding(text) == text:
+        # What folding leaves as it is holds no sign that is folded to another.
+        if folding(text) == text:
             return cls(text, text, {}, (), ())
         folds = _Folds(folding)
         folded = text.translate(folds)
@@ -115,8 +117,13 @@ class _Folds(dict[int, str]):
         self._folding = folding
 
     def __missing__(self, code: int) -> str:
-        folded = self[code] = self._folding(chr(code))
+        folded = self[code] = _folded(self._folding, code)
         return folded
+
+
+@lru_cache(maxsize=4_096)
+def _folded(folding: Callable[[str], str], code: int) -> str:
+    return folding(chr(code))
 
 
 def _moving(text: str, folds: Mapping[int, str]) -> Iterator[int]:
