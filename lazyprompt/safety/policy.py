@@ -269,11 +269,12 @@ class Controls:
             return self._disguised_places(text)
         for sign in self._searches:
             if sign in text:
-                return (found.begin for found in self._plain(text))
+                return [found.begin for found in self._plain(text)]
         return ()
 
-    def _plain(self, text: str) -> Iterable[_Found]:
-        return chain.from_iterable(search.occurrences(text) for search in self._searches.values())
+    def _plain(self, text: str) -> list[_Found]:
+        """Return the control sequences in a folded text, in order."""
+        return sorted(chain.from_iterable(search.occurrences(text) for search in self._searches.values()))
 
     def _disguised_places(self, text: str) -> Iterator[int]:
         whole = ""
@@ -283,7 +284,7 @@ class Controls:
             count = sum(map(text.count, forms)) if search.forms else MOST_WINDOWS + 1
             if count > MOST_WINDOWS:
                 whole = whole or fold(text)
-                if search.occurs(whole):
+                if any(search.occurrences(whole)):
                     folded = Folded.of(text)
                     yield from (folded.origin(found.begin)[0] for found in search.occurrences(folded.text))
             elif count:
@@ -482,13 +483,9 @@ class Controls:
     def _begins(self, text: str, at: int, behind: str) -> bool:
         """Return True if a control sequence begins at a place, with the text that would follow it."""
         folded = fold(text[at] + behind)
-        found = self._match(folded, 0)
+        search = self._searches.get(folded[:1])
+        found = None if search is None else search.match(folded, 0)
         return found is not None and (not found.is_header or _at_line_start(text, at))
-
-    def _match(self, folded: str, at: int) -> _Found | None:
-        """Return the control sequence at a place of a folded text."""
-        search = self._searches.get(folded[at : at + 1])
-        return None if search is None else search.match(folded, at)
 
     def _forged(self, parts: Sequence[str], spared: Collection[int]) -> list[_Forged]:
         """The sequences that reach into text that is not spared."""
@@ -497,7 +494,7 @@ class Controls:
         starts = list(accumulate(map(len, parts), initial=0))
         forged: list[_Forged] = []
         at = 0
-        for found in sorted(self._plain(folded.text)):
+        for found in self._plain(folded.text):
             # Another sequence may begin inside one that is not forged.
             if found.begin < at or (found.is_header and not _at_line_start(folded.text, found.begin)):
                 continue
@@ -709,10 +706,6 @@ class _Search:
                 return _Found(at, at + len(piece))
         found = self._others.match(text, at)
         return None if found is None else _Found(at, found.end(), found.lastgroup == "header")
-
-    def occurs(self, text: str) -> bool:
-        """Return True if there is a sequence in a text."""
-        return next(self.occurrences(text), None) is not None
 
     def occurrences(self, text: str) -> Iterator[_Found]:
         """Yield the sequences in a text, in order."""
