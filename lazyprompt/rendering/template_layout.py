@@ -133,12 +133,8 @@ class TemplateLayout:
         out = PartList(*self._head)
         markers = self._markers
         for steps, tests in self._plan:
-            for is_shown in tests:
-                if is_shown(prompt):
-                    break
-            else:
-                if tests:
-                    continue
+            if tests and not any(is_shown(prompt) for is_shown in tests):
+                continue
             for step in steps:
                 if callable(step):
                     step(prompt, markers, out)

@@ -89,7 +89,7 @@ class Folded(NamedTuple):
         # What folding leaves as it is holds no sign that is folded to another.
         if folding(text) == text:
             return cls(text, text, {}, (), ())
-        folds = _Folds(folding)
+        folds = {ord(sign): _folded(folding, sign) for sign in set(text)}
         folded = text.translate(folds)
         before, now = array("I"), array("I")
         moved = 0
@@ -109,21 +109,9 @@ class Folded(NamedTuple):
         return (begin, into) if into < size else (begin + 1 + into - size, 0)
 
 
-class _Folds(dict[int, str]):
-    """Foldings of signs by their codes, computed on first use."""
-
-    def __init__(self, folding: Callable[[str], str]) -> None:
-        super().__init__()
-        self._folding = folding
-
-    def __missing__(self, code: int) -> str:
-        folded = self[code] = _folded(self._folding, code)
-        return folded
-
-
 @lru_cache(maxsize=4_096)
-def _folded(folding: Callable[[str], str], code: int) -> str:
-    return folding(chr(code))
+def _folded(folding: Callable[[str], str], sign: str) -> str:
+    return folding(sign)
 
 
 def _moving(text: str, folds: Mapping[int, str]) -> Iterator[int]:

@@ -394,9 +394,8 @@ class Controls:
             # Of trusted text only that is looked at which a sequence could share with a value.
             near, step = [*parts[first:]], 1
             near[::2] = map(self._ends.__getitem__, near[::2])
-        places = self._places("".join(near))
         stretches: list[range] = []
-        if places:
+        if places := self._places("".join(near)):
             starts = [*accumulate(map(len, near), initial=0)]
             begin = first + step - 1
             for at in sorted({begin + step * (bisect_right(starts, place) - 1) for place in places}):
