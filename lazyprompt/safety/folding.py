@@ -109,7 +109,7 @@ class Folded(NamedTuple):
         return (begin, into) if into < size else (begin + 1 + into - size, 0)
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def _folded(folding: Callable[[str], str], sign: str) -> str:
     return folding(sign)
 
