@@ -198,11 +198,11 @@ class InstructionTemplate:
             return self._parts_in_loop(given, asked)
         if type(given) is str and self._text_name is not None:
             values: dict[str, object] = {self._text_name: given}
-        elif type(given) is dict and (given.keys() == self._names or given.keys() == self._names_with_input):
-            # A cast would be a call, and one that is made for each prompt.
-            values = given  # pyright: ignore[reportUnknownVariableType]
         else:
-            values = self.by_name(given)
+            # A cast would be a call, and one that is made for each prompt.
+            values = given if type(given) is dict else self.by_name(given)  # pyright: ignore[reportUnknownVariableType]
+            if values.keys() != self._names and values.keys() != self._names_with_input:
+                values = self.by_name(values)
         for value in values.values():
             # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
             if type(value) is not str or not value.isascii():
