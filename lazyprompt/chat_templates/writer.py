@@ -13,7 +13,7 @@ from lazyprompt.rendering.layout import PartList
 from lazyprompt.safety.policy import controls_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.messages.msg import Msg
@@ -28,19 +28,20 @@ class ChatTemplateWriter:
     Args:
         template: The template.
         safety: What becomes of control sequences in untrusted text.
+        system: Returns the system text of a prompt.
     """
 
-    __slots__ = ("_safety", "_template")
+    __slots__ = ("_safety", "_system", "_template")
 
-    def __init__(self, template: ChatTemplate, safety: Policy) -> None:
-        self._template = template
+    def __init__(self, template: ChatTemplate, safety: Policy, system: Callable[[Prompt], str]) -> None:
+        self._template, self._system = template, system
         self._safety: Policy = safety
 
     def text(self, prompt: Prompt) -> str:
         """The flat text.
 
         Args:
-            prompt: The prompt, its system text known.
+            prompt: The prompt.
 
         Returns:
             The text of :meth:`write`, which takes longer.
@@ -55,7 +56,7 @@ class ChatTemplateWriter:
         """Lay the prompt out.
 
         Args:
-            prompt: The prompt, its system text known.
+            prompt: The prompt.
 
         Returns:
             The guarded parts with their slots.
@@ -76,7 +77,7 @@ class ChatTemplateWriter:
         """Lay the prompt out with an answer behind them, to train a model with.
 
         Args:
-            prompt: The prompt, its system text known.
+            prompt: The prompt.
             answer: The answer.
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 
@@ -88,7 +89,7 @@ class ChatTemplateWriter:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
         jinja = self._template.jinja(tools=bool(prompt.tools.names))
-        given = prompted(prompt, jinja)
+        given = prompted(prompt.with_system(self._system(prompt)), jinja)
         origin = Origin("label", len(given.chat))
         forms = [jinja.takes.form(dict(form)) for form in dicts_from([answer], jinja)]
         chat = [*given.chat, *(trace_message(form, origin) for form in forms)]
@@ -106,7 +107,7 @@ class ChatTemplateWriter:
 
     def _rendered(self, prompt: Prompt) -> Rendered:
         jinja = self._template.jinja(tools=bool(prompt.tools.names))
-        given = prompted(prompt, jinja)
+        given = prompted(prompt.with_system(self._system(prompt)), jinja)
         variables = {"tools": given.tools, "documents": None, "add_generation_prompt": True}
         controls = self._template.controls(jinja)
         # A sequence may begin in the developer's own text and end in a value.

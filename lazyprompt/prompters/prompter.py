@@ -202,7 +202,7 @@ class Prompter(PrompterCalls):
             input = instruction.by_name(input, asked)  # noqa: A001
             source = self._source(input, all_tools)
         system, user, text = instruction.parts(input, asked)
-        if text is None and instruction.always_user_turn and not past.waits_for_answer:
+        if text is None and instruction.always_user_turn and (past is EMPTY_HISTORY or not past.waits_for_answer):
             text = ""
         return prompt_of(self._system, system, user, text, past, all_tools, label, source)
 

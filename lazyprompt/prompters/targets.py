@@ -100,13 +100,11 @@ class TextTarget:
             HistoryError: The prompt template has no place for the history (so with tools and input).
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        known = self._known(prompt)
-        return self._ready(known).text(known)
+        return (self._writer or self._ready(prompt)).text(prompt)
 
     def segments(self, prompt: Prompt) -> Rendered:
         """Return the flat text with the origin of each of its characters; see :meth:`render`."""
-        known = self._known(prompt)
-        out = self._ready(known).write(known)
+        out = self._ready(prompt).write(prompt)
         return Rendered(out.parts, out.slots, out.note)
 
     def sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
@@ -123,8 +121,7 @@ class TextTarget:
         Raises:
             LazyPromptError: As of :meth:`render`; or a turn that is to be trained cannot be shown as it is.
         """
-        known = self._known(prompt)
-        return self._ready(known).write_sample(known, answer, trained)
+        return self._ready(prompt).write_sample(prompt, answer, trained)
 
     def cost(self, prompt: Prompt, budget: Budget) -> int:
         """Return the tokens of the text."""
@@ -135,11 +132,6 @@ class TextTarget:
         found = self.segments(prompt).tokens(budget)
         return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
 
-    def _known(self, prompt: Prompt) -> Prompt:
-        """Return the prompt with its system text known."""
-        is_known = prompt.system is not None and not self._system.added
-        return prompt if is_known else prompt.with_system(self._system.of(prompt))
-
     def _ready(self, prompt: Prompt) -> TextWriter:
         """Return what lays out any prompt: made on first use; two threads that come at once make the same."""
         writer = self._writer = self._writer or self._new_writer(prompt)
@@ -149,11 +141,11 @@ class TextTarget:
         if self._chat_template is not None:
             from lazyprompt.chat_templates.writer import ChatTemplateWriter  # noqa: PLC0415 - only templates need Jinja
 
-            return ChatTemplateWriter(self._chat_template, self._safety)
+            return ChatTemplateWriter(self._chat_template, self._safety, self._system.of)
         constant = self._instruction.constant | ({"system", "tools"} if self._tools else {"system"})
         writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
         # Tools of this very call are none of the prompter's own.
-        return writer.keep(prompt.evolve(tools=self._tools), constant)
+        return writer.keep(prompt.evolve(system=self._system.of(prompt), tools=self._tools), constant)
 
 
 class OpenAITarget:

@@ -23,11 +23,12 @@ class FamilyLayout:
         markers: The family's markers.
     """
 
-    __slots__ = ("_constant_system", "_generation", "_markers", "literals", "opening")
+    __slots__ = ("_constant_system", "_generation", "_markers", "_system_text", "literals", "opening")
 
     def __init__(self, markers: Markers) -> None:
         self._markers = markers
         self._constant_system: Run | None = None
+        self._system_text: str | None = None
         self._generation = markers.soa if markers.generation is None else markers.generation
         stops_short = markers.soa.startswith(self._generation)
         self.opening = markers.soa[len(self._generation) :] if stops_short else ""
@@ -38,7 +39,7 @@ class FamilyLayout:
         """Put the fields in order, as the family's chat template does with the same messages."""
         markers = self._markers
         system, asked = self._constant_system or self._system(prompt), self._said(prompt)
-        out = PartList(markers.bos)
+        out = PartList((markers.bos,))
         if markers.system_place == "turn":
             out.add(*system)
             put_history(prompt.history, markers, out)
@@ -59,8 +60,10 @@ class FamilyLayout:
         return out
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> FamilyLayout:
-        """This layout with the system turn put in for good, if all that is in it is the same in every prompt."""
+        """This layout with the system text put in for good, or its turn, if all in it is the same in every prompt."""
         layout = FamilyLayout(self._markers)
+        if "system" in constant:
+            layout._system_text = prompt.system
         if constant >= {"system", "instruction", "tools"}:
             layout._constant_system = self._system(prompt)
         return layout
@@ -78,7 +81,8 @@ class FamilyLayout:
     def _system(self, prompt: Prompt) -> Run:
         """The whole system turn, or nothing."""
         markers = self._markers
-        system = f"{prompt.system}\n" if prompt.system and any(prompt.instruction.parts) else prompt.system or ""
+        text = (prompt.system if self._system_text is None else self._system_text) or ""
+        system = f"{text}\n" if text and any(prompt.instruction.parts) else text
         parts: Sequence[str] = (system, "", *prompt.instruction.parts)
         slots = ("system", MARKERS, *prompt.instruction.slots)
         if "system" in markers.trim:

@@ -55,10 +55,10 @@ class PartList:
 
     __slots__ = ("_runs", "note", "parts")
 
-    def __init__(self, first: str = "") -> None:
-        self.parts = [first]
+    def __init__(self, parts: Iterable[str] = ("",), slots: Sequence[str] = _MARKER) -> None:
+        self.parts = [*parts]
         self.note = ""
-        self._runs: list[Sequence[str]] = [_MARKER]
+        self._runs = [slots]
 
     @property
     def slots(self) -> list[str]:

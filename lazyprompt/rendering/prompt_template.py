@@ -169,13 +169,14 @@ class Writer:
         """Put in for good what is the same in every prompt this writer will write.
 
         Args:
-            prompt: Any of these prompts.
+            prompt: Any of these prompts, its system text known.
             constant: The names of those that never change.
 
         Returns:
             The writer itself.
         """
         self._own_layout = self._layout.folded(prompt, constant | {"tools"})
+        self._layout = self._layout.folded(prompt, constant - {"tools"})
         # What is the same in every prompt is looked at once; where something is found, each time.
         head = self._own_layout.lay(prompt).parts[: self._own_layout.constant_parts]
         stands_alone = bool(head[-1]) and not self._controls.may_cross(head[-1])
@@ -195,7 +196,7 @@ class Writer:
         """Lay the prompt out.
 
         Args:
-            prompt: The prompt, its system text known.
+            prompt: The prompt; its system text counts where :meth:`keep` was not called.
 
         Returns:
             The guarded parts with their slots.
@@ -219,7 +220,7 @@ class Writer:
         """Lay the prompt out with an answer behind them, to train a model with.
 
         Args:
-            prompt: The prompt, its system text known.
+            prompt: The prompt.
             answer: The answer.
             trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
 

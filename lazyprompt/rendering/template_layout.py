@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.messages.history import EMPTY_HISTORY
@@ -15,7 +15,7 @@ from lazyprompt.rendering.layout import OWN, PartList, Run, tool_parts, turn_lit
 from lazyprompt.rendering.markers import TURN_MARKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from lazyprompt.errors import LazyPromptError
     from lazyprompt.messages.prompt import Prompt
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PLACE = re.compile(r"\{(\w+)\}")
 _INPUT = ("input", MARKERS)
 _SYSTEM = ("system",)
+_BEGINNING: Run = ("",), OWN[:1]
 
 
 class _Section(NamedTuple):
@@ -42,32 +43,35 @@ class TemplateLayout:
     """A prompt template with the markers put in.
 
     Args:
-        sections: The template, cut at its optional stretches.
+        sections: The template, cut at its optional stretches. The first is always there, and begins with a run.
         markers: The markers.
     """
 
-    __slots__ = ("_markers", "_plan", "_sections", "_unplaced", "literals")
+    __slots__ = ("_head", "_markers", "_plan", "_sections", "_unplaced", "literals")
     # What a template ends with is all that stands before an answer.
     opening: str = ""
 
     def __init__(self, sections: tuple[_Section, ...], markers: Markers) -> None:
         self._markers = markers
         self._sections = sections
+        self._head = cast("Run", sections[0].items[0])
         # The steps of each section, and the tests of which one must be true for it to be there.
         self._plan = tuple(
             (
-                tuple(_FIELDS[item].put if isinstance(item, str) else item for item in section.items),
+                tuple(_FIELDS[item].put if isinstance(item, str) else item for item in section.items[index == 0 :]),
                 tuple(map(_is_shown, section.names)) if section.optional else (),
             )
-            for section in sections
+            for index, section in enumerate(sections)
         )
         placed = {name for section in sections for name in section.names}
         self._unplaced = tuple(
-            (name, field) for name, field in _FIELDS.items() if field.no_place and name not in placed
+            (name, field.has_text, field.no_place)
+            for name, field in _FIELDS.items()
+            if field.no_place and name not in placed
         )
         fixed = [item for section in sections for item in section.items if not isinstance(item, str)]
         self.literals: tuple[str, ...] = (
-            *(text for parts, _ in fixed for text in parts[1::2]),
+            *(text for parts, _ in fixed for text in parts[::-2]),
             *turn_literals(markers),
         )
 
@@ -83,7 +87,7 @@ class TemplateLayout:
         Raises:
             TemplateError: A name is unknown, or an optional stretch is not in the text.
         """
-        sections: list[_Section] = []
+        sections = [_Section((_BEGINNING,), optional=False)]
         rest = text
         for run in optional:
             before, found, rest = rest.partition(run)
@@ -94,30 +98,23 @@ class TemplateLayout:
                 _Section(_items(run, markers), optional=True),
             )
         sections.append(_Section(_items(rest, markers), optional=False))
-        return cls(tuple(sections), markers)
+        return cls(_joined(sections), markers)
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> TemplateLayout:
         """This layout with the fields that are the same in every prompt put in for good."""
-        sections = [self._folded(section, prompt, constant) for section in self._sections]
-        layout = TemplateLayout(tuple(section for section in sections if section.items), self._markers)
+        sections: list[_Section] = []
+        for section in self._sections:
+            known = [name for name in section.names if name in constant]
+            optional = section.optional and not any(_FIELDS[name].has_text(prompt) for name in known)
+            if not optional or known != section.names:
+                items = (
+                    self._run(item, prompt) if isinstance(item, str) and item in known else item
+                    for item in section.items
+                )
+                sections.append(_Section(tuple(items), optional))
+        layout = TemplateLayout(_joined(sections), self._markers)
         layout._unplaced = self._unplaced
         return layout
-
-    def _folded(self, section: _Section, prompt: Prompt, constant: frozenset[str]) -> _Section:
-        """A section with its constant fields put in, and what is then constant side by side made one run."""
-        known = [name for name in section.names if name in constant]
-        optional = section.optional and not any(_FIELDS[name].has_text(prompt) for name in known)
-        if optional and known == section.names:
-            return _Section((), optional)
-        items: list[str | Run] = []
-        for item in section.items:
-            run = self._run(item, prompt) if isinstance(item, str) and item in constant else item
-            before = items[-1] if items else ""
-            if isinstance(run, str) or isinstance(before, str):
-                items.append(run)
-            else:
-                items[-1] = (*before[0], *run[0]), (*before[1], *run[1])
-        return _Section(tuple(items), optional)
 
     def _run(self, name: str, prompt: Prompt) -> Run:
         out = PartList()
@@ -130,18 +127,14 @@ class TemplateLayout:
         Raises:
             HistoryError: There is a history, but the template has no place for it (so with tools and input).
         """
-        for name, field in self._unplaced:
-            if field.no_place and field.has_text(prompt):
-                raise field.no_place(f"this prompt template has no place for the {name}; put {{{name}}} into it")
-        out = PartList()
+        for name, has_text, error in self._unplaced:
+            if has_text(prompt):
+                raise error(f"this prompt template has no place for the {name}; put {{{name}}} into it")
+        out = PartList(*self._head)
         markers = self._markers
         for steps, tests in self._plan:
-            for is_shown in tests:
-                if is_shown(prompt):
-                    break
-            else:
-                if tests:
-                    continue
+            if tests and not any(is_shown(prompt) for is_shown in tests):
+                continue
             for step in steps:
                 if callable(step):
                     step(prompt, markers, out)
@@ -152,8 +145,7 @@ class TemplateLayout:
     @property
     def constant_parts(self) -> int:
         """Return the number of parts before the first field."""
-        steps, tests = self._plan[0] if self._plan else ((), ())
-        return 1 if tests or not steps or callable(steps[0]) else 1 + len(steps[0][0])
+        return len(self._head[0])
 
     def mark(self, split: str) -> str:
         """The split with the markers in."""
@@ -164,6 +156,22 @@ def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
     """A stretch of a template: runs of fixed text, and names of prompt."""
     pieces = _PLACE.split(_with_markers(text, markers))
     return tuple(piece if index % 2 else (("", piece), OWN) for index, piece in enumerate(pieces) if piece or index % 2)
+
+
+def _joined(sections: Iterable[_Section]) -> tuple[_Section, ...]:
+    """Make neighbouring sections that are always there one, and neighbouring runs in each."""
+    joined: list[_Section] = []
+    for section in sections:
+        is_apart = section.optional or not joined or joined[-1].optional
+        items: list[str | Run] = []
+        for item in section.items if is_apart else (*joined.pop().items, *section.items):
+            before = items[-1] if items else ""
+            if isinstance(item, str) or isinstance(before, str):
+                items.append(item)
+            else:
+                items[-1] = (*before[0], *item[0]), (*before[1], *item[1])
+        joined.append(_Section(tuple(items), section.optional))
+    return tuple(joined)
 
 
 def _with_markers(text: str, markers: Markers) -> str:
@@ -221,7 +229,7 @@ _FIELDS: dict[str, _Field] = {
     ),
     "tools": _Field(_put_tools, attrgetter("tools.names"), ToolsError),
     "history": _Field(
-        _put_history, lambda prompt: prompt.history is not EMPTY_HISTORY and bool(prompt.history), HistoryError
+        _put_history, lambda prompt: prompt.history is not EMPTY_HISTORY and prompt.history, HistoryError
     ),
     "user": _Field(
         lambda prompt, _, out: out.add(prompt.user.parts, prompt.user.slots), lambda prompt: any(prompt.user.parts)

@@ -157,7 +157,7 @@ def answer_parts(answer: Msg, markers: Markers, opening: str) -> PartList:
     where = "the answer"
     if answer.url is not None:
         raise _url_error(answer, where)
-    out = PartList(opening)
+    out = PartList((opening,))
     blocks = [block for block in answer.blocks if not isinstance(block, ThinkingBlock)]
     _put_blocks(blocks, markers, out, where, _LABEL, trim=False)
     out.own(markers.eoa, _LABEL.end)
@@ -222,9 +222,7 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
             parts += out.parts[done : last + 1]
             slots += map(str, old[done : last + 1])
         done = last + 1
-    made = PartList(parts[0])
-    made.extend([*parts[1:], *out.parts[done:]], [*slots[1:], *old[done:]])
-    return made
+    return PartList((*parts, *out.parts[done:]), (*slots, *old[done:]))
 
 
 def sample_parts(out: PartList, history: History) -> SampleParts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import category, normalize
 
@@ -85,9 +86,10 @@ class Folded(NamedTuple):
     @classmethod
     def of(cls, text: str, folding: Callable[[str], str] = fold) -> Folded:
         """Fold a text character by character."""
-        if text.isascii() and folding(text) == text:
+        # What folding leaves as it is holds no sign that is folded to another.
+        if folding(text) == text:
             return cls(text, text, {}, (), ())
-        folds = _Folds(folding)
+        folds = {ord(sign): _folded(folding, sign) for sign in set(text)}
         folded = text.translate(folds)
         before, now = array("I"), array("I")
         moved = 0
@@ -107,16 +109,9 @@ class Folded(NamedTuple):
         return (begin, into) if into < size else (begin + 1 + into - size, 0)
 
 
-class _Folds(dict[int, str]):
-    """Foldings of signs by their codes, computed on first use."""
-
-    def __init__(self, folding: Callable[[str], str]) -> None:
-        super().__init__()
-        self._folding = folding
-
-    def __missing__(self, code: int) -> str:
-        folded = self[code] = self._folding(chr(code))
-        return folded
+@lru_cache(maxsize=1_024)
+def _folded(folding: Callable[[str], str], sign: str) -> str:
+    return folding(sign)
 
 
 def _moving(text: str, folds: Mapping[int, str]) -> Iterator[int]:

@@ -227,7 +227,6 @@ class Controls:
         "_ends",
         "_has_headers",
         "_longest",
-        "_pattern",
         "_reserved",
         "_searches",
         "_texts",
@@ -259,8 +258,6 @@ class Controls:
         self._searches = {
             sign: _Search(sign, texts, others.get(sign, ""), any_case=any_case) for sign, texts in by_sign.items()
         }
-        begun = "|".join(each.begun.pattern for each in self._searches.values())
-        self._pattern = re.compile(begun or "(?!)", _flags(any_case))
 
     def clean(self, text: str) -> bool:
         """Return True if a text surely holds no control sequence, in plain or in disguise."""
@@ -272,22 +269,28 @@ class Controls:
             return self._disguised_places(text)
         for sign in self._searches:
             if sign in text:
-                return chain.from_iterable(search.places(text) for search in self._searches.values())
+                return [found.begin for found in self._plain(text)]
         return ()
+
+    def _plain(self, text: str) -> list[_Found]:
+        """Return the control sequences in a folded text, in order."""
+        return sorted(chain.from_iterable(search.occurrences(text) for search in self._searches.values()))
 
     def _disguised_places(self, text: str) -> Iterator[int]:
         whole = ""
         for search in self._searches.values():
-            count = sum(map(text.count, search.forms)) if search.forms else MOST_WINDOWS + 1
+            # To look for a sign that is not there takes much less time than to count it.
+            forms = [form for form in search.forms if form in text]
+            count = sum(map(text.count, forms)) if search.forms else MOST_WINDOWS + 1
             if count > MOST_WINDOWS:
                 whole = whole or fold(text)
-                if search.occurs(whole):
+                if any(search.occurrences(whole)):
                     folded = Folded.of(text)
-                    yield from (folded.origin(at)[0] for at in search.places(folded.text))
+                    yield from (folded.origin(found.begin)[0] for found in search.occurrences(folded.text))
             elif count:
-                for form in search.forms:
+                for form in forms:
                     for at, window in windows(text, form, self._longest):
-                        if search.occurs(window):
+                        if search.match(window, 0):
                             yield at
 
     def may_cross(self, literal: str) -> bool:
@@ -392,7 +395,7 @@ class Controls:
             near, step = [*parts[first:]], 1
             near[::2] = map(self._ends.__getitem__, near[::2])
         stretches: list[range] = []
-        if places := [*self._places("".join(near))]:
+        if places := self._places("".join(near)):
             starts = [*accumulate(map(len, near), initial=0)]
             begin = first + step - 1
             for at in sorted({begin + step * (bisect_right(starts, place) - 1) for place in places}):
@@ -479,13 +482,9 @@ class Controls:
     def _begins(self, text: str, at: int, behind: str) -> bool:
         """Return True if a control sequence begins at a place, with the text that would follow it."""
         folded = fold(text[at] + behind)
-        found = self._match(folded, 0)
+        search = self._searches.get(folded[:1])
+        found = None if search is None else search.match(folded, 0)
         return found is not None and (not found.is_header or _at_line_start(text, at))
-
-    def _match(self, folded: str, at: int) -> _Found | None:
-        """Return the control sequence at a place of a folded text."""
-        search = self._searches.get(folded[at : at + 1])
-        return None if search is None else search.match(folded, at)
 
     def _forged(self, parts: Sequence[str], spared: Collection[int]) -> list[_Forged]:
         """The sequences that reach into text that is not spared."""
@@ -494,14 +493,11 @@ class Controls:
         starts = list(accumulate(map(len, parts), initial=0))
         forged: list[_Forged] = []
         at = 0
-        while candidate := self._pattern.search(folded.text, at):
+        for found in self._plain(folded.text):
             # Another sequence may begin inside one that is not forged.
-            place = candidate.start()
-            at = place + 1
-            found = self._match(folded.text, place)
-            if found is None or (found.is_header and not _at_line_start(folded.text, place)):
+            if found.begin < at or (found.is_header and not _at_line_start(folded.text, found.begin)):
                 continue
-            begin, into = folded.origin(place)
+            begin, into = folded.origin(found.begin)
             end = folded.origin(found.end - 1)[0] + 1
             first = bisect_right(starts, begin) - 1
             for index in range(first, bisect_left(starts, end)):
@@ -656,10 +652,12 @@ class _Found(NamedTuple):
     """A control sequence in a text.
 
     Attributes:
+        begin: Its index.
         end: The index behind it.
         is_header: True if it is a section header.
     """
 
+    begin: int
     end: int
     is_header: bool = False
 
@@ -683,7 +681,11 @@ class _Search:
         self.sign = sign
         self._any_case = any_case
         self._texts = frozenset(text.lower() if any_case else text for text in texts)
-        self._lengths = sorted({*map(len, texts)}, reverse=True)
+        lengths: dict[str, set[int]] = {}
+        for text in self._texts:
+            lengths.setdefault(text[:_TOLD] if len(text) >= _TOLD else "", set()).add(len(text))
+        # By how sequences begin; those of the short ones under none.
+        self._lengths = {begun: sorted(found, reverse=True) for begun, found in lengths.items()}
         self._others = re.compile(f"{re.escape(sign)}{others}" if others else "(?!)", _flags(any_case))
         self.forms = _forms(sign, {text[1:2] for text in texts})
         """The sign and its disguises; none where nobody knows them all."""
@@ -693,32 +695,32 @@ class _Search:
 
     def match(self, text: str, at: int) -> _Found | None:
         """Return the longest sequence at a place."""
-        for length in self._lengths:
+        if not self.begun.match(text, at):
+            return None
+        begun = text[at : at + _TOLD]
+        known = self._lengths.get(begun.lower() if self._any_case else begun, ())
+        for length in (*known, *self._lengths.get("", ())):
             piece = text[at : at + length]
             if (piece.lower() if self._any_case else piece) in self._texts:
-                return _Found(at + len(piece))
+                return _Found(at, at + len(piece))
         found = self._others.match(text, at)
-        return None if found is None else _Found(found.end(), found.lastgroup == "header")
+        return None if found is None else _Found(at, found.end(), found.lastgroup == "header")
 
-    def occurs(self, text: str) -> bool:
-        """Return True if there is a sequence in a text."""
-        return next(self.places(text), None) is not None
-
-    def places(self, text: str) -> Iterator[int]:
-        """Yield where sequences begin in a text."""
+    def occurrences(self, text: str) -> Iterator[_Found]:
+        """Yield the sequences in a text, in order."""
         at = -1
         # A few signs are found sooner one by one than by a search, which goes through all that is between them.
         for _ in range(_MOST_FINDS):
             at = text.find(self.sign, at + 1)
             if at < 0:
                 return
-            if self.begun.match(text, at) and self.match(text, at):
-                yield at
+            if occurrence := self.match(text, at):
+                yield occurrence
         # One may begin within another's beginning.
         while found := self.begun.search(text, at + 1):
             at = found.start()
-            if self.match(text, at):
-                yield at
+            if occurrence := self.match(text, at):
+                yield occurrence
 
 
 def _grouped(rests: Iterable[str]) -> list[str]:

@@ -196,15 +196,13 @@ class InstructionTemplate:
         """
         if asked is not None:
             return self._parts_in_loop(given, asked)
-        if type(given) is dict:
-            # A cast would be a call, and one that is made for each prompt.
-            values: dict[str, object] = given  # pyright: ignore[reportUnknownVariableType]
-        elif type(given) is str and self._text_name is not None:
-            values = {self._text_name: given}
+        if type(given) is str and self._text_name is not None:
+            values: dict[str, object] = {self._text_name: given}
         else:
-            values = self.by_name(given)
-        if values.keys() != self._names and values.keys() != self._names_with_input:
-            values = self.by_name(values)
+            # A cast would be a call, and one that is made for each prompt.
+            values = given if type(given) is dict else self.by_name(given)  # pyright: ignore[reportUnknownVariableType]
+            if values.keys() != self._names and values.keys() != self._names_with_input:
+                values = self.by_name(values)
         for value in values.values():
             # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
             if type(value) is not str or not value.isascii():

@@ -117,15 +117,7 @@ class SlotTemplate:
         Returns:
             The parts: the developer's text and the values in turn.
         """
-        if not self.slots:
-            return self._blank
-        parts = [*self._blank]
-        # An itemgetter of one name gives a bare value, of more a tuple; a loop would take twice as long as both.
-        if self._several:
-            parts[1::2] = self._get(values)
-        else:
-            parts[1] = self._get(values)
-        return parts
+        return [*self.filled(values).parts]
 
     def origins(self, parts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002 - they are the same each time
         """The slot of each part."""
@@ -133,7 +125,15 @@ class SlotTemplate:
 
     def filled(self, values: Mapping[str, str]) -> Text:
         """Put the values in, and tell the slot of each part; see :meth:`fill`."""
-        return text_of(tuple(self.fill(values)), self._origins) if self.slots else self._constant
+        if not self.slots:
+            return self._constant
+        parts = [*self._blank]
+        # An itemgetter of one name gives a bare value, of more a tuple; a loop would take twice as long as both.
+        if self._several:
+            parts[1::2] = self._get(values)
+        else:
+            parts[1] = self._get(values)
+        return text_of(tuple(parts), self._origins)
 
     def __reduce__(self) -> tuple[type[SlotTemplate], tuple[str, str]]:
         """Pickled as its text, which is parsed as fast as its pieces are read."""
