@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sqlite3
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from lazyprompt.batch import journal as module
-from lazyprompt.batch.database import BatchStoppedError, Line
+from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase
 from lazyprompt.batch.forms import Limits
 from lazyprompt.batch.journal import Files, Journal
 from lazyprompt.errors import BatchError
@@ -309,6 +310,89 @@ def test_what_is_not_safe_yet_is_made_so_on_any_other_error(tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert saved(files.output)["number"] == 2
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What makes a run safe, as it happens: files and directories that reach the disk, names, and the database."""
+    found: list[str] = []
+    sync, move = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        number = os.fstat(descriptor).st_ino
+        found.extend(f"sync {path.name}" for path in (*tmp_path.iterdir(), tmp_path) if path.stat().st_ino == number)
+        sync(descriptor)
+
+    def moved(path: Path, to: Path) -> Path:
+        found.append(f"name {to.name}")
+        return move(path, to)
+
+    def told(name: str) -> Callable[..., None]:
+        call: Callable[..., None] = getattr(RunDatabase, name)
+
+        def tell(*given: object) -> None:
+            found.append(name)
+            call(*given)
+
+        return tell
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", moved)
+    for name in ("save", "remove"):
+        monkeypatch.setattr(RunDatabase, name, told(name))
+    return found
+
+
+def test_what_is_counted_on_has_reached_the_disk_before(tmp_path: Path, events: list[str]) -> None:
+    """The parts before the state that counts their rows; the names before the database that could give them again."""
+    directory = f"sync {tmp_path.name}"
+    with opened(tmp_path, Limits(requests=1), rejects=True) as journal:
+        assert events == ["sync out.jsonl.part", directory, "save"]
+        del events[:]
+        journal.add(3, lines(1, 2), bad(3))
+        assert events == ["sync out.jsonl.part", "sync out-00002.jsonl.part", directory, "save"]
+        del events[:]
+        journal.add(4, lines(4, 4))
+        assert events == ["sync out-00002.jsonl.part", "sync out-00003.jsonl.part", directory, "save"]
+        del events[:]
+        journal.finish()
+        names = [f"name out-0000{number}.jsonl" for number in (1, 2, 3)]
+        assert events == [
+            *("sync out-00003.jsonl.part", directory, "save"),
+            *("sync bad.jsonl.part", *names, "name bad.jsonl", directory, "remove", directory),
+        ]
+
+
+def test_nothing_is_saved_twice(tmp_path: Path, events: list[str]) -> None:
+    with opened(tmp_path) as journal:
+        journal.add(1, lines(1, 1))
+        assert events.count("save") == 2
+    assert events.count("save") == 2
+    with opened(tmp_path) as journal:
+        journal.finish()
+        assert journal.finish() == [tmp_path / "out.jsonl"]
+    assert events.count("save") == 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    def number() -> int:
+        return len([*Path("/proc/self/fd").iterdir()])
+
+    gc.disable()  # or it would close what was forgotten
+    try:
+        before = number()
+        with opened(tmp_path, Limits(requests=1), rejects=True) as journal:
+            begun = number()
+            journal.add(3, lines(1, 2), bad(3))
+            assert number() == begun
+            journal.finish()
+        assert number() == before
+        with pytest.raises(BatchError, match="another run"), opened(tmp_path), opened(tmp_path):
+            pass
+        assert number() == before
+    finally:
+        gc.enable()
 
 
 def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:

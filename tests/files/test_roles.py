@@ -163,8 +163,11 @@ def test_no_text_takes_long(text: str) -> None:
         ),
         ("```\na\n```\n```\nuser:\n```\nsystem:\nx", [("", "```\na\n```\n```\nuser:\n```\n"), ("system", "x")]),
         # The YAML of a call has keys, of which one is named as a role of some dialects is.
-        ('assistant[type="tool_call"]:\nfunction:\n  name: f\nuser:\nx', [("assistant", "function:\n  name: f\n"), ("user", "x")]),
-        ('assistant:\nfunction:\nx', [("assistant", ""), ("function", "x")]),
+        (
+            'assistant[type="tool_call"]:\nfunction:\n  name: f\nuser:\nx',
+            [("assistant", "function:\n  name: f\n"), ("user", "x")],
+        ),
+        ("assistant:\nfunction:\nx", [("assistant", ""), ("function", "x")]),
         ('assistant[type="tool_call"]:\nuser:\nx', [("assistant", ""), ("user", "x")]),
     ],
 )  # fmt: skip

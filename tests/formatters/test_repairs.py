@@ -28,7 +28,7 @@ from formatters.helpers import (
     said,
 )
 from lazyprompt import ChatFormatter, FormatError, HistoryError, Msg, TextBlock, ThinkingBlock, ToolResultBlock
-from lazyprompt.formatters._repair import FIRST_TURN, LAST_TURN
+from lazyprompt.formatters._repair import AFTER_RESULTS, FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted, to_openai
 from support.conversations import PNG
@@ -145,6 +145,43 @@ def test_ids_of_two_exchanges_may_be_the_same(kind: type[ChatFormatter], provide
     assert reported(payload, "id", "changed") == ["messages[3]"]
 
 
+@pytest.mark.parametrize("provider", CALLING)
+def test_a_result_is_the_last_calls_of_its_id_if_something_was_said_between(provider: str) -> None:
+    """Servers that count calls begin anew in each answer: the result once went to the call before."""
+    first, second = calling(call("c1", q="§a")), calling(call("c1", q="§b"))
+    for between in (
+        BYE,
+        Msg("Ann", [TextBlock("bye")], "user"),
+        calling(TextBlock("wait")),
+        Msg("Bot", "wait", "assistant"),
+    ):
+        found = said(judged(ChatFormatter(provider), HI, first, between, second, answering(result("c1", "§1"))))
+        assert places(found, "§a", NO_RESULT, "§b", "§1") == sorted(places(found, "§a", NO_RESULT, "§b", "§1"))
+    # With nothing between, both wait, and the older one's result comes first.
+    for results in (
+        [answering(result("c1", "§1"), result("c1", "§2"))],
+        [answering(result("c1", at)) for at in ("§1", "§2")],
+    ):
+        text = said(judged(ChatFormatter(provider), HI, first, second, *results))
+        assert places(text, "§a", "§1", "§b", "§2") == sorted(places(text, "§a", "§1", "§b", "§2"))
+    # A result ends that, too.
+    found = said(judged(ChatFormatter(provider), HI, first, answering(result("c1", "§1")), second))
+    assert places(found, "§a", "§1", "§b", NO_RESULT) == sorted(places(found, "§a", "§1", "§b", NO_RESULT))
+
+
+@pytest.mark.parametrize("provider", CALLING)
+@pytest.mark.parametrize(
+    "content",
+    ["§text§", [TextBlock("§text§")], [result("c2", "43"), TextBlock("§text§")]],
+    ids=["text", "block", "behind a result"],
+)
+def test_text_of_a_tool_beside_its_results_is_the_users(provider: str, content: Any) -> None:
+    before = [HI, calling(call("c1"), call("c2")), answering(result("c1", "42"))]
+    payload = judged(ChatFormatter(provider), *before, Msg("tool", content, "tool"))
+    assert "§text§" in said(payload)
+    assert roles(payload)[-1] == "user"
+
+
 def test_a_result_without_a_name_gets_that_of_its_call() -> None:
     payload = judged(ChatFormatter("gemini"), HI, calling(call("c1", "run")), answering(result("c1", name="")))
     assert payload["contents"][2]["parts"][0]["function_response"]["name"] == "run"
@@ -244,13 +281,22 @@ def test_system_text_alone_becomes_the_users_where_there_must_be_one(provider: s
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
 def test_the_first_and_the_last_turn_are_the_users_where_they_must_be(provider: str) -> None:
     system, hello = Msg("s", "Be brief.", "system"), Msg("Bot", "hello", "assistant")
-    text = said(judged(ChatFormatter(provider), system, hello))
-    assert (FIRST_TURN in text) == (provider in NEEDS_USER)
-    assert (LAST_TURN in text) == (provider in USER_LAST)
+    payload = judged(ChatFormatter(provider), system, hello)
+    text, put = said(payload), [FIRST_TURN] * (provider in NEEDS_USER) + [LAST_TURN] * (provider in USER_LAST)
+    assert [turn for turn in (FIRST_TURN, LAST_TURN) if turn in text] == put
+    # What nobody said is in the report.
+    assert reported(payload, "message", "added") == ["messages"] * len(put)
     for messages in ([system, HI, hello, BYE], [HI, hello, HI], [HI]):
         text = said(judged(ChatFormatter(provider), *messages))
         assert FIRST_TURN not in text
         assert LAST_TURN not in text
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_an_answer_stands_between_results_and_the_user_where_it_must(provider: str) -> None:
+    payload = judged(ChatFormatter(provider), HI, calling(call("c1")), answering(result("c1", "42")), BYE)
+    assert (AFTER_RESULTS in said(payload)) == (provider == "mistral")
+    assert reported(payload, "message", "added") == (["messages[3]"] if provider == "mistral" else [])
 
 
 @pytest.mark.parametrize("provider", CALLING)

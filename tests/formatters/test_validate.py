@@ -114,7 +114,11 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
     ("anthropic", turns(said("user", [CACHED, CACHED_LONG])), ["messages[0].content[1]"]),
     ("anthropic", turns("U", system=[TEXT | {"text": 5}]), ["system[0].text"]),
     ("anthropic", turns("U", tools=[{"name": "a"}]), ["tools[0].input_schema"]),
-    ("anthropic", turns(said("user", [USE]), said("user", [RESULT])), ["messages[0].content[0].type", "messages[0].content[0]"]),
+    (
+        "anthropic",
+        turns(said("user", [USE]), said("user", [RESULT])),
+        ["messages[0].content[0].type", "messages[0].content[0]"],
+    ),
     ("anthropic", turns("UA", model="claude-opus-4-6"), ["messages[1]"]),
     ("gemini", contents(parts("user")), ["contents[0].parts", "contents[0]"]),
     ("gemini", contents("um"), ["contents[1]"]),
