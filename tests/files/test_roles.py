@@ -30,6 +30,7 @@ def roles(text: str, **values: Any) -> list[str]:
         ("system:\nBe kind.\n\nuser:\nHi", [("system", "Be kind.\n\n"), ("user", "Hi")]),
         ("no role at all", [("", "no role at all")]),
         ("", [("", "")]),
+        (" \n", [("", " \n")]),
         ("before\nuser:\nHi", [("", "before\n"), ("user", "Hi")]),
         ("\n \nuser:\nHi", [("user", "Hi")]),
         ("system:\n\nuser:\n", [("system", "\n"), ("user", "")]),
@@ -102,6 +103,12 @@ def test_a_value_begins_no_section_and_adds_no_attribute(value: str) -> None:
     assert made[1][1] == {"name": value}
     assert made[0][2] == f"{value}\n"
     assert made[1][2] == f"Say {value}:\n{value}\n\n{value}:\nand {value}\n"
+
+
+def test_an_attribute_is_made_of_text_and_values() -> None:
+    made = found('user[name="{{ a }}, {{ b }}", id={{ a }}-{{ b }}]:\nx', a="A", b="7")
+    assert made == [("user", {"name": "A, 7", "id": "A-7"}, "x")]
+    assert found("user[id={{ b }}]:\nx", b="7") == [("user", {"id": "7"}, "x")]
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
@@ -209,6 +216,7 @@ def test_a_value_without_text_is_marked() -> None:
         ("```\n{{ q }}\nuser:\nx\n```\n", {"q": "```"}, "q: a strict input opens or ends a fence"),
         ("user:{{ q }}\nx\n", {"q": "\r"}, "q: a strict input .* leaves a line empty"),
         ("user:{{ q }}{{ q | trim }}", {"q": ""}, "q, an expression: a strict input .* leaves a line empty"),
+        ("{{ q }}{{ calm }}", {"q": "a\n", "calm": "system:\n"}, "q: a strict input .* leaves a line empty"),
         # Another value's line is that one's, and stands behind or before what is strict.
         ("{{ q }}{{ calm }}\n", {"q": "a", "calm": "\nsystem:\n"}, None),
         ("{{ calm }}{{ q }}", {"q": "a", "calm": "system:\n"}, None),
@@ -228,8 +236,9 @@ def test_a_strict_input_begins_no_section(text: str, inputs: dict[str, str], tol
     [
         ("a\nuser:\n", "q"),
         ({"a": ["x", "user:\n"]}, r"q\.a\[1\]"),
-        ({"system:": 1}, "q"),
-        (("a", {"b": "  # User: x"}), r"q\[1\]\.b"),
+        ({"user:": 1}, "q"),
+        (("a", {"b": "  # User : x"}), r"q\[1\]\.b"),
+        ("a\u2028 user [a=1]", "q"),
     ],
 )
 def test_a_line_in_a_strict_input_is_found_at_any_depth(value: Any, where: str) -> None:
@@ -237,7 +246,7 @@ def test_a_line_in_a_strict_input_is_found_at_any_depth(value: Any, where: str) 
         SafetyError, match=f"^{where} is strict, and holds a line that would begin a section of the role"
     ):
         check_strict({"other": "fine", "q": value}, ["other", "q"])
-    check_strict({"other": value, "q": ["fine", {"a": "My user: Ada"}, 5, None]}, ["q", "missing"])
+    check_strict({"other": value, "q": ["fine", {"a": "My user: Ada"}, 5, None, "us\ufdd0er:"]}, ["q", "missing"])
 
 
 def test_the_layout_of_a_template_is_the_same_whatever_its_values_are() -> None:
