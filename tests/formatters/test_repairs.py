@@ -27,7 +27,16 @@ from formatters.helpers import (
     roles,
     said,
 )
-from lazyprompt import ChatFormatter, FormatError, HistoryError, Msg, TextBlock, ThinkingBlock, ToolResultBlock
+from lazyprompt import (
+    ChatFormatter,
+    FormatError,
+    HistoryError,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from lazyprompt.formatters._repair import AFTER_RESULTS, FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted, to_openai
@@ -209,6 +218,22 @@ def test_ids_and_names_are_fitted(provider: str, names: list[str]) -> None:
     assert changed == sorted(name for name, new in zip(names, made, strict=True) for one in new if one != name)
     found = places(said(payload), *(f"§{at}§" for at in range(len(names))))
     assert found == sorted(found)
+
+
+@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+def test_ids_and_names_that_are_fitted_are_reported_each(kind: type[ChatFormatter], provider: str) -> None:
+    made, profile = calling(call("c" * 70, "f"), call("c2", "a.b"), call("c" * 71, "a b")), profile_of(provider)
+    results = [result(block.id, name=block.name) for block in made.blocks if isinstance(block, ToolUseBlock)]
+    payload = judged(kind(provider), HI, made, answering(*results))
+    told = [(entry.kind, entry.text) for entry in payload.report if entry.action == "changed"]
+    calls = [(each.id, each.name) for each in results]
+    assert told == [
+        (what, given)
+        for call_id, name in calls
+        for what, given, pattern in (("id", call_id, profile.ids), ("name", name, profile.tool_names))
+        if not pattern.fullmatch(given)
+    ]
+    assert {entry.where for entry in payload.report if entry.action == "changed"} <= {"messages[1]"}
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
