@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from lazyprompt.batch import journal as module
-from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase
+from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase, State
 from lazyprompt.batch.forms import Limits
 from lazyprompt.batch.journal import Files, Journal
 from lazyprompt.errors import BatchError
@@ -203,6 +203,50 @@ def test_a_run_of_an_older_version_is_told(tmp_path: Path, name: str) -> None:
     with opened(tmp_path, rejects=True, restart=True) as journal:
         journal.finish()
     assert left(tmp_path) == {"out.jsonl": b"", "bad.jsonl": b""}
+
+
+def test_lines_of_a_database_come_in_the_order_of_rows_whatever_order_they_went_in(tmp_path: Path) -> None:
+    given = [Line(number, b"%d" % number, rejected=number % 2 == 0, tokens=number + 1) for number in range(1, 1201)]
+    database = RunDatabase(tmp_path / "out.jsonl")
+    database.save(State())
+    database.add(reversed(given))
+    chunks = [*database.chunks()]
+    assert [len(chunk) for chunk in chunks] == [500, 500, 200]
+    assert [line for chunk in chunks for line in chunk] == given
+    assert [line for chunk in database.chunks(behind=1100) for line in chunk] == given[1100:]
+    database.close()
+    # What was not committed is not there.
+    database = RunDatabase(tmp_path / "out.jsonl")
+    assert (database.saved, [*database.chunks()]) == (State(), [])
+    database.add(given[:2], commit=True)
+    database.add([Line(2, b"again", rejected=True)], commit=True)
+    database.add(given[2:])
+    database.close()
+    database = RunDatabase(tmp_path / "out.jsonl")
+    assert [*database.chunks()] == [[given[0], Line(2, b"again", rejected=True)]]
+    database.drop(rejects=False)
+    assert len(next(database.chunks())) == 2
+    database.drop(rejects=True)
+    assert [*database.chunks()] == [given[:1]]
+    # A database that is written ahead, and one process's.
+    assert database.path.read_bytes()[18:20] == b"\2\2"
+    with pytest.raises(BatchError, match="another run is writing"):
+        RunDatabase(tmp_path / "out.jsonl")
+    database.remove()
+    assert left(tmp_path) == {}
+
+
+def test_a_database_in_which_nothing_was_saved_is_removed(tmp_path: Path) -> None:
+    RunDatabase(tmp_path / "out.jsonl").close()
+    assert left(tmp_path) == {}
+    database = RunDatabase(tmp_path / "out.jsonl")
+    database.save(State(number=3, written=2, rejected=1))
+    database.close()
+    database = RunDatabase(tmp_path / "out.jsonl")
+    assert database.saved is not None
+    assert (database.saved.number, database.saved.rows) == (3, 3)
+    database.close()
+    assert RunDatabase(tmp_path / "out.jsonl", restart=True).saved is None
 
 
 def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:

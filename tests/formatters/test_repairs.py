@@ -16,6 +16,7 @@ from formatters.helpers import (
     HI,
     IMAGE,
     KINDS,
+    PHOTO,
     answering,
     call,
     called,
@@ -322,6 +323,16 @@ def test_an_answer_stands_between_results_and_the_user_where_it_must(provider: s
     payload = judged(ChatFormatter(provider), HI, calling(call("c1")), answering(result("c1", "42")), BYE)
     assert (AFTER_RESULTS in said(payload)) == (provider == "mistral")
     assert reported(payload, "message", "added") == (["messages[3]"] if provider == "mistral" else [])
+
+
+def test_media_of_results_go_to_the_user_behind_all_results_of_the_exchange() -> None:
+    first, second = result("c1", IMAGE, "§1", PHOTO), result("c2", IMAGE, name="g")
+    payload = judged(ChatFormatter("openai"), HI, calling(call("c1"), call("c2", "g")), answering(first, second), BYE)
+    _, _, *results, shown, _ = payload["messages"]
+    assert [each["content"] for each in results] == ["§1", "(image: in the next message)"]
+    texts = [part.get("text") for part in shown["content"]]
+    assert texts == ["(image from the tool f)", None, "(image from the tool f)", None, "(image from the tool g)", None]
+    assert reported(payload, "tool_result", "moved") == ["messages[1]"]
 
 
 @pytest.mark.parametrize("provider", CALLING)
