@@ -73,6 +73,9 @@ def test_fixed_text_and_optional_parts_stand_where_the_template_has_them(
             expected = as_written(text, optional, **fields, input=said or "").replace("<|im_end|>", "<\\|im_end|>")
             assert prompter.generate_prompt({**slots, **({} if said is None else {"input": said})}) == expected
         segments = prompter.render({**slots, "input": "x"}).segments
+        assert [part.text for part in segments if part.slot == "system"] == [system] * bool(
+            system and "{system}" in text
+        )
         assert [(part.text, part.trusted) for part in segments if part.slot == "input"] == [("x", False)]
 
 
