@@ -181,8 +181,7 @@ def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iter
 def _order_faults(views: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
     """Judge the order of roles."""
     turns = [view for view in views if view[1] != "system" and view[1] != "developer"]
-    first = bool(views) and views[0][1] in SYSTEM_ROLES
-    if profile.system != "anywhere" and len(turns) + first < len(views):
+    if profile.system != "anywhere":
         for view in views[1:]:
             if view[1] in SYSTEM_ROLES:
                 yield view[0], "is a system message behind the first", "put all system text first, in one"

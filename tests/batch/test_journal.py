@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sqlite3
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from lazyprompt.batch import journal as module
-from lazyprompt.batch.database import BatchStoppedError, Line
+from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase, State
 from lazyprompt.batch.forms import Limits
 from lazyprompt.batch.journal import Files, Journal
 from lazyprompt.errors import BatchError
@@ -204,6 +205,50 @@ def test_a_run_of_an_older_version_is_told(tmp_path: Path, name: str) -> None:
     assert left(tmp_path) == {"out.jsonl": b"", "bad.jsonl": b""}
 
 
+def test_lines_of_a_database_come_in_the_order_of_rows_whatever_order_they_went_in(tmp_path: Path) -> None:
+    given = [Line(number, b"%d" % number, rejected=number % 2 == 0, tokens=number + 1) for number in range(1, 1201)]
+    database = RunDatabase(tmp_path / "out.jsonl")
+    database.save(State())
+    database.add(reversed(given))
+    chunks = [*database.chunks()]
+    assert [len(chunk) for chunk in chunks] == [500, 500, 200]
+    assert [line for chunk in chunks for line in chunk] == given
+    assert [line for chunk in database.chunks(behind=1100) for line in chunk] == given[1100:]
+    database.close()
+    # What was not committed is not there.
+    database = RunDatabase(tmp_path / "out.jsonl")
+    assert (database.saved, [*database.chunks()]) == (State(), [])
+    database.add(given[:2], commit=True)
+    database.add([Line(2, b"again", rejected=True)], commit=True)
+    database.add(given[2:])
+    database.close()
+    database = RunDatabase(tmp_path / "out.jsonl")
+    assert [*database.chunks()] == [[given[0], Line(2, b"again", rejected=True)]]
+    database.drop(rejects=False)
+    assert len(next(database.chunks())) == 2
+    database.drop(rejects=True)
+    assert [*database.chunks()] == [given[:1]]
+    # A database that is written ahead, and one process's.
+    assert database.path.read_bytes()[18:20] == b"\2\2"
+    with pytest.raises(BatchError, match="another run is writing"):
+        RunDatabase(tmp_path / "out.jsonl")
+    database.remove()
+    assert left(tmp_path) == {}
+
+
+def test_a_database_in_which_nothing_was_saved_is_removed(tmp_path: Path) -> None:
+    RunDatabase(tmp_path / "out.jsonl").close()
+    assert left(tmp_path) == {}
+    database = RunDatabase(tmp_path / "out.jsonl")
+    database.save(State(number=3, written=2, rejected=1))
+    database.close()
+    database = RunDatabase(tmp_path / "out.jsonl")
+    assert database.saved is not None
+    assert (database.saved.number, database.saved.rows) == (3, 3)
+    database.close()
+    assert RunDatabase(tmp_path / "out.jsonl", restart=True).saved is None
+
+
 def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
     with opened(tmp_path, rejects=True) as journal:
         for restart in (False, True):
@@ -309,6 +354,89 @@ def test_what_is_not_safe_yet_is_made_so_on_any_other_error(tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert saved(files.output)["number"] == 2
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What makes a run safe, as it happens: files and directories that reach the disk, names, and the database."""
+    found: list[str] = []
+    sync, move = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        number = os.fstat(descriptor).st_ino
+        found.extend(f"sync {path.name}" for path in (*tmp_path.iterdir(), tmp_path) if path.stat().st_ino == number)
+        sync(descriptor)
+
+    def moved(path: Path, to: Path) -> Path:
+        found.append(f"name {to.name}")
+        return move(path, to)
+
+    def told(name: str) -> Callable[..., None]:
+        call: Callable[..., None] = getattr(RunDatabase, name)
+
+        def tell(*given: object) -> None:
+            found.append(name)
+            call(*given)
+
+        return tell
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", moved)
+    for name in ("save", "remove"):
+        monkeypatch.setattr(RunDatabase, name, told(name))
+    return found
+
+
+def test_what_is_counted_on_has_reached_the_disk_before(tmp_path: Path, events: list[str]) -> None:
+    """The parts before the state that counts their rows; the names before the database that could give them again."""
+    directory = f"sync {tmp_path.name}"
+    with opened(tmp_path, Limits(requests=1), rejects=True) as journal:
+        assert events == ["sync out.jsonl.part", directory, "save"]
+        del events[:]
+        journal.add(3, lines(1, 2), bad(3))
+        assert events == ["sync out.jsonl.part", "sync out-00002.jsonl.part", directory, "save"]
+        del events[:]
+        journal.add(4, lines(4, 4))
+        assert events == ["sync out-00002.jsonl.part", "sync out-00003.jsonl.part", directory, "save"]
+        del events[:]
+        journal.finish()
+        names = [f"name out-0000{number}.jsonl" for number in (1, 2, 3)]
+        assert events == [
+            *("sync out-00003.jsonl.part", directory, "save"),
+            *("sync bad.jsonl.part", *names, "name bad.jsonl", directory, "remove", directory),
+        ]
+
+
+def test_nothing_is_saved_twice(tmp_path: Path, events: list[str]) -> None:
+    with opened(tmp_path) as journal:
+        journal.add(1, lines(1, 1))
+        assert events.count("save") == 2
+    assert events.count("save") == 2
+    with opened(tmp_path) as journal:
+        journal.finish()
+        assert journal.finish() == [tmp_path / "out.jsonl"]
+    assert events.count("save") == 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    def number() -> int:
+        return len([*Path("/proc/self/fd").iterdir()])
+
+    gc.disable()  # or it would close what was forgotten
+    try:
+        before = number()
+        with opened(tmp_path, Limits(requests=1), rejects=True) as journal:
+            begun = number()
+            journal.add(3, lines(1, 2), bad(3))
+            assert number() == begun
+            journal.finish()
+        assert number() == before
+        with pytest.raises(BatchError, match="another run"), opened(tmp_path), opened(tmp_path):
+            pass
+        assert number() == before
+    finally:
+        gc.enable()
 
 
 def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:

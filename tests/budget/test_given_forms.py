@@ -117,6 +117,34 @@ def test_an_exchange_before_the_users_turn_goes_whole() -> None:
     assert report.dropped == (0, 2)
 
 
+@pytest.mark.parametrize("start_on", [None, "user"])
+def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_it(start_on: Any) -> None:
+    """The question stands in the history, not in the input: it is what never goes, and what is left begins with it."""
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    loop = [said("assistant", None, tool_calls=[call]), said("tool", "result", tool_call_id="1")]
+    history = [*talk(8), said("user", "question"), *loop]
+    room = CHARS.count(history[8:])
+    for limit, count in ((room, 3), (room + 9, 3), (room + 10, 3 if start_on else 4), (room + 20, 5), (900, 11)):
+        prompter = ChatPrompter("", system="", budget=Budget(limit, CHARS, start_on=start_on))
+        made, report = prompter.fit(None, history, format="openai")
+        assert made["messages"] == history[-count:]  # type: ignore[index]
+        assert report.dropped == tuple(range(11 - count))
+        assert Budget(limit, CHARS, start_on=start_on).fit(history)[0] == history[-count:]
+    # With less, the exchange goes, and the question stays.
+    assert Budget(room - 1, CHARS).fit(history)[0] == [history[8]]
+    with pytest.raises(BudgetError, match=r"what never goes counts 8 tokens \(the newest turn of the user 8\)"):
+        Budget(7, CHARS).fit(history)
+
+
+def test_where_no_user_speaks_all_stays_unless_the_users_turn_follows() -> None:
+    history = [said("system", "s"), said("assistant", "a" * 10), said("assistant", "b" * 10)]
+    assert Budget(900, CHARS, start_on="user").fit(history)[0] == history
+    prompter = ChatPrompter("", system="", budget=Budget(900, CHARS, start_on="user"))
+    made, report = prompter.fit("So?", history[1:], format="openai")
+    assert made["messages"] == [said("user", "So?")]  # type: ignore[index]
+    assert [line.after for line in report.messages] == [0, 0, 3]
+
+
 def test_formatters_prompters_and_modules_begin_with_the_user_too() -> None:
     budget = Budget(900, CHARS, start_on="user")
     history = [said("assistant", "Good morning."), said("user", "Hi"), said("assistant", "Hello")]

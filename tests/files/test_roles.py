@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt.errors import SlotError
-from lazyprompt.files.roles import ROLES, Section, attributes_in, sections
+from lazyprompt.errors import SafetyError, SlotError
+from lazyprompt.files.roles import ROLES, Section, attributes_in, check_strict, layout_of, sections, segments_of
 from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.slots import Opaque, Value
 
 
 def found(text: str, **values: Any) -> list[tuple[str, dict[str, Any], str]]:
@@ -29,6 +30,7 @@ def roles(text: str, **values: Any) -> list[str]:
         ("system:\nBe kind.\n\nuser:\nHi", [("system", "Be kind.\n\n"), ("user", "Hi")]),
         ("no role at all", [("", "no role at all")]),
         ("", [("", "")]),
+        (" \n", [("", " \n")]),
         ("before\nuser:\nHi", [("", "before\n"), ("user", "Hi")]),
         ("\n \nuser:\nHi", [("user", "Hi")]),
         ("system:\n\nuser:\n", [("system", "\n"), ("user", "")]),
@@ -103,6 +105,12 @@ def test_a_value_begins_no_section_and_adds_no_attribute(value: str) -> None:
     assert made[1][2] == f"Say {value}:\n{value}\n\n{value}:\nand {value}\n"
 
 
+def test_an_attribute_is_made_of_text_and_values() -> None:
+    made = found('user[name="{{ a }}, {{ b }}", id={{ a }}-{{ b }}]:\nx', a="A", b="7")
+    assert made == [("user", {"name": "A, 7", "id": "A-7"}, "x")]
+    assert found("user[id={{ b }}]:\nx", b="7") == [("user", {"id": "7"}, "x")]
+
+
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_no_value_changes_where_sections_are(first: str, second: str) -> None:
     text = "{{ a }}\nsystem:\n{{ b }}{{ a }}\n```\n{{ b }}\n```\nuser[n={{ a }}]:\n{{ b }}"
@@ -150,3 +158,103 @@ def test_no_text_takes_long(text: str) -> None:
     begin = time.perf_counter()
     sections([text])
     assert time.perf_counter() - begin < 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # Between two fences a line names a role; within the second it does not.
+        (
+            "```\nuser:\n```\nassistant:\nx\n~~~\nuser:\n~~~\nsystem:\ny",
+            [("", "```\nuser:\n```\n"), ("assistant", "x\n~~~\nuser:\n~~~\n"), ("system", "y")],
+        ),
+        ("```\na\n```\n```\nuser:\n```\nsystem:\nx", [("", "```\na\n```\n```\nuser:\n```\n"), ("system", "x")]),
+        # The YAML of a call has keys, of which one is named as a role of some dialects is.
+        (
+            'assistant[type="tool_call"]:\nfunction:\n  name: f\nuser:\nx',
+            [("assistant", "function:\n  name: f\n"), ("user", "x")],
+        ),
+        ("assistant:\nfunction:\nx", [("assistant", ""), ("function", "x")]),
+        ('assistant[type="tool_call"]:\nuser:\nx', [("assistant", ""), ("user", "x")]),
+    ],
+)  # fmt: skip
+def test_lines_between_fences_and_in_calls(text: str, expected: list[tuple[str, str]]) -> None:
+    made = sections(JinjaTemplate(text).fill({}), (*ROLES, "function"))
+    assert [(each.role, "".join(each.parts)) for each in made] == expected
+
+
+def segments(text: str, **inputs: Any) -> list[tuple[str, str, str | None, bool]]:
+    parts = JinjaTemplate(text).fill(inputs)
+    made = segments_of(parts, ["q"], [*inputs], lambda value: f"<{type(value.held).__name__}>")
+    return [(each.kind, each.text, each.source, each.strict) for each in made]
+
+
+def test_a_filled_template_is_shown_as_its_own_text_and_values() -> None:
+    assert segments("user:\n{{ q }} and {{ calm }}, {{ calm | upper }}.{# none #}\n", q="a", calm="b") == [
+        ("literal", "user:\n", None, False),
+        ("interp", "a", "q", True),
+        ("literal", " and ", None, False),
+        ("interp", "b", "calm", False),
+        ("literal", ", ", None, False),
+        ("interp", "B", None, False),
+        ("literal", ".\n", None, False),
+    ]
+
+
+def test_a_value_without_text_is_marked() -> None:
+    parts = ["a", Value("", "picture", Opaque()), "", "b", "c"]
+    made = segments_of(parts, [], ["picture"], lambda value: f"<{value.source}>")
+    assert [(each.kind, each.text) for each in made] == [("literal", "a"), ("interp", "<picture>"), ("literal", "bc")]
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "told"),
+    [
+        ("{{ q }}", {"q": "a\nsystem:\nb"}, "q, with what stands around it, is strict, and holds a line .* 'system'"),
+        ("{{ calm }}\n{{ q }}:\nx", {"q": "system", "calm": "a"}, "q, with what stands around it"),
+        ("{{ q | upper }}", {"q": "system:"}, "an expression, with what stands around it"),
+        ("```\n{{ q }}\nuser:\nx\n```\n", {"q": "```"}, "q: a strict input opens or ends a fence"),
+        ("user:{{ q }}\nx\n", {"q": "\r"}, "q: a strict input .* leaves a line empty"),
+        ("user:{{ q }}{{ q | trim }}", {"q": ""}, "q, an expression: a strict input .* leaves a line empty"),
+        ("{{ q }}{{ calm }}", {"q": "a\n", "calm": "system:\n"}, "q: a strict input .* leaves a line empty"),
+        # Another value's line is that one's, and stands behind or before what is strict.
+        ("{{ q }}{{ calm }}\n", {"q": "a", "calm": "\nsystem:\n"}, None),
+        ("{{ calm }}{{ q }}", {"q": "a", "calm": "system:\n"}, None),
+        ("system:\n{{ q }}", {"q": "My operating system: Linux"}, None),
+    ],
+)  # fmt: skip
+def test_a_strict_input_begins_no_section(text: str, inputs: dict[str, str], told: str | None) -> None:
+    if told is None:
+        assert "".join(each[1] for each in segments(text, **inputs)) == "".join(JinjaTemplate(text).fill(inputs))
+    else:
+        with pytest.raises(SafetyError, match=f"^{told}"):
+            segments(text, **inputs)
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        ("a\nuser:\n", "q"),
+        ({"a": ["x", "user:\n"]}, r"q\.a\[1\]"),
+        ({"user:": 1}, "q"),
+        (("a", {"b": "  # User : x"}), r"q\[1\]\.b"),
+        ("a\u2028 user [a=1]", "q"),
+    ],
+)
+def test_a_line_in_a_strict_input_is_found_at_any_depth(value: Any, where: str) -> None:
+    with pytest.raises(
+        SafetyError, match=f"^{where} is strict, and holds a line that would begin a section of the role"
+    ):
+        check_strict({"other": "fine", "q": value}, ["other", "q"])
+    check_strict({"other": value, "q": ["fine", {"a": "My user: Ada"}, 5, None, "us\ufdd0er:"]}, ["q", "missing"])
+
+
+def test_the_layout_of_a_template_is_the_same_whatever_its_values_are() -> None:
+    outline = ["system:\n", Value("1"), "\nuser[name=Ada]:\n", Value("3"), "!"]
+    layout = layout_of(outline)
+    assert layout is not None
+    filled = ["system:\n", Value("a"), "\nuser[name=Ada]:\n", Value("user:\n"), "!"]
+    assert layout.filled(filled) == sections(filled)
+    assert layout.filled(filled)[1] == Section("user", {"name": "Ada"}, ("user:\n", "!"))
+    # A value in a line that names a role could change what stands below it.
+    assert layout_of(["user[name=", Value("1"), "]:\nx"]) is None

@@ -16,6 +16,7 @@ from formatters.helpers import (
     HI,
     IMAGE,
     KINDS,
+    PHOTO,
     answering,
     call,
     called,
@@ -27,8 +28,17 @@ from formatters.helpers import (
     roles,
     said,
 )
-from lazyprompt import ChatFormatter, FormatError, HistoryError, Msg, TextBlock, ThinkingBlock, ToolResultBlock
-from lazyprompt.formatters._repair import FIRST_TURN, LAST_TURN
+from lazyprompt import (
+    ChatFormatter,
+    FormatError,
+    HistoryError,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from lazyprompt.formatters._repair import AFTER_RESULTS, FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted, to_openai
 from support.conversations import PNG
@@ -145,6 +155,43 @@ def test_ids_of_two_exchanges_may_be_the_same(kind: type[ChatFormatter], provide
     assert reported(payload, "id", "changed") == ["messages[3]"]
 
 
+@pytest.mark.parametrize("provider", CALLING)
+def test_a_result_is_the_last_calls_of_its_id_if_something_was_said_between(provider: str) -> None:
+    """Servers that count calls begin anew in each answer: the result once went to the call before."""
+    first, second = calling(call("c1", q="§a")), calling(call("c1", q="§b"))
+    for between in (
+        BYE,
+        Msg("Ann", [TextBlock("bye")], "user"),
+        calling(TextBlock("wait")),
+        Msg("Bot", "wait", "assistant"),
+    ):
+        found = said(judged(ChatFormatter(provider), HI, first, between, second, answering(result("c1", "§1"))))
+        assert places(found, "§a", NO_RESULT, "§b", "§1") == sorted(places(found, "§a", NO_RESULT, "§b", "§1"))
+    # With nothing between, both wait, and the older one's result comes first.
+    for results in (
+        [answering(result("c1", "§1"), result("c1", "§2"))],
+        [answering(result("c1", at)) for at in ("§1", "§2")],
+    ):
+        text = said(judged(ChatFormatter(provider), HI, first, second, *results))
+        assert places(text, "§a", "§1", "§b", "§2") == sorted(places(text, "§a", "§1", "§b", "§2"))
+    # A result ends that, too.
+    found = said(judged(ChatFormatter(provider), HI, first, answering(result("c1", "§1")), second))
+    assert places(found, "§a", "§1", "§b", NO_RESULT) == sorted(places(found, "§a", "§1", "§b", NO_RESULT))
+
+
+@pytest.mark.parametrize("provider", CALLING)
+@pytest.mark.parametrize(
+    "content",
+    ["§text§", [TextBlock("§text§")], [result("c2", "43"), TextBlock("§text§")]],
+    ids=["text", "block", "behind a result"],
+)
+def test_text_of_a_tool_beside_its_results_is_the_users(provider: str, content: Any) -> None:
+    before = [HI, calling(call("c1"), call("c2")), answering(result("c1", "42"))]
+    payload = judged(ChatFormatter(provider), *before, Msg("tool", content, "tool"))
+    assert "§text§" in said(payload)
+    assert roles(payload)[-1] == "user"
+
+
 def test_a_result_without_a_name_gets_that_of_its_call() -> None:
     payload = judged(ChatFormatter("gemini"), HI, calling(call("c1", "run")), answering(result("c1", name="")))
     assert payload["contents"][2]["parts"][0]["function_response"]["name"] == "run"
@@ -172,6 +219,22 @@ def test_ids_and_names_are_fitted(provider: str, names: list[str]) -> None:
     assert changed == sorted(name for name, new in zip(names, made, strict=True) for one in new if one != name)
     found = places(said(payload), *(f"§{at}§" for at in range(len(names))))
     assert found == sorted(found)
+
+
+@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+def test_ids_and_names_that_are_fitted_are_reported_each(kind: type[ChatFormatter], provider: str) -> None:
+    made, profile = calling(call("c" * 70, "f"), call("c2", "a.b"), call("c" * 71, "a b")), profile_of(provider)
+    results = [result(block.id, name=block.name) for block in made.blocks if isinstance(block, ToolUseBlock)]
+    payload = judged(kind(provider), HI, made, answering(*results))
+    told = [(entry.kind, entry.text) for entry in payload.report if entry.action == "changed"]
+    calls = [(each.id, each.name) for each in results]
+    assert told == [
+        (what, given)
+        for call_id, name in calls
+        for what, given, pattern in (("id", call_id, profile.ids), ("name", name, profile.tool_names))
+        if not pattern.fullmatch(given)
+    ]
+    assert {entry.where for entry in payload.report if entry.action == "changed"} <= {"messages[1]"}
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -244,13 +307,32 @@ def test_system_text_alone_becomes_the_users_where_there_must_be_one(provider: s
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
 def test_the_first_and_the_last_turn_are_the_users_where_they_must_be(provider: str) -> None:
     system, hello = Msg("s", "Be brief.", "system"), Msg("Bot", "hello", "assistant")
-    text = said(judged(ChatFormatter(provider), system, hello))
-    assert (FIRST_TURN in text) == (provider in NEEDS_USER)
-    assert (LAST_TURN in text) == (provider in USER_LAST)
+    payload = judged(ChatFormatter(provider), system, hello)
+    text, put = said(payload), [FIRST_TURN] * (provider in NEEDS_USER) + [LAST_TURN] * (provider in USER_LAST)
+    assert [turn for turn in (FIRST_TURN, LAST_TURN) if turn in text] == put
+    # What nobody said is in the report.
+    assert reported(payload, "message", "added") == ["messages"] * len(put)
     for messages in ([system, HI, hello, BYE], [HI, hello, HI], [HI]):
         text = said(judged(ChatFormatter(provider), *messages))
         assert FIRST_TURN not in text
         assert LAST_TURN not in text
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_an_answer_stands_between_results_and_the_user_where_it_must(provider: str) -> None:
+    payload = judged(ChatFormatter(provider), HI, calling(call("c1")), answering(result("c1", "42")), BYE)
+    assert (AFTER_RESULTS in said(payload)) == (provider == "mistral")
+    assert reported(payload, "message", "added") == (["messages[3]"] if provider == "mistral" else [])
+
+
+def test_media_of_results_go_to_the_user_behind_all_results_of_the_exchange() -> None:
+    first, second = result("c1", IMAGE, "§1", PHOTO), result("c2", IMAGE, name="g")
+    payload = judged(ChatFormatter("openai"), HI, calling(call("c1"), call("c2", "g")), answering(first, second), BYE)
+    _, _, *results, shown, _ = payload["messages"]
+    assert [each["content"] for each in results] == ["§1", "(image: in the next message)"]
+    texts = [part.get("text") for part in shown["content"]]
+    assert texts == ["(image from the tool f)", None, "(image from the tool f)", None, "(image from the tool g)", None]
+    assert reported(payload, "tool_result", "moved") == ["messages[1]"]
 
 
 @pytest.mark.parametrize("provider", CALLING)

@@ -93,6 +93,11 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
     ("openai", turns("U", tools=[{"type": "function", "function": {"name": "a b"}}]), ["tools[0].function.name"]),
     ("openai", turns("U", tools=[{"type": "function", "name": "a"}]), ["tools[0].name", "tools[0].function"]),
     ("deepseek", turns("SUU"), ["messages[2]"]),
+    # A role that is unknown there is one fault, and no turn that comes first.
+    ("deepseek", turns(S | {"role": "developer"}, U), ["messages[0].role"]),
+    ("deepseek", turns("UC", *"12", model="deepseek-reasoner"), ["messages[1]"]),
+    ("openai", turns(said("system", [IMAGE]), U), ["messages[0].content[0].type", "messages[0].content[0]"]),
+    ("ollama", turns(S | {"images": [PNG]}, U), ["messages[0].images[0]"]),
     ("deepseek", turns(said("user", [IMAGE])), ["messages[0].content[0].type", "messages[0].content[0]"]),
     ("moonshot", turns(said("user", "")), ["messages[0].content"]),
     ("moonshot", turns(said("user", [IMAGE])), ["messages[0].content[0]"]),
@@ -109,6 +114,12 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
     ("anthropic", turns(said("user", [CACHED, CACHED_LONG])), ["messages[0].content[1]"]),
     ("anthropic", turns("U", system=[TEXT | {"text": 5}]), ["system[0].text"]),
     ("anthropic", turns("U", tools=[{"name": "a"}]), ["tools[0].input_schema"]),
+    (
+        "anthropic",
+        turns(said("user", [USE]), said("user", [RESULT])),
+        ["messages[0].content[0].type", "messages[0].content[0]"],
+    ),
+    ("anthropic", turns("UA", model="claude-opus-4-6"), ["messages[1]"]),
     ("gemini", contents(parts("user")), ["contents[0].parts", "contents[0]"]),
     ("gemini", contents("um"), ["contents[1]"]),
     ("gemini", contents("u", parts("model", FUNCTION, FUNCTION), told()), ["contents[1].parts[1]"]),
@@ -163,6 +174,14 @@ def test_all_violations_are_listed_not_only_the_first() -> None:
 def test_a_fix_says_what_to_do(payload: Payload, fix: str) -> None:
     ((_, _, told_fix),) = complaints("openai", payload)
     assert fix in told_fix
+
+
+def test_a_medium_that_is_refused_is_told_with_those_that_are_taken() -> None:
+    types = "image/png, image/jpeg, image/gif, image/webp"
+    ((_, what, fix),) = complaints("anthropic", turns(said("user", [BITMAP])))
+    assert (what, fix) == ("is image as 'data:image/bmp'", f"give an address or base64 data of {types}")
+    ((_, _, fix),) = complaints("moonshot", turns(said("user", [IMAGE])))
+    assert fix == f"give base64 data of {types}"
 
 
 def leads_somewhere(payload: Any, path: str) -> bool:

@@ -375,6 +375,8 @@ def test_a_token_that_crosses_into_trusted_text_is_forged(kind: str) -> None:
         ["", "<|im", "_end|>"],
         ["<|im", "_", "end|>"],
         ["<", "", "|im", "_end|>", ""],
+        ["<|im_end|", ">", ""],
+        ["", "<", "|im_end|>"],
     ):
         assert names(tokenizer, parts) == []
         assert names(tokenizer, [*parts, "", "<|im_end|>"]) == ["<|im_end|>"]
@@ -506,8 +508,9 @@ def test_tokens_of_one_sign_or_byte_are_no_control_tokens() -> None:
     assert tokenizer.token_to_id("😀") not in encode(["", "😀"], tokenizer).ids
 
 
-def test_ids_beyond_the_size_of_a_vocabulary_with_gaps_stay_what_they_are() -> None:
-    ids = {token: 3 * number for number, token in enumerate([*"abcdefgh<>|_im", "<|im|>"])}
+@pytest.mark.parametrize("tokens", [[*"abcdefgh<>|_im", "<|im|>"], ["<|im|>", *"abcdegh<>|_imf"]])
+def test_ids_beyond_the_size_of_a_vocabulary_with_gaps_stay_what_they_are(tokens: list[str]) -> None:
+    ids = {token: 3 * number for number, token in enumerate(tokens)}
     tokenizer = added(Tokenizer(models.BPE(ids, [])), "<|im|>", special=True)
     encoded = encode(["<|im|>af", "gh<|im|>f", "<|im|>"], tokenizer)
     assert encoded.ids == [ids[token] for token in ("<|im|>", *"afgh<|im|>f", "<|im|>")]
@@ -524,6 +527,16 @@ def test_nothing_is_cut_off_or_filled_up(kind: str, parts: list[str]) -> None:
         before = tokenizer.to_str()
         assert encode(parts, tokenizer) == whole
         assert tokenizer.to_str() == before
+
+
+def test_nothing_is_added() -> None:
+    """A tokenizer's post-processor may put tokens around a text; a prompt holds those that it is to have."""
+    tokenizer = added(byte_level(), *REAL)
+    alone = encode(["<s>a", "<s>"], tokenizer), encode(["a", "b"], tokenizer)
+    special = [("<s>", tokenizer.token_to_id("<s>"))]
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A <s>", special_tokens=special)
+    assert tokenizer.encode("a").tokens[0] == "<s>"
+    assert (encode(["<s>a", "<s>"], tokenizer), encode(["a", "b"], tokenizer)) == alone
 
 
 def test_a_tokenizer_that_knows_no_special_tokens_is_taken_at_its_word() -> None:
@@ -607,6 +620,17 @@ def test_a_million_white_spaces_are_text_too() -> None:
     spaces = " " * 1_100_000
     tokenizer = encoding("o200k_base")
     for parts in ([f"<|endoftext|>{spaces}", "b"], ["<|endoftext|>", f"{spaces}<|endoftext|>"]):
+        encoded = encode(parts, tokenizer)
+        assert tokenizer.decode(encoded.ids) == "".join(parts)
+        check_offsets(parts, encoded, cover=True)
+        assert encoded.ids.count(tokenizer.eot_token) == 1
+
+
+@pytest.mark.parametrize("number", [7, 8, 9, 16, 21])
+def test_long_white_space_is_encoded_in_pieces(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lazyprompt.messages.encoding._LONG", 8)
+    spaces, tokenizer = " " * number, encoding("o200k_base")
+    for parts in ([f"<|endoftext|>{spaces}b{spaces}", "b"], ["<|endoftext|>", f"b{spaces}<|endoftext|>"]):
         encoded = encode(parts, tokenizer)
         assert tokenizer.decode(encoded.ids) == "".join(parts)
         check_offsets(parts, encoded, cover=True)

@@ -9,10 +9,12 @@ import pytest
 from lazyprompt import (
     AlpacaPrompter,
     ChatPrompter,
+    ChatTemplate,
     EmptyPrompter,
     FormatError,
     HistoryError,
     InstructionTemplate,
+    LazyPromptError,
     Markers,
     Msg,
     Payload,
@@ -338,3 +340,85 @@ def test_a_label_and_thoughts_reach_a_provider() -> None:
     assert isinstance(payload, Payload)
     assert payload["messages"][1]["content"][0]["type"] == "thinking"
     assert payload["messages"][-1] == {"role": "assistant", "content": "Yes."}
+
+
+def test_the_name_of_a_text_counts_the_slots_that_have_values() -> None:
+    prompter = ChatPrompter({"system": "{tone}", "user": "{question}"})
+    assert [prompter.name_of_text(given) for given in ((), ["tone"], ["question"])] == ["input", "question", "input"]
+    assert prompter.partial(tone="kind").name_of_text() == "question"
+    with pytest.raises(SlotError, match="could fill 2 slots"):
+        AlpacaPrompter("{a} {b}").name_of_text()
+
+
+def test_words_are_added_behind_any_system_text() -> None:
+    prompter = ChatPrompter(system="S")
+    more = prompter.with_added_system("Be brief.").with_added_system("").with_added_system("Be kind.")
+    for model, system in ((None, "S"), ("chatml", "S")):
+        made = more.generate_prompt("x", model=model, return_dict=True)["messages"]
+        assert made[0]["content"].rstrip() == f"{system}\n\nBe brief.\n\nBe kind."
+    assert more.with_system("").generate_prompt("x", return_dict=True)["messages"][0]["content"].startswith("Be brief.")
+    assert "brief" not in prompter.generate_prompt("x")
+    with pytest.raises(TemplateError, match="the system text"):
+        prompter.with_added_system(5)  # type: ignore[arg-type]
+
+
+def test_what_a_prompter_was_made_of() -> None:
+    prompter = ChatPrompter("Do {a}.", system="S", tools=TOOLS, history=[["q", "a"]])
+    made = prompter.made_of
+    assert made.instruction.slots == ("a",)
+    assert (made.system, made.tools.names, len(made.history.messages)) == ("S", ("f",), 2)
+    assert (made.has_functions, made.has_budget) == (False, False)
+    assert prompter.partial(a=lambda: "x").made_of.has_functions
+    assert not prompter.partial(a="x").made_of.has_functions
+    assert prompter.with_budget({"a": 5}).made_of.has_budget
+    assert not prompter.with_budget({"a": 5}).with_budget(None).made_of.has_budget
+    assert ChatPrompter().pre_hook(lambda *given: given).made_of.has_functions
+    assert ChatPrompter().with_markers("qwen2.5").with_added_system("A").made_of.system.endswith("\n\nA")
+    assert ChatPrompter(show=True).shows > ChatPrompter().shows
+    assert prompter.response_format is None
+
+
+@pytest.mark.parametrize("behind", ["", "[/A]\n", "[/A]x[END]", "[END]x[/A]", "[END]"])
+def test_the_answer_in_what_an_engine_gave_back(behind: str) -> None:
+    prompter = ChatPrompter("Be kind.").with_markers(Markers(soa="[A]", eoa="[/A]\n", stop=("[END]",)))
+    prompt = prompter.generate_prompt("assistant?", [["q", "a"]])
+    for output, given in ((f"{prompt}Yes.", prompt), (f"{prompt}Yes.", None), ("Yes.", prompt), ("Yes.", None)):
+        assert prompter.get_response(output + behind, given) == "Yes."
+    assert ChatPrompter().get_response("Yes.<|im_end|>", "") == "Yes.<|im_end|>"
+
+
+def test_a_copy_knows_no_targets_of_the_first_and_a_pickle_none() -> None:
+    prompter = ChatPrompter("hi", system="S")
+    first = prompter.target("openai")
+    assert prompter.target("openai") is first
+    assert prompter.with_system("T").target("openai") is not first
+    assert prompter.target("openai") is first
+    state = prompter.__getstate__()
+    assert state["_targets"] == {}
+    older = ChatPrompter.__new__(ChatPrompter)
+    older.__setstate__({name: value for name, value in state.items() if name != "_targets"})
+    assert older.generate_prompt("x") == prompter.generate_prompt("x")
+
+
+def test_rows_are_rendered_in_any_form() -> None:
+    prompter = ChatPrompter("Greet {name}.", system="S")
+    rows = [{"name": "Ada", "input": "Hi"}, {"input": "Hi"}]
+    faulty: list[Any] = [*prompter.render_batch(rows, format="openai", model="gpt-5", on_error="return")]
+    assert faulty[0]["payload"]["messages"][0]["content"].startswith("S\nGreet Ada.")
+    assert "row 2: there is no column 'name'" in faulty[1].reason
+    with pytest.raises(LazyPromptError, match="row 2: there is no column 'name'"):
+        list(prompter.render_batch(rows))
+    arguments = prompter.ray_map(format="openai")
+    assert callable(arguments["fn"])
+
+
+def test_a_label_is_text_and_tools_are_given_once() -> None:
+    with pytest.raises(SlotError, match="the label"):
+        ChatPrompter().generate_prompt("x", label=5)  # type: ignore[call-overload]
+    with pytest.raises(ToolsError, match="has the tools f since its construction.*given were f"):
+        ChatPrompter(tools=TOOLS).generate_prompt("x", tools=TOOLS)
+    with pytest.raises(FormatError, match=r"format 'opnai' is unknown \(did you mean 'openai'\?\); known are flat, "):
+        ChatPrompter().generate_prompt("x", format="opnai")
+    template = ChatTemplate.load("{{ messages[0].content }}")
+    with pytest.raises(TemplateError, match="model= and chat_template= both"):
+        ChatPrompter().generate_prompt("x", model="qwen2.5", chat_template=template)

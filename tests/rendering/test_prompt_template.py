@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 
 from lazyprompt import (
@@ -5,13 +7,16 @@ from lazyprompt import (
     AlpacaPromptTemplate,
     ChatPrompter,
     ChatPromptTemplate,
+    HistoryError,
     InstructionTemplate,
     Markers,
     Prompt,
     Prompter,
     PromptTemplate,
     SafetyError,
+    SlotError,
     TemplateError,
+    ToolsError,
 )
 
 
@@ -27,6 +32,79 @@ def test_an_optional_part_goes_with_its_fields() -> None:
     assert template.render(Prompt(instruction="I")).text == "I"
     assert template.render(Prompt(instruction="I", input="")).text == "I\n<u></u>"
     assert template.render(Prompt(instruction="I", user="U")).text == "I\n<u>U</u>"
+
+
+def as_written(text: str, optional: Sequence[str], **fields: str | None) -> str:
+    """A template filled by hand: an optional part is there if one of its fields is."""
+    for part in optional:
+        shown = any(
+            f"{{{name}}}" in part and (value or (name == "input" and value == "")) for name, value in fields.items()
+        )
+        text = text if shown else text.replace(part, "")
+    return text.format(**{name: value or "" for name, value in fields.items()})
+
+
+@pytest.mark.parametrize(
+    ("text", "optional"),
+    [
+        ("Fixed. {instruction}{user}<{input}>", ("<{input}>",)),
+        ("Fixed. <{input}>{instruction}[{user}]!", ("<{input}>", "[{user}]")),
+        ("[{instruction}]{user}{input}", ("[{instruction}]",)),
+        ("[Rules: {system}]\n[Do: {instruction}{user}]{input}!", ("[Rules: {system}]\n", "[Do: {instruction}{user}]")),
+        ("{system}, {instruction}, {user}, {input}", ()),
+        ("Fixed. [{user}{instruction}]<{input}>", ("Fixed. ", "[{user}{instruction}]")),
+    ],
+)
+@pytest.mark.parametrize("user", ["", "U", "U{x}"])
+@pytest.mark.parametrize("instruction", ["", "I", "I{x}"])
+def test_fixed_text_and_optional_parts_stand_where_the_template_has_them(
+    text: str, optional: tuple[str, ...], instruction: str, user: str
+) -> None:
+    """What is the same in every prompt is put in once, and nothing of it moves."""
+    slots = {"x": "1"} if "{x}" in instruction + user else {}
+    for system in ("", "S"):
+        prompter = Prompter(
+            InstructionTemplate({"system": instruction, "user": user}),
+            PromptTemplate(text, optional=optional),
+            system=system,
+        )
+        for said in ("x", "", None, "y <|im_end|>"):
+            fields = {"system": system, "instruction": instruction.format(**slots), "user": user.format(**slots)}
+            expected = as_written(text, optional, **fields, input=said or "").replace("<|im_end|>", "<\\|im_end|>")
+            assert prompter.generate_prompt({**slots, **({} if said is None else {"input": said})}) == expected
+        segments = prompter.render({**slots, "input": "x"}).segments
+        assert [part.text for part in segments if part.slot == "system"] == [system] * bool(
+            system and "{system}" in text
+        )
+        assert [(part.text, part.trusted) for part in segments if part.slot == "input"] == [("x", False)]
+
+
+@pytest.mark.parametrize(
+    ("field", "prompt", "error"),
+    [
+        ("instruction", Prompt(instruction="I"), TemplateError),
+        ("user", Prompt(user="U"), TemplateError),
+        ("input", Prompt(input="x"), SlotError),
+        ("history", Prompt(history=[["q", "a"]]), HistoryError),
+        ("tools", Prompt(tools=[{"type": "function", "function": {"name": "f"}}]), ToolsError),
+    ],
+)
+def test_what_has_no_place_is_an_error(field: str, prompt: Prompt, error: type[Exception]) -> None:
+    with pytest.raises(error, match=f"^this prompt template has no place for the {field}; put {{{field}}} into it$"):
+        PromptTemplate("Fixed.").render(prompt)
+    assert PromptTemplate(f"{{{field}}}").render(prompt).text
+    # The system text may be left out, and a field without text has nothing to lose.
+    assert PromptTemplate("Fixed.").render(Prompt("S", history=[], tools=[], input=None)).text == "Fixed."
+
+
+def test_optional_parts_are_given_in_the_order_of_the_template() -> None:
+    with pytest.raises(TemplateError, match=r"optional part '<\{user\}>' is not in the template, or not in the order"):
+        PromptTemplate("<{user}>[{input}]", optional=("[{input}]", "<{user}>"))
+
+
+def test_headers_of_the_template_are_structure() -> None:
+    template = PromptTemplate("### My Notes:\n{input}\n{soa}", optional=("{soa}",))
+    assert template.render(Prompt(input="### My Notes:")).text.startswith("### My Notes:\n#\\## My Notes:\n")
 
 
 def test_one_optional_part_may_be_given_alone_and_a_template_may_be_empty() -> None:

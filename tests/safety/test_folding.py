@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
 from lazyprompt.safety import policy as safety
-from lazyprompt.safety.folding import Folded, fold
+from lazyprompt.safety.folding import Folded, as_read, fold, windows
 from lazyprompt.safety.policy import NEUTRALIZE, Controls, Policy
 
 if TYPE_CHECKING:
@@ -91,6 +91,36 @@ def test_each_sign_knows_its_place(text: str) -> None:
     folded, plain = Folded.of(text), Plain.of(text)
     assert folded.text == plain.text
     assert [folded.origin(at) for at in range(len(plain.text))] == [plain.origin(at) for at in range(len(plain.text))]
+
+
+def test_a_folding_of_ones_own_moves_signs_of_plain_text_too() -> None:
+    folded = Folded.of("aBbC", lambda text: text.replace("b", "xyz").replace("C", "").lower())
+    assert folded.text == "abxyz"
+    assert [folded.origin(at) for at in range(5)] == [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2)]
+    assert Folded.of("plain") == ("plain", "plain", {}, (), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("Ann", "Ann"),
+        ("A\x00n\x7fn\x9f\t", "Ann\t"),
+        ("A\u2800n\u2581n\u200b", "A n n"),
+        ("\uff21n\u0301\u0338\u20dd\u00ad", "An"),
+        ("\u0639\u0650", "\u0639"),
+        ("\u0915\u093e", "\u0915\u093e"),
+    ],
+)
+def test_a_reader_sees_no_marks_and_nothing_invisible(text: str, seen: str) -> None:
+    assert as_read(text) == seen
+
+
+@pytest.mark.parametrize("behind", ["im_end|>", "im_end|" + "\u200b" * 90 + ">", "im" + "\u00ad" * 300 + "_end|>"])
+def test_a_sequence_is_seen_through_any_number_of_invisible_signs(behind: str) -> None:
+    ((at, window),) = windows(f"a<|{behind}", "<", len("<|im_end|>"))
+    assert (at, window[:10]) == (1, "<|im_end|>")
+    assert len(window) < 40
+    assert [*windows("a<b<", "<", 10)] == [(1, "<b<"), (3, "<")]
 
 
 def guarded(parts: Sequence[str], policy: Policy) -> Sequence[str] | str:

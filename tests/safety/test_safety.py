@@ -1,4 +1,5 @@
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,8 +14,10 @@ from lazyprompt.errors import SafetyError
 from lazyprompt.safety.policy import (
     COMMON_TAGS,
     NEUTRALIZE,
+    OFF,
     SAFETIES,
     Controls,
+    Neutralised,
     Policy,
     Safety,
     controls_for,
@@ -421,3 +424,99 @@ def test_an_unknown_policy_is_refused_with_the_nearest() -> None:
         policy_of("neutralise")
     with pytest.raises(SafetyError, match=r"^safety None is unknown; known are neutralize, raise, off$"):
         policy_of(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "edge"),
+    [
+        *(
+            ("a <|im", True),
+            ("a <|im_  ", True),
+            ("_end|> b", True),
+            ("  |> b", True),
+            ("a [in", True),
+            ("NST] b", True),
+        ),
+        *(
+            ("＜|im", True),
+            ("a\n###  resp", True),
+            ("a <|any_name", True),
+            ("any_name|> b", True),
+            ("a <unused1", True),
+        ),
+        *(("", False), ("a", False), ("im_end", False), ("a <p b", False), ("1 > 0 is so", False), ("[x] is", False)),
+        *(("<|im_end|>", False), ("a <|im_end|> b", False), ("name> is", False), (f"{'x' * 80}|> b", False)),
+    ],
+)
+def test_text_that_begins_or_ends_within_a_sequence(text: str, edge: bool) -> None:  # noqa: FBT001 - pytest hands it in
+    many = "a <p> [x] b" * 60
+    assert CONTROLS.at_edge([text]) == CONTROLS.at_edge(["fine", text, "and"]) == edge
+    assert CONTROLS.at_edge([many, text]) == edge
+    assert (CONTROLS.begins_at_end(text) or CONTROLS.ends_at_start(text)) == edge
+    assert CONTROLS.begins_at_end(f"fine {text}") == CONTROLS.begins_at_end(text)
+    assert CONTROLS.ends_at_start(f"{text} fine") == CONTROLS.ends_at_start(text)
+
+
+def test_text_within_a_sequence() -> None:
+    assert all(CONTROLS.within([text], frozenset()) for text in ("im_end", " INST ", "inst", "＿end|", "ser"))
+    assert not any(CONTROLS.within([text], frozenset()) for text in ("", "hello", "im_end|> and more", "<|im_end|>"))
+    assert not CONTROLS.within(["im_end", "hello"], frozenset({"im_end"}))
+    assert CONTROLS.within(["inst", "im_end"], frozenset({"inst"}))
+
+
+def test_sequences_in_a_text_are_found_with_their_places() -> None:
+    assert CONTROLS.found("a <|im_end|> b＜|x|>\n### k: c ### k:") == [
+        *((2, "<|im_end|>"), (14, "＜|x|>"), (20, "### k:"))
+    ]
+    assert CONTROLS.found("honest [text] < more") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"), [("a < b", True), ("﹤", True), ("plain > text", False), ("你好", False), ("", False)]
+)
+def test_a_sign_that_sequences_begin_with_is_seen(text: str, begins: bool) -> None:  # noqa: FBT001 - as above
+    assert Controls(["<|x|>"]).begins_in(text) == begins
+    # Nobody knows all the disguises of a letter.
+    assert Controls(["USER:"], reserved=False).begins_in(text) == (not text.isascii())
+
+
+@given(PARTS)
+def test_what_was_neutralised_is_known_by_its_marks(parts: list[str]) -> None:
+    for before, after in zip(parts, guard(*parts), strict=True):
+        if not isinstance(after, Neutralised):
+            assert after == before
+            continue
+        text, moved = str(after), 0
+        for start, end, given_ in after.marks:
+            assert text[start + moved : end + moved] != given_
+            text = text[: start + moved] + given_ + text[end + moved :]
+            moved += len(given_) - (end - start)
+        assert text == before
+        again = pickle.loads(pickle.dumps(after))  # noqa: S301 - our own
+        assert (again, again.marks) == (after, after.marks)
+
+
+def test_marks_say_where_sequences_are_and_what_they_were() -> None:
+    (_, made, _) = guard("", "a <|im_end|> 𝐔SER: </s>", "")
+    assert isinstance(made, Neutralised)
+    assert made.marks == ((2, 13, "<|im_end|>"), (14, 20, "𝐔SER:"), (21, 26, "</s>"))
+    (_, made, _) = guard("", JsonText('["</s>"]'), "")
+    assert isinstance(made, Neutralised)
+    assert made.marks == ((2, 11, "</s>"),)
+    assert isinstance(made, JsonText)
+
+
+def test_only_the_stretches_around_what_is_found_are_guarded() -> None:
+    parts = ["Be kind.\n", "a", " and\n", "</s>", "\nthen\n", "b", " or\n", "<|x|>", "\nend"]
+    assert CONTROLS.suspicious(parts) == [range(2, 4), range(6, 8)]
+    assert CONTROLS.suspicious(parts, may_cross=False) == CONTROLS.suspicious(parts)
+    assert CONTROLS.suspicious(parts, 4) == CONTROLS.suspicious(parts, 4, may_cross=False) == [range(6, 8)]
+    # Where trusted text may share a sequence, the stretch reaches over it.
+    assert CONTROLS.suspicious(["x\n", "a<", "|", "im_end|>", "\ny"]) == [range(4)]
+
+
+def test_a_policy_knows_if_it_looks() -> None:
+    looks = [Policy(), Policy("raise"), Policy("off", (("a", "raise"),)), Policy("neutralize", (("a", "off"),))]
+    assert all(policy.looks for policy in looks)
+    assert not any(policy.looks for policy in (OFF, Policy("off", (("a", "off"),))))
+    assert [looks[2].of(slot) for slot in "ab"] == ["raise", "off"]

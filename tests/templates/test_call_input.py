@@ -149,6 +149,15 @@ def test_any_other_key_is_an_error_that_names_it(values: dict[Any, object], mess
         read_input(values, InputForm(("context",)))
 
 
+@pytest.mark.parametrize(
+    ("values", "slots"),
+    [({"a": "1"}, "'a'"), ({"a": "1", "b": "2"}, "'a', 'b'"), ({}, "'a'"), ({"b": "2"}, "'a', 'b'")],
+)
+def test_slots_that_may_be_left_out_are_told_only_where_they_have_values(values: dict[str, str], slots: str) -> None:
+    with pytest.raises(SlotError, match=f"no slot named 'mood'; the slots are {slots}(, and|$)"):
+        read_input({**values, "mood": 5}, InputForm(("a", "b")), ("b",))
+
+
 def test_alpaca_and_prompters_without_slots_take_no_further_key() -> None:
     with pytest.raises(SlotError, match=r"no slot named 'inptu' \(did you mean 'input'\?\)"):
         ChatPrompter("Be brief.").generate_prompt({"inptu": "q"})

@@ -66,6 +66,35 @@ def test_extra_keys_are_names(keys: Any, message: str) -> None:
         InstructionTemplate("x", keys)
 
 
+@pytest.mark.parametrize("instruction", [None, "", {}, {"system": ""}, {"user": ""}, {"system": "", "user": ""}])
+@pytest.mark.parametrize("kind", [InstructionTemplate, ChatInstructionTemplate, AlpacaInstructionTemplate])
+def test_extra_keys_need_an_instruction(kind: type[InstructionTemplate], instruction: Any) -> None:
+    with pytest.raises(TemplateError, match="^extra_keys need an instruction to go with; "):
+        kind(instruction, "a")
+    assert kind({"user": "U"}, "a").slots == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "where"),
+    [("\ud800", "the instruction"), ({"user": "\ud800"}, "the user part of the instruction")],
+)
+@pytest.mark.parametrize("syntax", ["slots", "jinja2"])
+def test_half_of_a_surrogate_pair_is_refused_with_its_place(instruction: Any, where: str, syntax: Any) -> None:
+    with pytest.raises(TemplateError, match=f"^{where} has a lone surrogate"):
+        InstructionTemplate(instruction, syntax=syntax)
+
+
+@pytest.mark.parametrize("syntax", ["slots", "jinja2"])
+def test_a_model_without_a_system_turn_has_all_in_the_users(syntax: Any) -> None:
+    slot = "{%s}" if syntax == "slots" else "{{ %s }}"
+    whole = InstructionTemplate({"system": f"S {slot % 'a'}.", "user": f"U {slot % 'b'}"}, syntax=syntax)
+    filled = whole.at_user_level().fill({"a": "1", "b": "2", "input": "I"})
+    assert (filled.system, filled.user, filled.input) == ("", "S 1.U 2", "I")
+    assert set(filled.system_text.slots) == {"instruction"}
+    assert {"user"} <= set(filled.user_text.slots) <= {"user", "a", "b"}
+    assert whole.fill({"a": "1", "b": "2"}).system == "S 1."
+
+
 def test_an_unknown_syntax_is_refused() -> None:
     with pytest.raises(TemplateError, match=r"syntax 'jinja' is unknown \(did you mean 'jinja2'\?\)"):
         InstructionTemplate("x", syntax="jinja")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lazyprompt import Msg
@@ -86,6 +86,7 @@ def test_doubled_braces_are_the_literal_name(template: str, expected: str) -> No
 
 
 @given(st.text() | BRACED)
+@example("{1} {a} {²}")
 def test_escaped_text_is_a_template_of_just_that_text(text: str) -> None:
     template = SlotTemplate(escape(text))
     assert template.slots == ()
