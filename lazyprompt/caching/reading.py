@@ -184,10 +184,10 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
 def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
     """Return the texts of the system part with their slots, and those of the user's turn."""
     system = prompter.made_of.system if prompt.system is None else prompt.system
-    told = [*zip(prompt.instruction.parts, prompt.instruction.slots, strict=True)]
+    own = [*zip(prompt.instruction.parts, prompt.instruction.slots, strict=True)]
     joint = [_NEWLINE] if system and any(prompt.instruction.parts) else []
     user = [*zip(prompt.user.parts, prompt.user.slots, strict=True)]
-    return [(system, "system"), *joint, *told], [*user, (prompt.input or "", "input")]
+    return [(system, "system"), *joint, *own], [*user, (prompt.input or "", "input")]
 
 
 class _Writer:

@@ -212,8 +212,8 @@ def _texts(case: RenderedCase) -> tuple[str, ...]:
     if not isinstance(value, Filled):
         if value.history.has_messages:
             return ()
-        told, said = "".join(value.instruction.parts), "".join(value.user.parts)
-        return case.source.system if value.system is None else value.system, told, said + (value.input or "")
+        own, question = "".join(value.instruction.parts), "".join(value.user.parts)
+        return case.source.system if value.system is None else value.system, own, question + (value.input or "")
     turns = [step for step in value.steps if isinstance(step, Turn) and not step.attributes]
     texts = [turn.only_text.text for turn in turns if turn.only_text is not None]
     is_whole = case.source.is_chat and len(texts) == len(value.steps)

@@ -268,10 +268,10 @@ class RenderedCase:
         value = self.value
         if isinstance(value, Filled) or value.history.has_messages:
             return _outline_of_turns(self.turns)
-        told, said = value.instruction, value.user
+        own, asked = value.instruction, value.user
         system = self.source.system if value.system is None else value.system
-        shape = ("system", (system, *told.parts[::2]), told.slots[1::2]), ("user", said.parts[::2], said.slots[1::2])
-        values = (*told.parts[1::2], *said.parts[1::2])
+        shape = ("system", (system, *own.parts[::2]), own.slots[1::2]), ("user", asked.parts[::2], asked.slots[1::2])
+        values = (*own.parts[1::2], *asked.parts[1::2])
         if value.input:
             return (*shape, _INPUT), (*values, value.input)
         return shape, values
