@@ -377,6 +377,20 @@ def test_one_character_that_stands_for_a_whole_sequence_is_broken() -> None:
     assert run.stdout == "True\n"
 
 
+@pytest.mark.parametrize(
+    ("sequence", "text", "left"),
+    [
+        ("===", "a⩶b", "a=\\==b"),
+        ("==b", "a⩶b", "a==\\=b"),
+        ("=b", "a⩶b", "a⩶\\b"),
+        ("a=", "a⩶b", "a\\⩶b"),
+        ("fi>", "ﬁ>", "f\\i>"),
+    ],
+)
+def test_a_character_that_stands_for_several_of_a_sequence_is_written_out(sequence: str, text: str, left: str) -> None:
+    assert guard("", text, "", controls=Controls([sequence])) == ["", left, ""]
+
+
 def test_a_sequence_of_the_template_does_not_hide_one_that_begins_inside_it() -> None:
     controls = Controls(["###END", "END###"], reserved=False)
     assert controls.may_cross("###END")
@@ -511,6 +525,8 @@ def test_only_the_stretches_around_what_is_found_are_guarded() -> None:
     assert CONTROLS.suspicious(parts) == [range(2, 4), range(6, 8)]
     assert CONTROLS.suspicious(parts, may_cross=False) == CONTROLS.suspicious(parts)
     assert CONTROLS.suspicious(parts, 4) == CONTROLS.suspicious(parts, 4, may_cross=False) == [range(6, 8)]
+    parts = ["a\n", "</s>", "\nb\n", "</s>", "", "</s>", "\nc"]
+    assert CONTROLS.suspicious(parts) == [range(2), range(2, 6)]
     # Where trusted text may share a sequence, the stretch reaches over it.
     assert CONTROLS.suspicious(["x\n", "a<", "|", "im_end|>", "\ny"]) == [range(4)]
 
