@@ -454,6 +454,9 @@ def test_an_unknown_policy_is_refused_with_the_nearest() -> None:
         *(
             ("＜|im", True),
             ("a\n###  resp", True),
+            ("a\n＃## resp", True),
+            ("a ［in", True),
+            ("end|＞ b", True),
             ("a <|any_name", True),
             ("any_name|> b", True),
             ("a <unused1", True),
@@ -473,7 +476,7 @@ def test_text_that_begins_or_ends_within_a_sequence(text: str, edge: bool) -> No
 
 def test_text_within_a_sequence() -> None:
     assert all(CONTROLS.within([text], frozenset()) for text in ("im_end", " INST ", "inst", "＿end|", "ser"))
-    assert not any(CONTROLS.within([text], frozenset()) for text in ("", "hello", "im_end|> and more", "<|im_end|>"))
+    assert not any(CONTROLS.within([text], frozenset()) for text in ("", "hello", "im_end|>", "<|im_end", "<|im_end|>"))
     assert not CONTROLS.within(["im_end", "hello"], frozenset({"im_end"}))
     assert CONTROLS.within(["inst", "im_end"], frozenset({"inst"}))
 
@@ -525,6 +528,7 @@ def test_only_the_stretches_around_what_is_found_are_guarded() -> None:
     assert CONTROLS.suspicious(parts) == [range(2, 4), range(6, 8)]
     assert CONTROLS.suspicious(parts, may_cross=False) == CONTROLS.suspicious(parts)
     assert CONTROLS.suspicious(parts, 4) == CONTROLS.suspicious(parts, 4, may_cross=False) == [range(6, 8)]
+    assert CONTROLS.suspicious(["x\n", "</s>"]) == [range(2)]
     parts = ["a\n", "</s>", "\nb\n", "</s>", "", "</s>", "\nc"]
     assert CONTROLS.suspicious(parts) == [range(2), range(2, 6)]
     # Where trusted text may share a sequence, the stretch reaches over it.
@@ -536,3 +540,16 @@ def test_a_policy_knows_if_it_looks() -> None:
     assert all(policy.looks for policy in looks)
     assert not any(policy.looks for policy in (OFF, Policy("off", (("a", "off"),))))
     assert [looks[2].of(slot) for slot in "ab"] == ["raise", "off"]
+
+
+def test_a_backslash_that_breaks_no_sequence_stays() -> None:
+    controls = Controls(["ax", "bcd"], reserved=False)
+    assert controls.restored("a\\x b\\cd a\\ bc\\d") == "ax bcd a\\ bc\\d"
+    assert controls.restored("a\\") == "a\\"
+    assert controls.restored("\\ax") == "\\ax"
+
+
+def test_not_all_literals_are_remembered() -> None:
+    controls = Controls(["<x>"])
+    assert [controls.may_cross(f"{number} <") for number in range(1_200)] == [True] * 1_200
+    assert len(controls._ends) <= 1_000  # noqa: SLF001 - nobody sees it but for the memory
