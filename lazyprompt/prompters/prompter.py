@@ -468,11 +468,10 @@ class Prompter(PrompterCalls):
         return f"{type(self).__name__}(slots={self.slots!r})"
 
     def _changed(self, **fields: object) -> Self:
-        """Return a copy with other fields, that has made no target yet."""
-        changed = copy(self)
+        """Return a copy with other fields."""
+        changed = copy(self)  # as a pickle it has made no target yet
         for name, value in fields.items():
             setattr(changed, f"_{name}", value)
-        changed._targets = {}  # noqa: SLF001 - a copy of our own
         return changed
 
     def _after_hooks(self, *args: *HookArgs) -> HookArgs:

@@ -9,6 +9,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -139,6 +140,21 @@ def test_rows_may_be_passed_over_from_here_on(tmp_path: Path) -> None:
         journal.add(2, [], bad(2))
     with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", and is not given; --restart"):
         opened(tmp_path)
+    with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", and is \".*other.jsonl\"; --restart"):
+        Journal(Files(tmp_path / "out.jsonl", tmp_path / "other.jsonl"), ASKED, NO_LIMITS)
+
+
+def test_rejects_that_are_missing_from_the_database_are_missed(tmp_path: Path) -> None:
+    with opened(tmp_path, rejects=True) as journal:
+        journal.add(3, lines(1, 1), [*bad(2), *bad(3)])
+    with closing(sqlite3.connect(tmp_path / "out.jsonl.run")) as database, database:
+        database.execute("DELETE FROM lines WHERE row = 2")
+    with (
+        opened(tmp_path, rejects=True) as journal,
+        pytest.raises(BatchError, match="rejects are missing from it; --res"),
+    ):
+        journal.finish()
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
@@ -151,6 +167,51 @@ def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
     part.unlink()
     with pytest.raises(BatchError, match="has 0 of the 2 bytes"):
         opened(tmp_path, Limits(requests=1))
+
+
+@pytest.mark.parametrize("name", ["out.jsonl.part", "out-00002.jsonl.part", "bad.jsonl.part"])
+def test_a_part_that_no_run_is_known_to_have_written_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"precious")
+    with pytest.raises(BatchError, match=f"{name} is there, and no run is known to have left it; move it away, or "):
+        opened(tmp_path, rejects=True)
+    assert (tmp_path / name).read_bytes() == b"precious"
+    (tmp_path / name).write_bytes(b"")
+    with opened(tmp_path, rejects=True) as journal:
+        journal.finish()
+    assert left(tmp_path) == {"out.jsonl": b"", "bad.jsonl": b""}
+
+
+def test_a_run_goes_on_unless_it_is_told_to_begin_anew(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Journal(Files(tmp_path / "out.jsonl"), ASKED, NO_LIMITS) as journal:
+            journal.add(journal.state.number + 1, lines(journal.state.number + 1, journal.state.number + 1))
+    journal = Journal(Files(tmp_path / "out.jsonl"), ASKED, NO_LIMITS)
+    with journal:
+        journal.finish()
+    assert left(tmp_path) == {"out.jsonl": b"1\n2\n"}
+
+
+def test_what_the_system_writes_in_several_goes_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_file = os.fdopen
+
+    def slow(*given: Any, **named: Any) -> Any:
+        file = open_file(*given, **named)
+
+        class Slow(type(file)):  # type: ignore[misc]
+            def write(self, data: Any) -> int:
+                return int(super().write(bytes(data)[:3]))
+
+        if named.get("buffering") == 0:
+            slowed = Slow(os.dup(file.fileno()), "r+b")
+            file.close()
+            return slowed
+        return file
+
+    monkeypatch.setattr(os, "fdopen", slow)
+    with opened(tmp_path) as journal:
+        journal.add(20, lines(1, 20))
+        journal.finish()
+    assert left(tmp_path) == {"out.jsonl": b"".join(lines(1, 20))}
 
 
 def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,8 +424,10 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     sync, move = os.fsync, Path.replace
 
     def synced(descriptor: int) -> None:
-        number = os.fstat(descriptor).st_ino
-        found.extend(f"sync {path.name}" for path in (*tmp_path.iterdir(), tmp_path) if path.stat().st_ino == number)
+        status = os.fstat(descriptor)
+        empty = "" if status.st_size or S_ISDIR(status.st_mode) else " (empty)"
+        paths = [path for path in (*tmp_path.iterdir(), tmp_path) if path.stat().st_ino == status.st_ino]
+        found.extend(f"sync {path.name}{empty}" for path in paths)
         sync(descriptor)
 
     def moved(path: Path, to: Path) -> Path:
@@ -391,7 +454,7 @@ def test_what_is_counted_on_has_reached_the_disk_before(tmp_path: Path, events: 
     """The parts before the state that counts their rows; the names before the database that could give them again."""
     directory = f"sync {tmp_path.name}"
     with opened(tmp_path, Limits(requests=1), rejects=True) as journal:
-        assert events == ["sync out.jsonl.part", directory, "save"]
+        assert events == ["sync out.jsonl.part (empty)", directory, "save"]
         del events[:]
         journal.add(3, lines(1, 2), bad(3))
         assert events == ["sync out.jsonl.part", "sync out-00002.jsonl.part", directory, "save"]
@@ -416,6 +479,23 @@ def test_nothing_is_saved_twice(tmp_path: Path, events: list[str]) -> None:
         journal.finish()
         assert journal.finish() == [tmp_path / "out.jsonl"]
     assert events.count("save") == 4
+
+
+def test_it_saves_as_often_as_it_was_told_to(
+    tmp_path: Path, events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    with Journal(Files(tmp_path / "out.jsonl"), ASKED, NO_LIMITS, seconds=10) as journal:
+        counts: list[int] = []
+        for number, now in enumerate((105.0, 109.0, 110.0, 115.0, 119.0, 120.0, 121.0), 1):  # noqa: B007 - the clock
+            journal.add(number, lines(number, number), tokens=number)
+            counts.append(events.count("save"))
+        assert counts == [1, 1, 2, 2, 2, 3, 3]
+        assert journal.state.tokens == 28
+        journal.add(8, lines(8, 8))
+        assert journal.state.tokens == 28
+    assert saved(tmp_path / "out.jsonl")["number"] == 8
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")

@@ -433,3 +433,13 @@ def test_what_is_no_budget_or_no_counter_is_told_with_what_to_give(give: Callabl
     """A number was taken for a budget until the first prompt, and a text for a counter since it has `count`."""
     with pytest.raises(BudgetError, match=advice):
         give()
+
+
+def test_the_newest_turn_is_cut_at_its_end_unless_it_is_told_otherwise() -> None:
+    message = said("user", "First sentence. " + "x" * 100 + " Last sentence.")
+    cases: list[tuple[Any, bool]] = [("end", False), ("middle", True)]
+    for cut, ends in cases:
+        kept, report = Budget(60, CHARS, cut=cut).fit([message])
+        assert kept[0]["content"].startswith("First")
+        assert kept[0]["content"].endswith("sentence.") == ends
+        assert report.cut == (0,)

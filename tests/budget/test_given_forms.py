@@ -127,7 +127,7 @@ def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_
     for limit, count in ((room, 3), (room + 9, 3), (room + 10, 3 if start_on else 4), (room + 20, 5), (900, 11)):
         prompter = ChatPrompter("", system="", budget=Budget(limit, CHARS, start_on=start_on))
         made, report = prompter.fit(None, history, format="openai")
-        assert made["messages"] == history[-count:]  # type: ignore[index]
+        assert made["messages"] == history[-count:]
         assert report.dropped == tuple(range(11 - count))
         assert Budget(limit, CHARS, start_on=start_on).fit(history)[0] == history[-count:]
     # With less, the exchange goes, and the question stays.
@@ -141,7 +141,7 @@ def test_where_no_user_speaks_all_stays_unless_the_users_turn_follows() -> None:
     assert Budget(900, CHARS, start_on="user").fit(history)[0] == history
     prompter = ChatPrompter("", system="", budget=Budget(900, CHARS, start_on="user"))
     made, report = prompter.fit("So?", history[1:], format="openai")
-    assert made["messages"] == [said("user", "So?")]  # type: ignore[index]
+    assert made["messages"] == [said("user", "So?")]
     assert [line.after for line in report.messages] == [0, 0, 3]
 
 

@@ -86,7 +86,9 @@ def test_a_summary_that_has_no_room_is_left_out() -> None:
 
 
 def test_a_long_summary_is_cut() -> None:
-    kept, _ = Budget(200, CHARS, lambda _: "A sentence. " * 99, summary_tokens=80).fit(talk(30))
+    kept, report = Budget(200, CHARS, lambda _: "A sentence. " * 99, summary_tokens=80).fit(talk(30))
+    # No more goes than one step makes room for.
+    assert (kept[1:], report.summarized) == (talk(30)[20:], tuple(range(20)))
     assert kept[0]["content"] == f"{PREFIX}A sentence. A sentence. A sentence. […]"[: len(PREFIX) + 43]
     assert CHARS.count(kept) <= 200
 

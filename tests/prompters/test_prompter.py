@@ -192,10 +192,20 @@ def test_tools_of_the_first_call_are_not_kept_for_the_next() -> None:
         assert prompter.generate_prompt("x", tools=TOOLS, model=model) == with_tools
 
 
-def test_a_hook_must_return_four() -> None:
-    prompter = ChatPrompter("hi").pre_hook(lambda *given: given[0])
-    with pytest.raises(TemplateError, match=r"must return the four \(input, history, tools, label\)"):
-        prompter.generate_prompt("x")
+@pytest.mark.parametrize(
+    "wrong", [None, "four", ("x", None, None), ["x", None, None, None], ("x", None, None, None, 5)]
+)
+def test_a_hook_must_return_four(wrong: Any) -> None:
+    with pytest.raises(TemplateError, match="returned .*; it must return the four .input, history, tools, label.$"):
+        ChatPrompter().pre_hook(lambda *_: wrong).generate_prompt("x")
+
+
+def test_openais_form_for_a_model_has_the_system_text_of_its_family() -> None:
+    for form in ("openai", "flat"):
+        assert "created by Alibaba Cloud" in str(ChatPrompter().generate_prompt("x", model="qwen2.5", format=form))
+        assert "LazyLLM" in str(
+            ChatPrompter().generate_prompt("x", model="no-family" if form == "openai" else None, format=form)
+        )
 
 
 @pytest.mark.parametrize("wrong", [5, b"x", "\ud800"])
@@ -384,6 +394,7 @@ def test_the_answer_in_what_an_engine_gave_back(behind: str) -> None:
     prompt = prompter.generate_prompt("assistant?", [["q", "a"]])
     for output, given in ((f"{prompt}Yes.", prompt), (f"{prompt}Yes.", None), ("Yes.", prompt), ("Yes.", None)):
         assert prompter.get_response(output + behind, given) == "Yes."
+    assert prompter.get_response(f"{prompt}[/A]", prompt) == prompter.get_response("[END]") == ""
     assert ChatPrompter().get_response("Yes.<|im_end|>", "") == "Yes.<|im_end|>"
 
 
