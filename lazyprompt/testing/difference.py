@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.files.filling import Filled
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase, Shape, TurnShape
+
+    _Finder: TypeAlias = Callable[[Sequence[str]], str]
 
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
 """A case has changed if its request to one of these has."""
@@ -65,7 +68,7 @@ class _ShapeChange(NamedTuple):
         kinds: As of :class:`Change`.
         tokens: As of :class:`Change`.
         size: As of :class:`Change`.
-        slots: The name of each slot, with the places of its values before and after.
+        slots: The name of each slot, with what finds its text among the values before, and after.
         is_certain: True if the text of a turn differs wherever the values are the same.
         longer: The number of characters that own text has more; None if turns may have no text, or another system text.
     """
@@ -73,7 +76,7 @@ class _ShapeChange(NamedTuple):
     kinds: tuple[str, ...]
     tokens: int
     size: int
-    slots: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
+    slots: tuple[tuple[str, _Finder, _Finder], ...]
     is_certain: bool
     longer: int | None
 
@@ -116,22 +119,22 @@ class Comparison:
             kind = "error" if before else "new"
             return Change((kind,), self._tokens_more("", less, more), len(less + more), before, after)
         tools = _own_tools(before, after) if isinstance(after.value, Filled) else ()
-        is_alike = not (self._settings or tools) and before.value == after.value
-        if is_alike and not _has_calls(after.value):
-            return None
         (old, values), (new, news) = before.outline, after.outline
-        shape = self._shape_change(old, new)
+        shape = self._shapes.get((old, new)) or self._shape_change(old, new)
         has_same_values = values == news
         if has_same_values:
             is_certain = shape.is_certain or bool(shape.longer)
         else:
             is_certain = shape.longer is not None and shape.longer + sum(map(len, news)) != sum(map(len, values))
-        is_certain = is_certain or self._is_certain(before, after, tools)
-        if not is_certain and not _differ(before, after, is_alike=is_alike):
-            return None
+        if not is_certain:
+            is_alike = not (self._settings or tools) and before.value == after.value
+            if is_alike and not _has_calls(after.value):
+                return None
+            if not (self._is_certain(before, after, tools) or _differ(before, after, is_alike=is_alike)):
+                return None
         kinds, tokens, size = (*self._settings, *tools, *shape.kinds), shape.tokens, shape.size
-        for slot, places, others in () if shape.is_certain and has_same_values else shape.slots:
-            text, other = _at(values, places), _at(news, others)
+        for slot, found_before, found_after in () if shape.is_certain and has_same_values else shape.slots:
+            text, other = found_before(values), found_after(news)
             if text != other:
                 kinds = (*kinds, f"slot {slot}")
                 tokens += self._tokens_more(slot, text, other)
@@ -155,13 +158,11 @@ class Comparison:
         return any(one != two and one.strip() and two.strip() for one, two in zip(texts, others, strict=True))
 
     def _shape_change(self, before: Shape, after: Shape) -> _ShapeChange:
-        found = self._shapes.get((before, after))
-        if found is None:
-            if len(self._shapes) == _MOST_SHAPES:
-                self._shapes.clear()
-            found = _shape_change(before, after)
-            found = found if self._is_chat else found._replace(is_certain=False, longer=None)
-            self._shapes[before, after] = found
+        if len(self._shapes) == _MOST_SHAPES:
+            self._shapes.clear()
+        found = _shape_change(before, after)
+        found = found if self._is_chat else found._replace(is_certain=False, longer=None)
+        self._shapes[before, after] = found
         return found
 
     def _is_forged_in_one(self, before: str, after: str) -> bool:
@@ -229,7 +230,8 @@ def _request(case: RenderedCase, provider: str) -> JsonObject:
 
 def _shape_change(before: Shape, after: Shape) -> _ShapeChange:
     names, others = ([name for _, _, names in shape for name in names] for shape in (before, after))
-    slots = tuple((name, _places(names, name), _places(others, name)) for name in dict.fromkeys((*names, *others)))
+    all_names = dict.fromkeys((*names, *others))
+    slots = tuple((name, _finder_of(name, names), _finder_of(name, others)) for name in all_names)
     old, new = (["".join(own) for _, own, _ in shape] for shape in (before, after))
     kinds: list[str] = []
     if before != after and sorted(before) == sorted(after):
@@ -251,13 +253,10 @@ def _shape_change(before: Shape, after: Shape) -> _ShapeChange:
     return _ShapeChange(tuple(kinds), tokens, size, slots, is_certain, longer)
 
 
-def _places(names: Sequence[str], name: str) -> tuple[int, ...]:
-    return tuple(at for at, each in enumerate(names) if each == name)
-
-
-def _at(values: Sequence[str], places: Sequence[int]) -> str:
-    """Return the text of a slot, which may stand at several places."""
-    return values[places[0]] if len(places) == 1 else "".join([values[at] for at in places])
+def _finder_of(name: str, names: Sequence[str]) -> _Finder:
+    """Return what finds the text of a slot, which may stand at several places, among the values of all."""
+    places = [at for at, each in enumerate(names) if each == name]
+    return itemgetter(places[0]) if len(places) == 1 else lambda values: "".join([values[at] for at in places])
 
 
 def _turn_differs(before: TurnShape, after: TurnShape) -> bool:
