@@ -418,6 +418,7 @@ def test_wrong_use(run: Run, arguments: tuple[str, ...], said: str) -> None:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clocked]:
+    pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with Clocked() as server:
         yield server

@@ -628,7 +628,7 @@ def test_a_million_white_spaces_are_text_too() -> None:
 
 @pytest.mark.parametrize("number", [7, 8, 9, 16, 21])
 def test_long_white_space_is_encoded_in_pieces(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazyprompt.messages.encoding._LONG", 8)
+    monkeypatch.setattr("lazyprompt.messages.backends._LONG", 8)
     spaces, tokenizer = " " * number, encoding("o200k_base")
     for parts in ([f"<|endoftext|>{spaces}b{spaces}", "b"], ["<|endoftext|>", f"b{spaces}<|endoftext|>"]):
         encoded = encode(parts, tokenizer)

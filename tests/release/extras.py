@@ -93,8 +93,8 @@ with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as studio:
     studio.terminate()
 """
 _TEST = """\
-from lazyprompt.testing.checks import answer_failures, checks_of
-checks = checks_of("answer", {"json_schema": {"required": ["b"]}})
+from lazyprompt.testing.checks import answer_failures, make_check
+checks = [make_check("answer", "json_schema", {"required": ["b"]})]
 print(answer_failures("{}", checks, None)[0].message)
 """
 _CORE = """\
