@@ -65,6 +65,13 @@ def failures(ran: Ran) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(autouse=True)
+def _no_vocabulary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens are counted approximately: a vocabulary that another test has loaded would be found."""
+    monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path_factory.mktemp("vocabularies")))
+
+
+@pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write("greet.prompty", PROMPT)
