@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from functools import cache
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -28,7 +29,7 @@ for helpers in ("cli.helpers", "messages.helpers", "modules.clients", "studio.he
 @pytest.fixture(scope="session", autouse=True)
 def _threads_untraced() -> None:
     """CPython 3.11 cannot trace two threads that begin at once; the lines that threads alone run are not counted."""
-    threading.settrace(None)  # type: ignore[arg-type] # it takes None as sys.settrace does
+    threading.settrace(cast("Any", None))  # it takes None, as sys.settrace does
 
 
 @pytest.fixture(scope="module", autouse=True)
