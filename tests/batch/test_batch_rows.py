@@ -26,6 +26,7 @@ from lazyprompt.batch.rows import fingerprint, read_rows, row_file
 from lazyprompt.batch.tables import rows_of
 from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.prompters.rows import RowFault
+from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +124,7 @@ def test_every_source_gives_the_same_lines(rows: list[dict[str, Any]]) -> None:
 
 
 def test_polars_gives_the_same_lines() -> None:
-    polars = pytest.importorskip("polars")
+    polars = needs("polars")
     rows = [{"style": "a\r\nb", "question": "中文", "note": ""}, {"style": "\u2028", "question": " ", "note": "<s>"}]
     assert lines(polars.DataFrame(rows)) == lines(rows)
 

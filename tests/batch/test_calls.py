@@ -21,6 +21,7 @@ from lazyprompt.batch.run import BatchJob
 from lazyprompt.errors import BatchError
 from lazyprompt.tokens.counter import CharTokenCounter
 from support.batch_calls import Clocked, all_answered, calls_of, lines, rows
+from support.missing import needs
 from support.model_server.server import Answer, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from lazyprompt.batch.run import Progress
     from support.model_server.server import Misbehaviour
 
-pytest.importorskip("openai")
+needs("openai")
 
 # Seconds that a request may be late by the server's clock, so that the next seems early.
 _LATE = 0.3

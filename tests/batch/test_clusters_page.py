@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.missing import needs
 from support.paths import DOCS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ ROWS = "".join(
 
 @contextlib.contextmanager
 def a_small_cluster() -> Iterator[dict[str, Any]]:
-    ray = pytest.importorskip("ray")
+    ray = needs("ray")
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=256 * 2**20, log_to_driver=False)
     try:
         yield {}
@@ -58,7 +59,7 @@ def a_session() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def daft_itself() -> Iterator[dict[str, Any]]:
-    pytest.importorskip("daft")
+    pytest.importorskip("daft", reason="daft is not installed; .ci/run installs it in its stage elsewhere")
     yield {}
 
 

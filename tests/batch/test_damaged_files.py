@@ -19,6 +19,7 @@ from lazyprompt.batch.run import run_batch
 from lazyprompt.errors import BatchError
 from support.batch_calls import Clocked, all_answered, calls_of, rows
 from support.batch_runs import job_of, left, rows_file
+from support.missing import needs
 from support.model_server.server import Status
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.batch.run import BatchJob
 
-pytest.importorskip("openai")
+needs("openai")
 
 KINDS = ("null", "true", "0", "-1.5", '"x"', "[]", "[null]", "{}", '{"row": 1}')
 SAME_DIRECTORY = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

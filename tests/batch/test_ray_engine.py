@@ -21,6 +21,7 @@ from lazyprompt.batch.ray_engine import run_on_ray
 from lazyprompt.batch.rows import Choice
 from lazyprompt.batch.run import run_batch
 from support.batch_runs import saved
+from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 # Ray's own code, and what it imports, warn of each other's versions.
 pytestmark = pytest.mark.filterwarnings("default")
-ray: Any = pytest.importorskip("ray", reason="it is in an environment of its own, see .ci/run")
+ray: Any = needs("ray")
 
 COUNT = 4000
 

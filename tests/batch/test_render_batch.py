@@ -26,6 +26,7 @@ from lazyprompt.prompters.rows import Columns, RowFault
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
 from lazyprompt.templates.instruction import ChatInstructionTemplate
 from lazyprompt.tokens.counter import CharTokenCounter
+from support.missing import needs
 
 ENDS = "a\nb\rc\r\nd\x0be\x0cf\x1cg\x1dh\x1ei\x85j\u2028k\u2029l"
 TOOL = {
@@ -421,7 +422,7 @@ def test_settings_are_the_same_in_every_process() -> None:
 
 
 def test_orjson_writes_text_as_python_does() -> None:
-    orjson = pytest.importorskip("orjson")
+    orjson = needs("orjson")
 
     @given(st.text() | st.text(st.characters(max_codepoint=0x2FF)))
     def check(text: str) -> None:

@@ -18,6 +18,7 @@ from lazyprompt.batch.run import Progress
 from lazyprompt.cli.progress import describe
 from support.batch_calls import Clocked
 from support.batch_runs import saved, wait_for_no_disk
+from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -260,7 +261,7 @@ def test_outputs_of_an_earlier_run_are_told(run: Callable[..., Ran], tmp_path: P
 def test_rows_are_asked_of_a_model(
     run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    pytest.importorskip("openai")
+    needs("openai")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-a-test")
     write(tmp_path / "data.jsonl", '{"x": "1"}\n{"x": "2"}\n{}\n')
     with Clocked() as server:

@@ -13,6 +13,7 @@ import pytest
 from cli.helpers import fault, write
 from support.batch_calls import Clocked, all_answered, lines, rows
 from support.client_scenes import KEY
+from support.missing import needs
 from support.model_server.server import Slow, Status
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from cli.helpers import Ran
 
-pytest.importorskip("openai")
+needs("openai")
 
 COMMAND = ("batch", "qa.yaml", "data.jsonl", "-o", "out.jsonl")
 

@@ -7,6 +7,7 @@ import pytest
 
 from cli.helpers import Ran, fault, write
 from lazyprompt.chat_templates.template import ChatTemplate
+from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +69,7 @@ def test_the_answers_as_json(run: Callable[..., Ran], tmp_path: Path) -> None:
 def test_a_tokenizer_in_the_directory_says_whether_there_would_be_two_beginnings(
     run: Callable[..., Ran], tmp_path: Path
 ) -> None:
-    pytest.importorskip("tokenizers")
+    needs("tokenizers")
     write(tmp_path / "tokenizer_config.json", CONFIG | {"chat_template": PLAIN})
     for path in (tmp_path, tmp_path / "tokenizer_config.json"):
         assert answers(run("check-template", str(path), "--json"))["double beginning of text"]["holds"] is None
@@ -119,8 +120,7 @@ def test_of_several_templates_one_is_asked_by_its_name(run: Callable[..., Ran], 
 def test_a_path_without_a_template_is_wrong_use(
     run: Callable[..., Ran], tmp_path: Path, files: dict[str, object], argv: tuple[str, ...], message: str
 ) -> None:
-    pytest.importorskip("gguf")
-    pytest.importorskip("tokenizers")
+    needs("gguf", "tokenizers")
     for name, content in files.items():
         write(tmp_path / name, content)
     found = fault(run("check-template", *argv))

@@ -3,12 +3,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.helpers import Ran, fault, write
+from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytest.importorskip("ruamel.yaml")
+needs("ruamel.yaml")
 
 OLD = "---\nname: x # c\nsample: {q: '${env:LP_NONE:hi}'}\n---\nsystem:\n{{q}}\n"
 

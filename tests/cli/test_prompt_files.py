@@ -13,6 +13,7 @@ from lazyprompt.cli.options import Options
 from lazyprompt.errors import ModuleError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.modules.sources import SOURCES
+from support.missing import needs
 from support.model_server.server import Answer, ModelServer
 from support.paths import PROMPTS
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-pytest.importorskip("openai")
-pytest.importorskip("google.genai")
+needs("openai", "google.genai")
 
 ORDER = """---
 name: order

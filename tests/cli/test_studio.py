@@ -18,13 +18,13 @@ from urllib.request import Request, urlopen
 import pytest
 
 from cli.helpers import Ran, fault
+from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
+needs("starlette", "uvicorn")
 
 TEXT = "---\nname: x\ninputs:\n  who: {kind: string, required: true}\n---\nsystem:\nGreet {{who}}.\n"
 studio: Any = import_module("lazyprompt.cli.studio")

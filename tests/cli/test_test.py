@@ -18,6 +18,7 @@ from lazyprompt import CharTokenCounter
 from lazyprompt.testing import render_cases
 from support.batch_calls import Clocked
 from support.client_scenes import KEY
+from support.missing import needs
 from support.model_server.server import Slow, Status
 
 if TYPE_CHECKING:
@@ -425,7 +426,7 @@ def test_wrong_use(run: Run, arguments: tuple[str, ...], said: str) -> None:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clocked]:
-    pytest.importorskip("openai")
+    needs("openai")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with Clocked() as server:
         yield server

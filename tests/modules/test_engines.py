@@ -14,6 +14,7 @@ from lazyprompt.errors import EngineError
 from lazyprompt.modules import llamacpp_server
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.engines import ENGINES, Engine, engine_for, engine_named
+from support.missing import needs
 from support.model_server.server import ModelServer
 
 ALL = pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
@@ -251,8 +252,7 @@ def test_a_name_of_no_engine_is_told(model: str, says: str) -> None:
 
 
 def test_programs_are_found_beside_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("transformers")
-    pytest.importorskip("xllamacpp")
+    needs("transformers", "xllamacpp")
     monkeypatch.setenv("PATH", "/nowhere")
     assert ENGINES["transformers"].executable() == str(Path(sys.executable).with_name("transformers"))
     assert (ENGINES["llama.cpp"].executable(), ENGINES["llama.cpp"].installed()) == (sys.executable, True)

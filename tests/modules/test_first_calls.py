@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modules.online_scenes import ASKED, FEW, Counted, looped, module
+from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +114,7 @@ def run(script: str, *arguments: str) -> None:
 @pytest.mark.parametrize("source", ["openai", pytest.param("litellm", marks=pytest.mark.slow)])
 def test_a_request_never_meets_half_a_package(server: ModelServer, source: str) -> None:
     """Some clients look in ``sys.modules`` for a package that another thread may just be importing."""
-    pytest.importorskip("openai")
+    needs("openai")
     run(HALF_IMPORTED, source, "httpx2", server.url(source))
 
 
@@ -124,7 +125,7 @@ def test_four_sources_are_asked_at_once_for_the_first_time() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_process_that_is_forked_while_a_client_is_made_can_make_its_own() -> None:
-    pytest.importorskip("openai")
+    needs("openai")
     run(FORKED)
 
 

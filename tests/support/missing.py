@@ -4,6 +4,7 @@ import configparser
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -20,17 +21,30 @@ MODULES = {
 }
 
 
-def _optional() -> frozenset[str]:
-    """Return the modules of all packages that an extra installs."""
+def _extras() -> dict[str, str]:
+    """Return the extra that installs each optional module; one of the tests if there is one."""
     metadata = configparser.ConfigParser()
     metadata.read(ROOT / "setup.cfg", encoding="utf-8")
-    lines = "\n".join(metadata["options.extras_require"].values()).splitlines()
-    names = {re.split(r"[^\w-]", line)[0] for line in lines if line and not line.startswith("#")}
-    return frozenset(MODULES.get(name, name.replace("-", "_")) for name in names)
+    extras = metadata["options.extras_require"]
+    found = {}
+    for extra in (*extras, "ci", "dev"):
+        names = {re.split(r"[^\w-]", line)[0] for line in extras[extra].splitlines() if line and line[0] != "#"}
+        found.update({MODULES.get(name, name.replace("-", "_")): extra for name in names})
+    # Official clients install httpx or httpx2.
+    return found | {"httpx": "dev", "httpx2": "dev"}
 
 
-# Official clients install httpx or httpx2.
-OPTIONAL = _optional() | {"httpx", "httpx2"}
+EXTRAS = _extras()
+
+
+def needs(*modules: str) -> ModuleType:
+    """Skip a test, or a module of tests, that needs a package that is not installed; return the last one."""
+    return [pytest.importorskip(module, reason=_absent(module)) for module in modules][-1]
+
+
+def _absent(module: str) -> str:
+    name = module.partition(".")[0]
+    return f"{name} is not installed; .ci/run installs the extra {EXTRAS[name]!r}, which has it"
 
 
 def missing(error: BaseException | None) -> str:
@@ -38,8 +52,8 @@ def missing(error: BaseException | None) -> str:
     while error is not None:
         if isinstance(error, MissingExtraError):
             return str(error)
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in OPTIONAL:
-            return f"{error.name} is not installed"
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
+            return _absent(str(error.name))
         error = error.__cause__
     return ""
 

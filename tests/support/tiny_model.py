@@ -12,10 +12,11 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import gguf
 import numpy as np
-import pytest
 import urllib3
 from gguf import TokenType
 from tokenizers.pre_tokenizers import ByteLevel
+
+from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -163,7 +164,7 @@ def llama_cpp(model: Path, template: str = "") -> Iterator[LlamaCpp]:
         try:
             address = cast("IO[str]", process.stdout).readline().strip()
             if not address:
-                pytest.importorskip("xllamacpp")
+                needs("xllamacpp")
                 raise RuntimeError(f"llama.cpp does not serve {model}")
             yield LlamaCpp(address)
         finally:

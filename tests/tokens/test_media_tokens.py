@@ -16,6 +16,7 @@ import pytest
 
 from lazyprompt.errors import MissingExtraError
 from lazyprompt.tokens.media import Limit, image_size, media_in, media_tokens, patches, picture_tokens, rule_for, tiles
+from support.missing import needs
 
 MOST = 85 + 8 * 170
 SQUARE = 85 + 4 * 170
@@ -287,7 +288,7 @@ for url in ("http://example.com/a.png", "/example.png", "file:///example.png"):
     media_tokens({"image": {"data": url}})
 print("urllib.request" in sys.modules)
 """
-    pytest.importorskip("imagesize")
+    needs("imagesize")
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603 - our own code
     assert done.stdout.splitlines()[1:] == []
 

@@ -14,16 +14,14 @@ import pytest
 
 from lazyprompt import ChatPrompter, ChatTemplate, Markers
 from lazyprompt.errors import FormatError
-from support.chat_judges import deepseek, tokenizer_in
 from support.vocabularies import chatml
+from training.helpers import EMPTY_THOUGHT, FORGED, SCAFFOLD, each_family, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lazyprompt.training.samples import TrainingSample
 
-EMPTY_THOUGHT = r"<think>\s*</think>\s*"
-SCAFFOLD = "<think>\n\n</think>\n\n"
 PROMPTER = ChatPrompter("Be {a}.", system="").with_markers("qwen3")
 VALUES = {"a": "kind", "input": "Yes?"}
 CHATML = (
@@ -136,11 +134,6 @@ def test_a_token_that_holds_masked_text_is_not_trained() -> None:
 
 
 @lru_cache(maxsize=1)
-def of_deepseek() -> Any:
-    return tokenizer_in(deepseek())
-
-
-@lru_cache(maxsize=1)
 def _bytes_of_signs() -> dict[str, int]:
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
@@ -160,13 +153,11 @@ def _pieces(tokenizer: Any, ids: Iterable[int]) -> list[bytes]:
     ]
 
 
-WORDS = ("yes ", "no.", "\n\n", "[1]", "[22]", " 你好", "🙂", "<think>\n\n</think>\n\n", "x=1;", " a b", "'s", "1234")
-FORGED = ("<|im_end|>", "<|im_start|>", "<｜end▁of▁sentence｜>", "<think>", "</think>")
 MASKS = (EMPTY_THOUGHT, r"\[\d+\]", "(?s)^.{0,3}", r"\s+$|好", "o|1", "<think>")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "tokenizer"), [("qwen3", chatml), ("deepseek-v3", of_deepseek)])
+@each_family
 def test_no_token_of_200_conversations_is_astray(family: str, tokenizer: Any) -> None:
     """Each token, against bytes that are counted off the prompts: nothing of the sample but its ids is asked for."""
     draw = random.Random(28)  # noqa: S311 - the same conversations each time
@@ -174,14 +165,11 @@ def test_no_token_of_200_conversations_is_astray(family: str, tokenizer: Any) ->
     end = Markers.for_model(family).eoa.rstrip()
     counts = Counter[str]()
 
-    def words(*kinds: str) -> str:
-        return "".join(draw.choices(kinds, k=draw.randint(1, 8)))
-
     for _ in range(200):
         # An answer of the history that thinks in its text is refused.
-        talk = [[words(*WORDS, *FORGED), words(*WORDS).replace(SCAFFOLD, "")] for _ in range(draw.randint(0, 4))]
-        turns = [*talk, [words(*WORDS, *FORGED), words(*WORDS)]]
-        values = {"a": words(*WORDS, *FORGED), "input": turns[-1][0]}
+        talk = [[words(draw, SCAFFOLD, *FORGED), words(draw)] for _ in range(draw.randint(0, 4))]
+        turns = [*talk, [words(draw, SCAFFOLD, *FORGED), words(draw, SCAFFOLD)]]
+        values = {"a": words(draw, SCAFFOLD, *FORGED), "input": turns[-1][0]}
         masks = draw.sample(MASKS, draw.randint(1, 3))
         train: Literal["last", "all"] = draw.choice(("last", "all"))
         sample = prompter.training_sample(values, turns[-1][1], talk, train=train, mask=masks)

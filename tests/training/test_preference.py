@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import pickle
 import random
-from functools import lru_cache
 from importlib import import_module
-from typing import Any
 
 import pytest
 
 from lazyprompt import ChatPrompter, Msg, PreferenceSample, Prompter, PromptTemplate
 from lazyprompt.errors import FormatError, HistoryError
 from lazyprompt.templates.instruction import InstructionTemplate
-from support.chat_judges import deepseek, tokenizer_in
+from support.real_tokenizers import deepseek_tokenizer
 from support.vocabularies import chatml
+from training.helpers import CALL, EMPTY_THOUGHT, SCAFFOLD, words
 
 PROMPTER = ChatPrompter("Be {a}.", system="").with_markers("qwen3")
 VALUES = {"a": "kind", "input": "Yes?"}
-EMPTY_THOUGHT = r"<think>\s*</think>\s*"
-SCAFFOLD = "<think>\n\n</think>\n\n"
-CALL: dict[str, Any] = {
-    "role": "assistant",
-    "content": "Let me see.",
-    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "sky", "arguments": '{"city": "Köln"}'}}],
-}
 MESSAGES = [{"role": "system", "content": "Be kind.\n\n"}, {"role": "user", "content": "Yes?"}]
-
-
-@lru_cache(maxsize=1)
-def of_deepseek() -> Any:
-    return tokenizer_in(deepseek())
 
 
 def sky(city: str) -> str:
@@ -149,10 +136,9 @@ def test_a_token_over_the_border_of_the_prompt_belongs_to_answers_that_differ(
 
 def random_pairs(count: int) -> list[tuple[PreferenceSample, str]]:
     draw = random.Random(28)  # noqa: S311 - the same each time
-    words = ("yes ", "no.", "\n\n", "[1]", " 你好", "🙂", "x=1;", " a b", "'s", "1234", "<|im_end|>", "</think>")
     pairs: list[tuple[PreferenceSample, str]] = []
     for at in range(count):
-        texts = ["".join(draw.choices(words, k=draw.randint(1, 8))) for _ in range(6)]
+        texts = [words(draw, "<|im_end|>", "</think>") for _ in range(6)]
         values, start, history = {"a": texts[0], "input": texts[1]}, draw.choice(("", SCAFFOLD)), [texts[4:]]
         prompter = ChatPrompter("Be {a}.", system="").with_markers(("qwen3", "deepseek-v3")[at % 2])
         # A line's end before an answer may be one token with the one that it begins with.
@@ -164,7 +150,7 @@ def random_pairs(count: int) -> list[tuple[PreferenceSample, str]]:
 
 def test_pairs_share_the_ids_of_their_prompt() -> None:
     for at, (pair, prompt) in enumerate(random_pairs(60)):
-        tokenizer = of_deepseek() if at % 2 else chatml()
+        tokenizer = deepseek_tokenizer() if at % 2 else chatml()
         ids = pair.features(tokenizer)
         assert tokenizer.decode(ids["prompt_ids"]) == prompt
         for side, key in ((pair.chosen, "chosen_ids"), (pair.rejected, "rejected_ids")):
@@ -183,10 +169,10 @@ def test_pairs_share_the_ids_of_their_prompt() -> None:
 
 @pytest.mark.slow
 def test_trls_own_collators_mask_what_we_say() -> None:
-    """TRL needs torch, which is larger than all else: where it is not installed, there is nothing to see."""
-    pytest.importorskip("trl", reason="TRL and torch are installed by .ci/run elsewhere")
+    """TRL wants torch, five gigabytes: the workflow has a machine for this test alone."""
+    pytest.importorskip("trl", reason="trl is not installed; the workflow does, in its stage trainers")
     dpo, kto, reward = (import_module(f"trl.trainer.{name}_trainer") for name in ("dpo", "kto", "reward"))
-    for tokenizer, parity in ((chatml(), 0), (of_deepseek(), 1)):
+    for tokenizer, parity in ((chatml(), 0), (deepseek_tokenizer(), 1)):
         pairs = [pair for pair, _ in random_pairs(200)[parity::2]]
         both = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
         collated = dpo.DataCollatorForPreference(pad_token_id=0)([pair.features(tokenizer) for pair in pairs])

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lazyprompt import ChatPrompter, ChatTemplate, Markers, Msg, Prompter, PromptTemplate, ToolResultBlock, ToolUseBlock
 from lazyprompt.templates.instruction import InstructionTemplate
-from support.chat_judges import deepseek, templates, tokenizer_in
+from support.chat_judges import templates
 from support.vocabularies import chatml
+from training.helpers import each_family, words
 
 if TYPE_CHECKING:
     from lazyprompt.training.samples import TrainingSample
-
-
-@lru_cache(maxsize=1)
-def of_deepseek() -> Any:
-    return tokenizer_in(deepseek())
 
 
 def call(number: int, **arguments: str) -> dict[str, Any]:
@@ -125,17 +120,14 @@ def test_a_template_tells_the_messages_of_its_chat() -> None:
     ]
 
 
-WORDS = ("yes ", "no.", "\n\n", "[1]", " 你好", "🙂", "x=1;", " a b", "'s", "1234", "<|im_end|>", "</think>")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "tokenizer"), [("qwen3", chatml), ("deepseek-v3", of_deepseek)])
+@each_family
 def test_the_table_of_200_conversations_tells_of_each_character_where_it_came_from(family: str, tokenizer: Any) -> None:
     draw = random.Random(29)  # noqa: S311 - the same conversations each time
     prompter = ChatPrompter("Be {a}.", system="").with_markers(family)
     end = Markers.for_model(family).eoa.rstrip()
     for _ in range(200):
-        texts = ["".join(draw.choices(WORDS, k=draw.randint(1, 6))) for _ in range(2 * draw.randint(0, 4) + 3)]
+        texts = [words(draw, "<|im_end|>", "</think>") for _ in range(2 * draw.randint(0, 4) + 3)]
         history = [texts[at : at + 2] for at in range(3, len(texts), 2)]
         values = {"a": texts[0], "input": texts[1]}
         sample = prompter.training_sample(values, texts[2], history, mask=r"\[\d\]")

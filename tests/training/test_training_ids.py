@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from lazyprompt import ChatPrompter, Markers, Prompter, PromptTemplate
 from lazyprompt.errors import TokenizerError
 from lazyprompt.templates.instruction import InstructionTemplate
-from support.chat_judges import deepseek, fast_tokenizer, tokenizer_in
+from support.chat_judges import fast_tokenizer
+from support.real_tokenizers import deepseek_tokenizer
 from support.vocabularies import chatml, encoding
+from training.helpers import CALL
 
 if TYPE_CHECKING:
     from lazyprompt.training.samples import TrainingSample
@@ -23,21 +24,12 @@ if TYPE_CHECKING:
 PAIRS = [["Wie geht's? 你好", "Gut, 🙂 danke."], ["And now?", "The same."]]
 CALLS: list[dict[str, Any]] = [
     {"role": "user", "content": "Weather?"},
-    {
-        "role": "assistant",
-        "content": "Let me see.",
-        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "sky", "arguments": '{"city": "Köln"}'}}],
-    },
+    CALL,
     {"role": "tool", "tool_call_id": "a", "content": "rain"},
     {"role": "assistant", "content": "It rains."},
 ]
 # No text but what is given.
 BARE = Prompter(InstructionTemplate(), PromptTemplate("{input}"), system="")
-
-
-@lru_cache(maxsize=1)
-def of_deepseek() -> Any:
-    return tokenizer_in(deepseek())
 
 
 def tokens_of(sample: TrainingSample, tokenizer: Any) -> tuple[str, list[str]]:
@@ -58,7 +50,9 @@ def tokens_of(sample: TrainingSample, tokenizer: Any) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize("train", ["last", "all"])
-@pytest.mark.parametrize(("family", "tokenizer"), [("chatml", chatml), ("qwen3", chatml), ("deepseek-v3", of_deepseek)])
+@pytest.mark.parametrize(
+    ("family", "tokenizer"), [("chatml", chatml), ("qwen3", chatml), ("deepseek-v3", deepseek_tokenizer)]
+)
 def test_trained_ids_are_those_of_the_trained_text(family: str, tokenizer: Any, train: Any) -> None:
     prompter = ChatPrompter("Be {a}.").with_markers(family)
     for sample in (
@@ -77,7 +71,10 @@ def test_the_ids_of_honest_text_are_the_tokenizers_own() -> None:
     sample = ChatPrompter(system="S").training_sample("q", "a <think>b</think>", PAIRS, model="qwen3")
     assert sample.labels(chatml()).input_ids == chatml().encode(sample.text, allowed_special="all")
     sample = ChatPrompter(system="S").training_sample("q", "a", PAIRS, model="deepseek-v3")
-    assert sample.labels(of_deepseek()).input_ids == of_deepseek()(sample.text, add_special_tokens=False)["input_ids"]
+    assert (
+        sample.labels(deepseek_tokenizer()).input_ids
+        == deepseek_tokenizer()(sample.text, add_special_tokens=False)["input_ids"]
+    )
 
 
 def test_no_value_becomes_a_special_token() -> None:
@@ -99,7 +96,7 @@ def test_a_thought_in_an_answer_is_the_models_token() -> None:
     assert (ids.count(thought), labels.count(thought)) == (1, 1)
 
 
-@pytest.mark.parametrize("tokenizer", [lambda: encoding("o200k_base"), of_deepseek])
+@pytest.mark.parametrize("tokenizer", [lambda: encoding("o200k_base"), deepseek_tokenizer])
 def test_a_token_on_a_border_is_trained_where_it_begins_in_trained_text(tokenizer: Any) -> None:
     prompter = BARE.with_markers(Markers(eoa="\n\n"))
     decode = tokenizer().decode
@@ -124,7 +121,7 @@ def test_a_token_can_hold_a_whole_answer() -> None:
 
 def test_signs_of_several_tokens_are_trained_whole() -> None:
     sample = BARE.training_sample("🦜", "🦜𠮷e\u0301")
-    for tokenizer in (encoding("o200k_base"), of_deepseek()):
+    for tokenizer in (encoding("o200k_base"), deepseek_tokenizer()):
         ids, labels, straddling = sample.labels(tokenizer)
         assert straddling == []
         assert tokenizer.decode([label for label in labels if label != -100]) == "🦜𠮷e\u0301"
@@ -245,7 +242,7 @@ def test_datasets_map_gives_features_that_collators_pad(workers: int | None, mon
     datasets: Any = import_module("datasets")
     collators: Any = import_module("transformers")
     datasets.disable_progress_bars()
-    tokenizer = of_deepseek()
+    tokenizer = deepseek_tokenizer()
     mapped = datasets.Dataset.from_list(ROWS).map(
         features_of,
         batched=True,

@@ -28,9 +28,10 @@ from typing import (
     get_origin,
 )
 
-import pytest
 from pydantic import BaseModel
 from typing_extensions import TypeAliasType, get_type_hints, is_typeddict
+
+from support.missing import needs
 
 Payload: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
@@ -65,7 +66,7 @@ def sdk(name: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # Hypothesis passes a skip on at once; an error of a missing module would be shrunk first.
-        return pytest.importorskip(name)
+        return needs(name)
 
 
 def is_base64(value: object) -> bool:

@@ -1,0 +1,29 @@
+"""Conversations whose texts hold what tokenizers and masks treat otherwise than words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.real_tokenizers import deepseek_tokenizer
+from support.vocabularies import chatml
+
+if TYPE_CHECKING:
+    import random
+
+EMPTY_THOUGHT = r"<think>\s*</think>\s*"
+SCAFFOLD = "<think>\n\n</think>\n\n"
+WORDS = ("yes ", "no.", "\n\n", "[1]", "[22]", " 你好", "🙂", "x=1;", " a b", "'s", "1234")
+FORGED = ("<|im_end|>", "<|im_start|>", "<｜end▁of▁sentence｜>", "<think>", "</think>")
+CALL: dict[str, Any] = {
+    "role": "assistant",
+    "content": "Let me see.",
+    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "sky", "arguments": '{"city": "Köln"}'}}],
+}
+each_family = pytest.mark.parametrize(("family", "tokenizer"), [("qwen3", chatml), ("deepseek-v3", deepseek_tokenizer)])
+
+
+def words(draw: random.Random, *more: str) -> str:
+    """Draw up to eight of the words and of more."""
+    return "".join(draw.choices((*WORDS, *more), k=draw.randint(1, 8)))
