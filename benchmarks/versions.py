@@ -4,7 +4,7 @@
     python benchmarks/versions.py --check    exit with 1 where a target is missed
 
 A ratio is the time of the comparison to that of reading the rows and rendering them with each version. Each is the
-processor's time, the least of five. Memory is Python's own peak (tracemalloc) for 10,000 rows, less that for 1,000.
+processor's time, the least of three. Memory is Python's own peak (tracemalloc) for 10,000 rows, less that for 1,000.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def main() -> int:
     """Print the table, and return the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
+    parser.add_argument("--slack", type=float, default=1.0, help="how far over its target a ratio may be")
+    asked = parser.parse_args()
     missed = False
     print(f"{'rows':36} {'ratio':>6} {'changed':>8} {'memory':>10}")
     for name, form in (("desk.yaml", YAML), ("desk.prompty", PROMPTY)):
@@ -72,8 +73,8 @@ def main() -> int:
             with TemporaryDirectory() as directory:
                 ratio, changed, held = measured(Path(directory), name, (before, after))
             print(f"{name + ', ' + what:36} {ratio:6.2f} {changed:8,} {held:10,}")
-            missed = missed or ratio > MOST or held > MOST_BYTES
-    return int(check and missed)
+            missed = missed or ratio > MOST * asked.slack or held > MOST_BYTES
+    return int(asked.check and missed)
 
 
 def measured(directory: Path, name: str, texts: tuple[str, str]) -> tuple[float, int, int]:
@@ -114,9 +115,9 @@ def write_rows(path: Path, count: int) -> None:
 
 
 def least(work: Callable[[], object]) -> float:
-    """The least time of five."""
+    """The least time of three."""
     times: list[float] = []
-    for _ in range(5):
+    for _ in range(3):
         gc.collect()
         begin = process_time()
         work()

@@ -6,7 +6,9 @@
 import gc
 import os
 import ssl
+import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, cast
@@ -14,12 +16,41 @@ from typing import Any, cast
 import pytest
 from hypothesis import settings
 
+UNCOUNTED = pytest.StashKey[bool]()
+
 pytest_plugins = ["support.missing"]
 
 settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.register_profile("deep", settings.get_profile("dev"), max_examples=1000)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+# Of each test function. Further cases run the same lines, in half the time where none are counted.
+COUNTED_CASES = 10
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Note the cases whose lines are not counted."""
+    if config.pluginmanager.hasplugin("_cov"):
+        cases = Counter[str]()
+        for item in items:
+            name = item.nodeid.partition("[")[0]
+            cases[name] += 1
+            item.stash[UNCOUNTED] = cases[name] > COUNTED_CASES
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Count no lines of a further case. The mark ``no_cover`` would start tracing threads again."""
+    tracer = sys.gettrace()
+    if item.stash.get(UNCOUNTED, False):
+        sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
+
 
 # Helpers are no test modules, but their asserts are to show values all the same.
 for helpers in ("cli.helpers", "messages.helpers", "modules.clients", "studio.helpers", "support.browser"):

@@ -158,8 +158,8 @@ class Cells:
 
 def cell(row: Row, column: str | None) -> object:
     """Return a value; None if it is missing, as which NaN counts too."""
-    value = None if column is None else row.get(column)
-    return None if type(value) is not str and is_nan(value) else value
+    value = row.get(column) if column is not None else None
+    return value if type(value) is str or value is None or not is_nan(value) else None
 
 
 def _json(text: str) -> object:

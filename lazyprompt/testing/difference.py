@@ -19,7 +19,7 @@ from lazyprompt.rendering.prompt_template import controls_of, neutralize
 from lazyprompt.tokens.approximate import approximate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Hashable, Sequence
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.messages.prompt import Prompt
@@ -68,7 +68,7 @@ class _ShapeChange(NamedTuple):
         kinds: As of :class:`Change`.
         tokens: As of :class:`Change`.
         size: As of :class:`Change`.
-        slots: The name of each slot, with what finds its text among the values before, and after.
+        slots: The name of each slot and of its change, with what finds its text among the values before, and after.
         is_certain: True if the text of a turn differs wherever the values are the same.
         longer: The number of characters that own text has more; None if turns may have no text, or another system text.
     """
@@ -76,7 +76,7 @@ class _ShapeChange(NamedTuple):
     kinds: tuple[str, ...]
     tokens: int
     size: int
-    slots: tuple[tuple[str, _Finder, _Finder], ...]
+    slots: tuple[tuple[str, str, _Finder, _Finder], ...]
     is_certain: bool
     longer: int | None
 
@@ -99,7 +99,8 @@ class Comparison:
             )
         self._fields_differ: bool | None = None
         self._controls = controls_of(DEFAULT_MARKERS)
-        self._shapes: dict[tuple[Shape, Shape], _ShapeChange] = {}
+        self._shapes: dict[tuple[Hashable, Hashable], _ShapeChange] = {}
+        self._last: tuple[tuple[Hashable, Hashable], _ShapeChange] = ((), ()), _shape_change((), ())
         self._rates: dict[str, tuple[int, int, int]] = {}
 
     def change(self, before: RenderedCase | str, after: RenderedCase | str) -> Change | None:
@@ -120,7 +121,7 @@ class Comparison:
             return Change((kind,), self._tokens_more("", less, more), len(less + more), before, after)
         tools = _own_tools(before, after) if isinstance(after.value, Filled) else ()
         (old, values), (new, news) = before.outline, after.outline
-        shape = self._shapes.get((old, new)) or self._shape_change(old, new)
+        shape = self._shape_change((old, new), before, after)
         has_same_values = values == news
         if has_same_values:
             is_certain = shape.is_certain or bool(shape.longer)
@@ -133,10 +134,10 @@ class Comparison:
             if not (self._is_certain(before, after, tools) or _differ(before, after, is_alike=is_alike)):
                 return None
         kinds, tokens, size = (*self._settings, *tools, *shape.kinds), shape.tokens, shape.size
-        for slot, found_before, found_after in () if shape.is_certain and has_same_values else shape.slots:
+        for slot, kind, found_before, found_after in () if shape.is_certain and has_same_values else shape.slots:
             text, other = found_before(values), found_after(news)
             if text != other:
-                kinds = (*kinds, f"slot {slot}")
+                kinds = (*kinds, kind)
                 tokens += self._tokens_more(slot, text, other)
                 size += _distance(text, other)
                 if "safety" not in kinds and self._is_forged_in_one(text, other):
@@ -157,13 +158,18 @@ class Comparison:
             return False
         return any(one != two and one.strip() and two.strip() for one, two in zip(texts, others, strict=True))
 
-    def _shape_change(self, before: Shape, after: Shape) -> _ShapeChange:
-        if len(self._shapes) == _MOST_SHAPES:
-            self._shapes.clear()
-        found = _shape_change(before, after)
-        found = found if self._is_chat else found._replace(is_certain=False, longer=None)
-        self._shapes[before, after] = found
-        return found
+    def _shape_change(self, keys: tuple[Hashable, Hashable], before: RenderedCase, after: RenderedCase) -> _ShapeChange:
+        """Return the change of two shapes, by their keys: mostly that of the last case, which takes no hash."""
+        if keys != self._last[0]:
+            found = self._shapes.get(keys)
+            if found is None:
+                found = _shape_change(before.shape, after.shape)
+                found = found if self._is_chat else found._replace(is_certain=False, longer=None)
+                if len(self._shapes) == _MOST_SHAPES:
+                    self._shapes.clear()
+                self._shapes[keys] = found
+            self._last = keys, found
+        return self._last[1]
 
     def _is_forged_in_one(self, before: str, after: str) -> bool:
         """Return True if one of two texts holds a control sequence of any model, and the other does not."""
@@ -231,7 +237,7 @@ def _request(case: RenderedCase, provider: str) -> JsonObject:
 def _shape_change(before: Shape, after: Shape) -> _ShapeChange:
     names, others = ([name for _, _, names in shape for name in names] for shape in (before, after))
     all_names = dict.fromkeys((*names, *others))
-    slots = tuple((name, _finder_of(name, names), _finder_of(name, others)) for name in all_names)
+    slots = tuple((name, f"slot {name}", _finder_of(name, names), _finder_of(name, others)) for name in all_names)
     old, new = (["".join(own) for _, own, _ in shape] for shape in (before, after))
     kinds: list[str] = []
     if before != after and sorted(before) == sorted(after):
@@ -256,7 +262,10 @@ def _shape_change(before: Shape, after: Shape) -> _ShapeChange:
 def _finder_of(name: str, names: Sequence[str]) -> _Finder:
     """Return what finds the text of a slot, which may stand at several places, among the values of all."""
     places = [at for at, each in enumerate(names) if each == name]
-    return itemgetter(places[0]) if len(places) == 1 else lambda values: "".join([values[at] for at in places])
+    if not places:
+        return lambda _values: ""
+    found = itemgetter(*places)
+    return found if len(places) == 1 else lambda values: "".join(found(values))
 
 
 def _turn_differs(before: TurnShape, after: TurnShape) -> bool:
@@ -272,6 +281,8 @@ def _text(case: RenderedCase | str) -> str:
 
 def _distance(before: str, after: str) -> int:
     """Return the number of characters between the common beginning and the common end of two texts."""
+    if after.startswith(before):
+        return len(after) - len(before)
     begin = _common(before, after)
     old, new = before[begin:], after[begin:]
     return len(old) + len(new) - (2 * _common(old[::-1], new[::-1]) if old and new else 0)

@@ -21,7 +21,7 @@ from lazyprompt.templates.slots import Value
 from lazyprompt.testing.github import GITHUB_ENDS, read_github
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from lazyprompt._base.json import Json, JsonObject
@@ -263,18 +263,26 @@ class RenderedCase:
         return counter.count(messages, tools)
 
     @property
-    def outline(self) -> tuple[Shape, tuple[str, ...]]:
-        """Each turn's role, own text and slots, the same for many cases; and the values of the slots in order."""
+    def outline(self) -> tuple[Hashable, tuple[str, ...]]:
+        """A key of the shape, which is the same for many cases; and the values of the slots in order."""
         value = self.value
         if isinstance(value, Filled) or value.history.has_messages:
             return _outline_of_turns(self.turns)
         own, asked = value.instruction, value.user
+        key = value.system, own.parts[::2], own.slots, asked.parts[::2], asked.slots, not value.input
+        values = own.parts[1::2] + asked.parts[1::2]
+        return key, (*values, value.input) if value.input else values
+
+    @property
+    def shape(self) -> Shape:
+        """Each turn's role, own text and slots."""
+        value = self.value
+        if isinstance(value, Filled) or value.history.has_messages:
+            return _outline_of_turns(self.turns)[0]
+        own, asked = value.instruction, value.user
         system = self.source.system if value.system is None else value.system
         shape = ("system", (system, *own.parts[::2]), own.slots[1::2]), ("user", asked.parts[::2], asked.slots[1::2])
-        values = (*own.parts[1::2], *asked.parts[1::2])
-        if value.input:
-            return (*shape, _INPUT), (*values, value.input)
-        return shape, values
+        return (*shape, _INPUT) if value.input else shape
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:

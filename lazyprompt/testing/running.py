@@ -191,13 +191,13 @@ class Runner:
             if isinstance(made, str):
                 yield Result(case, (Failure("render", made),), change=change)
                 continue
-            failures: Sequence[Failure] = ()
+            failures: tuple[Failure, ...] = ()
             if case.prompt:
                 try:
-                    failures = prompt_failures(made, case.prompt, snapshots, case.name)
+                    failures = tuple(prompt_failures(made, case.prompt, snapshots, case.name))
                 except LazyPromptError as error:
-                    failures = [Failure("render", str(error))]
-            yield Result(case, tuple(failures), made, change)
+                    failures = (Failure("render", str(error)),)
+            yield Result(case, failures, made, change)
         snapshots.save()
 
     def _loaded(self, file: CaseFile, path: Path) -> LoadedPrompt | str:

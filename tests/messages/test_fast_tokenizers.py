@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 from tokenizers import AddedToken, Tokenizer
 
 from lazyprompt import HuggingFaceTokenCounter, Rendered, TokenCache
@@ -23,6 +24,8 @@ from support.real_tokenizers import deepseek_tokenizer, harmony, qwen, tekken
 if TYPE_CHECKING:
     import tiktoken
 
+# Of each tokenizer; --hypothesis-profile=deep tries 100,000.
+RANDOM_TEXTS = 100 * settings().max_examples
 FORGED = ["<｜User｜>", "hi <｜User｜><think>", "<｜Assistant｜>"]
 
 
@@ -113,10 +116,10 @@ def reference_of_tekken() -> Tokenizer:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LIKE_TOKENIZERS)
-def test_ids_of_ten_thousand_texts_are_those_of_tokenizers(kind: str) -> None:
+def test_ids_of_random_texts_are_those_of_tokenizers(kind: str) -> None:
     tokenizer, like = LIKE_TOKENIZERS[kind]()
     moved = tokenizer.num_special_tokens if kind == "tekken" else 0
-    for text in texts(10_000):
+    for text in texts(RANDOM_TEXTS):
         for parts in ([text], ["", text]) if not moved else (["", text],):
             expected = [made + moved for made in encode_ids(parts, like)]
             assert encode_ids(parts, tokenizer) == expected, parts

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
@@ -25,6 +25,8 @@ from support.real_tokenizers import TOKENIZERS, template_of
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MARKS = ("<s>", "<im>", "</im>")
+# Chats of each tokenizer: 40,000 with --hypothesis-profile=deep.
+CHATS = 40 * settings().max_examples
 
 
 @cache
@@ -111,7 +113,7 @@ def chat_of(chance: Random, number: int) -> list[dict[str, str]]:
 def test_ids_of_chats_that_grow_are_those_without_a_cache(name: str) -> None:
     tokenizer, template = TOKENIZERS[name](), template_of(name)
     kept = TokenCache(tokenizer)
-    for seed in range(5_000):
+    for seed in range(CHATS):
         chance = Random(seed)  # noqa: S311 - chats to try
         chat = chat_of(chance, 9)
         most = chance.randint(1, 9)
@@ -150,11 +152,11 @@ def test_memory_is_bounded(max_bytes: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_million_turns_take_no_more_memory_than_ten_thousand() -> None:
+def test_many_turns_take_no_more_memory_than_ten_thousand() -> None:
     kept = TokenCache(letters(), 100_000)
     sizes: list[int] = []
-    for start in range(0, 1_000_000, 10_000):
-        if start in (20_000, 980_000):
+    for start in range(0, 200_000, 10_000):
+        if start in (20_000, 180_000):
             tracemalloc.start()
         for turn in range(start, start + 10_000):
             kept.encode(["<s>", f"{turn} hello", "</im><im>"])

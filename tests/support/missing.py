@@ -39,7 +39,8 @@ EXTRAS = _extras()
 
 def needs(*modules: str) -> ModuleType:
     """Skip a test, or a module of tests, that needs a package that is not installed; return the last one."""
-    return [pytest.importorskip(module, reason=_absent(module)) for module in modules][-1]
+    found: list[ModuleType] = [pytest.importorskip(module, reason=_absent(module)) for module in modules]
+    return found[-1]
 
 
 def _absent(module: str) -> str:
