@@ -47,7 +47,7 @@ class PromptCases(pytest.File):
 class PromptCase(pytest.Item):
     """A case."""
 
-    def __init__(self, *, result: Result, **more: Any) -> None:  # noqa: ANN401 - those of pytest
+    def __init__(self, *, result: Result, **more: Any) -> None:
         super().__init__(**more)
         self.result = result
 

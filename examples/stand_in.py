@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             time.sleep(PAUSE if len(pieces) > 1 else 0)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+    def log_message(self, format: str, *args: object) -> None:
         """Write no log of requests."""
 
 

@@ -16,7 +16,7 @@ _ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(?P<short>~?)(?P<na
 class Roles(griffe.Extension):
     """Rewrites the docstrings of a package when all of it has been read."""
 
-    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:  # noqa: ANN401 - griffe hands over more, unused here
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Rewrite those of all its objects."""
         for each in _objects(pkg):
             if each.docstring is not None and ":`" in each.docstring.value:

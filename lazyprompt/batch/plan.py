@@ -88,7 +88,7 @@ class RowPlan:
     def of(
         cls,
         prompter: Prompter | Prompty,
-        format: str | None = None,  # noqa: A002 - the name of the documents
+        format: str | None = None,
         *,
         model: str | None = None,
         columns: Columns | None = None,

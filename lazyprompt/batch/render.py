@@ -46,7 +46,7 @@ def render_batch(
     prompter: Prompter | Prompty,
     rows: object,
     *,
-    format: str | None = None,  # noqa: A002 - the name of the documents
+    format: str | None = None,
     model: str | None = None,
     columns: Columns | None = None,
     params: Mapping[str, object] | None = None,

@@ -61,10 +61,10 @@ class _Generation(Extension):
 class _Dict:
     """``dict`` for templates: it makes dicts, and is no type that could be looked into."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:  # noqa: ANN401 - dict's own
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
 
-    def fromkeys(self, *args: Any) -> dict[Any, Any]:  # noqa: ANN401 - dict's own
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
         """Make a dict as ``dict.fromkeys`` does."""
         return dict.fromkeys(*args)
 
@@ -72,7 +72,7 @@ class _Dict:
 class _Namespace(Namespace):
     """``namespace`` for templates, without names that Python gives a meaning."""
 
-    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Jinja's own: ``self`` may be a name in it
+    def __init__(*args: Any, **kwargs: Any) -> None:
         names = dict(*args[1:], **kwargs)
         for name in names:
             _check_name(name)
@@ -233,7 +233,7 @@ def _tracing(function: Callable[..., object], name: str) -> Callable[..., object
     value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> object:  # noqa: ANN401 - those of any filter
+    def call(*args: Any, **kwargs: Any) -> object:
         given = args[value_at:]
         if name == "join" and not isinstance(given[0], str):
             # What is joined may be given as it comes, and be gone through only once.

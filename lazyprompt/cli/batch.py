@@ -176,17 +176,17 @@ def _runner(options: _Options) -> Callable[..., Outcome]:
         if options.get(name) is not None:
             raise WrongUseError(f"--{name.replace('_', '-')}", "it says how a model is asked; give --run too")
     if options["engine"] == "ray":
-        from lazyprompt.batch.ray_engine import run_on_ray  # noqa: PLC0415 - only Ray needs it
+        from lazyprompt.batch.ray_engine import run_on_ray
 
         return run_on_ray
     return run_batch
 
 
-def _ask(options: _Options, job: BatchJob, **how: Any) -> Outcome:  # noqa: ANN401 - as run_batch takes it
+def _ask(options: _Options, job: BatchJob, **how: Any) -> Outcome:
     """Ask a model for the answer to each row: a ``run_batch`` once the options are bound."""
-    from lazyprompt.batch.calls import CallJob, call_batch  # noqa: PLC0415 - only --run asks a model
-    from lazyprompt.batch.rates import Rates  # noqa: PLC0415 - as above
-    from lazyprompt.cli.models import opened_model  # noqa: PLC0415 - as above
+    from lazyprompt.batch.calls import CallJob, call_batch
+    from lazyprompt.batch.rates import Rates
+    from lazyprompt.cli.models import opened_model
 
     rates = {"concurrency": options["concurrency"], "rpm": options["rpm"], "tpm": options["tpm"]}
     limits = Rates(**{name: limit for name, limit in rates.items() if limit is not None})

@@ -55,10 +55,10 @@ def command(
       lazyprompt cache calls.jsonl --provider anthropic --prices prices.yaml
       lazyprompt cache calls.jsonl --provider openai --min-hit-rate 0.8 --counter tiktoken:gpt-4o
     """
-    from lazyprompt.caching.logs import read_calls  # noqa: PLC0415 - 100 ms, not for --help
-    from lazyprompt.caching.report import PriceList  # noqa: PLC0415 - as above
-    from lazyprompt.caching.rules import rules_for  # noqa: PLC0415 - as above
-    from lazyprompt.caching.simulation import simulate  # noqa: PLC0415 - as above
+    from lazyprompt.caching.logs import read_calls
+    from lazyprompt.caching.report import PriceList
+    from lazyprompt.caching.rules import rules_for
+    from lazyprompt.caching.simulation import simulate
 
     table_of_prices = None if prices is None else _prices(prices)
     with blaming("--prices"):
@@ -79,7 +79,7 @@ def command(
 
 def _prices(path: str) -> dict[str, Any]:
     """Read the prices in a YAML file."""
-    import yaml  # noqa: PLC0415 - only prices need it
+    import yaml
 
     try:
         prices: object = yaml.safe_load(file_text("--prices", path))

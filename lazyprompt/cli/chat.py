@@ -111,7 +111,7 @@ def _open(options: Options) -> _Turns:
 
 def _name(module: OnlineChatModule | TrainableModule) -> str:
     """Return the name of a model for people."""
-    from lazyprompt.modules.online import OnlineChatModule  # noqa: PLC0415 - slow, and only a terminal needs it
+    from lazyprompt.modules.online import OnlineChatModule
 
     if isinstance(module, OnlineChatModule):
         return f"{module.model} at {module.source.name}"

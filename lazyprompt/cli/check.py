@@ -60,8 +60,8 @@ def command(
       lazyprompt check support.prompty --format json
       lazyprompt check prompts/ --format sarif > check.sarif
     """
-    from lazyprompt.files.check.check import RULES, SEVERITIES, check  # noqa: PLC0415 - 290 ms, not for --help
-    from lazyprompt.files.check.report import github, report, sarif  # noqa: PLC0415 - as above
+    from lazyprompt.files.check.check import RULES, SEVERITIES, check
+    from lazyprompt.files.check.report import github, report, sarif
 
     chosen = (_codes("--select", select, RULES) or {*RULES}) - _codes("--ignore", ignore, RULES)
     paths = [*dict.fromkeys(path for given in files for path in _prompt_files(given))]
@@ -95,7 +95,7 @@ def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> set[str
 
 def _prompt_files(given: str) -> Iterator[Path]:
     """Find the prompt files of an argument."""
-    from lazyprompt.files.check.check import SUFFIXES, prompt_files  # noqa: PLC0415 - as above
+    from lazyprompt.files.check.check import SUFFIXES, prompt_files
 
     path = Path(given)
     if path.is_dir():
@@ -124,7 +124,7 @@ def check_template(path: str, *, name: str | None, as_json: bool) -> None:
       lazyprompt check-template models/qwen3
       lazyprompt check-template chat_template.jinja --json
     """
-    from lazyprompt.chat_templates.template import ChatTemplate  # noqa: PLC0415 - 150 ms, not for --help
+    from lazyprompt.chat_templates.template import ChatTemplate
 
     with blaming("PATH"):
         report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_beside(Path(path)))
@@ -139,7 +139,7 @@ def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:
     file = (path if path.is_dir() else path.parent) / "tokenizer.json"
     if not file.exists():
         return None
-    from lazyprompt.chat_templates.token_counter import read_tokenizer  # noqa: PLC0415 - as above
+    from lazyprompt.chat_templates.token_counter import read_tokenizer
 
     try:
         return read_tokenizer(file)

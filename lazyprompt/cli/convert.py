@@ -35,7 +35,7 @@ def command(*, file: str, to: str, output: str | None, params: dict[str, str], r
       lazyprompt convert qa.prompty --to langchain-json > qa.json
       lazyprompt convert chain.json --to v2 -o chain.prompty
     """
-    from lazyprompt.files.writing.convert import convert  # noqa: PLC0415 - 200 ms, not for --help
+    from lazyprompt.files.writing.convert import convert
 
     with blaming("FILE"):
         prompt, left_out = _read(Path(file), params, roots)
@@ -47,10 +47,10 @@ def command(*, file: str, to: str, output: str | None, params: dict[str, str], r
 
 def _read(path: Path, params: dict[str, str], roots: tuple[str, ...]) -> tuple[Prompty, tuple[str, ...]]:
     """Read a prompt from its file, a prompter's YAML or LangChain's; and list the parts that this loses."""
-    from lazyprompt.files.prompt_file import PromptFile  # noqa: PLC0415 - as above
-    from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - as above
-    from lazyprompt.files.writing.langchain import from_langchain, langchain_data  # noqa: PLC0415 - as above
-    from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - as above
+    from lazyprompt.files.prompt_file import PromptFile
+    from lazyprompt.files.prompty import Prompty
+    from lazyprompt.files.writing.langchain import from_langchain, langchain_data
+    from lazyprompt.files.yaml_nodes import text_of_file
 
     text = text_of_file(str(path))
     if (data := langchain_data(text, str(path))) is not None:

@@ -249,7 +249,7 @@ def prompter_at(reference: str) -> PromptRequest:
             found = found()
     if isinstance(found, Prompter):
         return PromptRequest(found)
-    from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - jinja2 and yaml cost 30 ms
+    from lazyprompt.files.prompty import Prompty
 
     if isinstance(found, Prompty):
         return PromptRequest(found.prompter, found)

@@ -92,7 +92,7 @@ def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **op
       lazyprompt lib show support/refund --dir prompts --lang zh-CN
       lazyprompt lib show support/refund --dir prompts --version '^1.2' --json
     """
-    from lazyprompt.files.yaml_nodes import text_of_file  # noqa: PLC0415 - yaml costs 40 ms, not for --help
+    from lazyprompt.files.yaml_nodes import text_of_file
 
     with blaming("--dir"):
         library = _library(options)
@@ -140,7 +140,7 @@ def diff(*, key: str, a: str, b: str, lang: str | None, as_json: bool, **options
 
 
 def _library(options: _Library) -> PromptLibrary:
-    from lazyprompt.files.library.library import PromptLibrary  # noqa: PLC0415 - 260 ms, not for --help
+    from lazyprompt.files.library.library import PromptLibrary
 
     return PromptLibrary(
         options["directory"], layers=options["layers"], params=options["params"], allowed_roots=options["roots"]

@@ -104,14 +104,14 @@ def _open(
 ) -> tuple[str, AbstractContextManager[OnlineChatModule | TrainableModule]]:
     """Return the option that names the model, and the module as a context."""
     if found.source is not None:
-        from lazyprompt.modules.online import OnlineChatModule  # noqa: PLC0415 - slow, and only here
+        from lazyprompt.modules.online import OnlineChatModule
 
         with blaming("--source"):
             module = OnlineChatModule(found.source, model=found.model, base_url=options["base_url"], **params)
             module.source.key(None)  # report a missing key before anything else
         return "--source", closing(module)
-    from lazyprompt.modules.engines import engine_named  # noqa: PLC0415 - as above
-    from lazyprompt.modules.trainable import TrainableModule  # noqa: PLC0415 - as above
+    from lazyprompt.modules.engines import engine_named
+    from lazyprompt.modules.trainable import TrainableModule
 
     if options["engine"] is not None:
         with blaming("--engine"):
@@ -205,7 +205,7 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
     client = "" if known is None else known.connect.rpartition(".")[2]
     if known is None or client not in _TAKES_FIELDS:  # an unknown source is an error later
         return common
-    from lazyprompt.files.targets import target_of  # noqa: PLC0415 - only files need it, and it costs 50 ms
+    from lazyprompt.files.targets import target_of
 
     options = target_of(known.provider).options
     found = {name: common.get(name, tuple(key for key in place if key != _HOLDER)) for name, place in options.items()}
@@ -216,7 +216,7 @@ def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
     """Return True if the installed client knows the parameters: a newer one may know fewer."""
     if source is None:
         return True
-    from lazyprompt.modules.clients._base import Settings  # noqa: PLC0415 - as above
+    from lazyprompt.modules.clients._base import Settings
 
     try:
         source_named(source).client(Settings(None, None, 1.0, 0, {})).params(params)

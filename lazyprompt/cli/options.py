@@ -213,8 +213,8 @@ def tokenizer_of(spec: str) -> TokenizerLike:
     name, _, argument = spec.partition(":")
     if name not in ("tiktoken", "huggingface") or not argument:
         raise WrongUseError("--tokens", "give the tokenizer: --counter huggingface:PATH or tiktoken:MODEL_OR_ENCODING")
-    from lazyprompt.chat_templates.token_counter import load_tokenizer  # noqa: PLC0415 - jinja2 costs 20 ms
-    from lazyprompt.tokens.vocabulary import encoding_for  # noqa: PLC0415 - only this needs it
+    from lazyprompt.chat_templates.token_counter import load_tokenizer
+    from lazyprompt.tokens.vocabulary import encoding_for
 
     with blaming("--counter"):
         return encoding_for(argument) if name == "tiktoken" else load_tokenizer(argument)[0]

@@ -35,9 +35,9 @@ def progress_bar(name: str) -> Generator[Callable[[Progress], None] | None]:
     if stream is None or not stream.isatty():
         yield None
         return
-    from rich.console import Console  # noqa: PLC0415 - 30 ms, and only terminals need it
-    from rich.progress import BarColumn, TextColumn  # noqa: PLC0415 - as above
-    from rich.progress import Progress as Bar  # noqa: PLC0415 - as above
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
 
     with Bar(
         TextColumn("{task.description}", markup=False),

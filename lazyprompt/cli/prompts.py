@@ -183,7 +183,7 @@ class PromptRequest:
 
     def _check(self, values: Mapping[str, object], *names: str) -> None:
         """Check the values of declared inputs."""
-        from lazyprompt.files.inputs import checked_inputs  # noqa: PLC0415 - yaml costs 10 ms
+        from lazyprompt.files.inputs import checked_inputs
 
         checked_inputs(values, [each for each in self.file.inputs if each.name in names] if self.file else [])
 
@@ -295,18 +295,18 @@ def open_file(options: Options) -> PromptRequest | None:
         return None
     with blaming("PROMPT_FILE"):
         if has_references:
-            from lazyprompt.files.prompty import Prompty  # noqa: PLC0415 - jinja2 and yaml cost 30 ms
+            from lazyprompt.files.prompty import Prompty
 
             file = Prompty.load(name, params, roots)
             return PromptRequest(file.prompter, file)
-        from lazyprompt.files.prompt_file import PromptFile  # noqa: PLC0415 - yaml costs 10 ms
+        from lazyprompt.files.prompt_file import PromptFile
 
         return PromptRequest(PromptFile.load(name).prompter)
 
 
 def _media_kinds() -> Mapping[str, type[ImageBlock | AudioBlock | FileBlock | VideoBlock]]:
     """Return the classes of the kinds of inputs that are media."""
-    from lazyprompt.files.inputs import MEDIA  # noqa: PLC0415 - yaml costs 10 ms
+    from lazyprompt.files.inputs import MEDIA
 
     return MEDIA
 

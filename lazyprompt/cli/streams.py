@@ -285,8 +285,8 @@ class Screen:
         if self.terminal:
             shown = visible(shown)
         if self._colored and style:
-            from rich.color import ColorSystem  # noqa: PLC0415 - only colour needs it
-            from rich.style import Style  # noqa: PLC0415 - as above
+            from rich.color import ColorSystem
+            from rich.style import Style
 
             shown = Style.parse(style).render(shown, color_system=ColorSystem.STANDARD)
         write_text(shown)
@@ -372,7 +372,7 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
     Returns:
         A line for each row.
     """
-    from rich.cells import cell_len  # noqa: PLC0415 - most commands write no table
+    from rich.cells import cell_len
 
     columns: list[list[str]] = []
     for at, column in enumerate(zip(*rows, strict=True)):

@@ -54,10 +54,10 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise WrongUseError("studio", str(missing_extra(package, "studio")))
-    from lazyprompt.studio.app import studio_app  # noqa: PLC0415 - it needs the extra
-    from lazyprompt.studio.guard import Tokens  # noqa: PLC0415 - it needs the extra
-    from lazyprompt.studio.looking import Looking  # noqa: PLC0415 - 600 ms, not for --help
-    from lazyprompt.studio.workspace import Workspace  # noqa: PLC0415 - as above
+    from lazyprompt.studio.app import studio_app
+    from lazyprompt.studio.guard import Tokens
+    from lazyprompt.studio.looking import Looking
+    from lazyprompt.studio.workspace import Workspace
 
     with blaming("DIR"):
         workspace = Workspace.of(Path(place or "."))
@@ -93,7 +93,7 @@ def _listening(port: int | None) -> socket.socket:
 
 def _serve(app: ASGIApp, listener: socket.socket) -> None:
     """Answer requests until the process ends."""
-    import uvicorn  # noqa: PLC0415 - it needs the extra
+    import uvicorn
 
     config = uvicorn.Config(
         app,

@@ -96,7 +96,7 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
       lazyprompt test prompts/ --against main
       lazyprompt test prompts/ --against main --run openai:gpt-5-mini
     """
-    from lazyprompt.testing.report import Report  # noqa: PLC0415 - 300 ms, not for --help
+    from lazyprompt.testing.report import Report
 
     if options["update"] and options["against"]:
         raise WrongUseError("--update", "it takes the prompts as they are; leave out --against")
@@ -121,7 +121,7 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
 
 
 def _case_files(places: list[Path]) -> list[CaseFile]:
-    from lazyprompt.testing.cases import CaseFile, case_files  # noqa: PLC0415 - as above
+    from lazyprompt.testing.cases import CaseFile, case_files
 
     paths: list[Path] = []
     for place in places:
@@ -146,8 +146,8 @@ def _example(place: Path) -> str:
 
 def _runner(options: _Options, places: list[Path], opened: ExitStack) -> Runner:
     """Make what runs the cases, within a context that ends with the command."""
-    from lazyprompt.testing.difference import older_version  # noqa: PLC0415 - as above
-    from lazyprompt.testing.running import Runner  # noqa: PLC0415 - as above
+    from lazyprompt.testing.difference import older_version
+    from lazyprompt.testing.running import Runner
 
     older = None
     if options["against"] is not None:
@@ -167,9 +167,9 @@ def _answers(options: _Options, opened: ExitStack) -> Answers | None:
             if value is not None:
                 raise WrongUseError(option, "it is the address of a model; give --run too")
         return None
-    from lazyprompt.cli.models import file_model, opened_model  # noqa: PLC0415 - only --run asks a model
-    from lazyprompt.modules.sources import SOURCES  # noqa: PLC0415 - as above
-    from lazyprompt.testing.running import Answers  # noqa: PLC0415 - as above
+    from lazyprompt.cli.models import file_model, opened_model
+    from lazyprompt.modules.sources import SOURCES
+    from lazyprompt.testing.running import Answers
 
     source, colon, model = name.partition(":")
     known = bool(colon) and source in SOURCES
@@ -211,13 +211,13 @@ def _with_progress(results: Iterator[Result], form: str) -> Iterator[Result]:
 
 
 def _progress(rows: int, failed: int, seconds: float) -> Progress:
-    from lazyprompt.batch.run import Progress  # noqa: PLC0415 - as above
+    from lazyprompt.batch.run import Progress
 
     return Progress(rows, None, failed, rows / seconds, None, None)
 
 
 def _write_table(report: Report) -> None:
-    from lazyprompt.testing.report import change_lines, failure_lines, table_rows  # noqa: PLC0415 - as above
+    from lazyprompt.testing.report import change_lines, failure_lines, table_rows
 
     screen = Screen()
     for line in table(table_rows(report), right=(1, 2, 3)):
@@ -239,13 +239,13 @@ def _write_table(report: Report) -> None:
 
 
 def _write_junit(report: Report) -> None:
-    from lazyprompt.testing.report import junit  # noqa: PLC0415 - as above
+    from lazyprompt.testing.report import junit
 
     write_text(junit(report))
 
 
 def _write_github(report: Report) -> None:
-    from lazyprompt.testing.report import github  # noqa: PLC0415 - as above
+    from lazyprompt.testing.report import github
 
     write_text("".join(github(report)))
     write_lines([report.summary()])

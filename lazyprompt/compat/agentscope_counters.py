@@ -59,7 +59,7 @@ class OpenAITokenCounter(_Own):
         TokenizerError: The vocabulary is not on this machine.
     """
 
-    def __init__(self, model_name: str, **options: Any) -> None:  # noqa: ANN401 - as TiktokenCounter has them
+    def __init__(self, model_name: str, **options: Any) -> None:
 
         self.model_name = model_name
         super().__init__(TiktokenCounter(model_name, **options))
@@ -77,7 +77,7 @@ class AnthropicTokenCounter(_Own):
         MissingExtraError: The client is not installed.
     """
 
-    def __init__(self, model_name: str, api_key: str | None = None, **client_args: Any) -> None:  # noqa: ANN401 - the client's
+    def __init__(self, model_name: str, api_key: str | None = None, **client_args: Any) -> None:
         try:
             from anthropic import Anthropic  # noqa: PLC0415 - an extra
         except ImportError as error:
@@ -98,7 +98,7 @@ class GeminiTokenCounter(_Own):
         MissingExtraError: The client is not installed.
     """
 
-    def __init__(self, model_name: str, api_key: str | None = None, **client_args: Any) -> None:  # noqa: ANN401 - the client's
+    def __init__(self, model_name: str, api_key: str | None = None, **client_args: Any) -> None:
         try:
             from google.genai import Client  # noqa: PLC0415 - an extra
         except ImportError as error:

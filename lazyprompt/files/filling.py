@@ -352,7 +352,7 @@ class FilePrompter(Prompter):
 
     def fill(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         label: str | None = None,
@@ -370,7 +370,7 @@ class FilePrompter(Prompter):
             ToolsError: The file has tools of its own, and so has the call.
         """
         if self._hooks:
-            input, history, tools, label = self._after_hooks(input, history, tools, label)  # noqa: A001
+            input, history, tools, label = self._after_hooks(input, history, tools, label)
         if label is not None:
             checked_text(label, "the label", SlotError)
         made = self._filling.filled(self._inputs(input), history, in_loop=True)

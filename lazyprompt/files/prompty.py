@@ -377,7 +377,7 @@ class Prompty(PromptSource):
         label: str | None = None,
         *,
         return_dict: bool = False,
-        format: str | None = None,  # noqa: A002 - the name of the documents
+        format: str | None = None,
         **more: Unpack[More],
     ) -> str | OpenAIPrompt | Payload:
         """Return the prompt in a form; see :meth:`lazyprompt.Prompter.generate_prompt`.
@@ -429,7 +429,7 @@ class Prompty(PromptSource):
         made = self.filled(inputs, history)
         return request(self.spec, messages_of(made.steps), provider, api, tools=made.tools)
 
-    def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:  # noqa: ANN401 - those of render_batch
+    def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:
         """Render the prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
 
         In the forms of whole requests the model and the options are those of the file.

@@ -163,12 +163,12 @@ class ChatModule(ABC):
 
     def __call__(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         *,
         response_format: ResponseFormat | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> Reply:
         """Ask the model.
 
@@ -196,12 +196,12 @@ class ChatModule(ABC):
 
     async def acall(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         *,
         response_format: ResponseFormat | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> Reply:
         """Async version of a call; cancelling it closes the connection."""
         if not self._streams:
@@ -214,12 +214,12 @@ class ChatModule(ABC):
 
     def stream(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         *,
         response_format: ResponseFormat | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> ReplyStream:
         """Ask the model, and return its answer as a stream.
 
@@ -240,12 +240,12 @@ class ChatModule(ABC):
 
     def astream(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         *,
         response_format: ResponseFormat | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> AsyncReplyStream:
         """Async version of :meth:`stream`, for ``async for``; the prompt is made then, too."""
         call = Call(input, history, tools, response_format, params)
@@ -254,12 +254,12 @@ class ChatModule(ABC):
 
     def payload(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         *,
         response_format: ResponseFormat | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> Payload:
         """Return the payload of a call with these arguments; nothing is sent.
 
@@ -376,10 +376,10 @@ class Chat:
 
     def __call__(
         self,
-        input: object = None,  # noqa: A002 - as of a module
+        input: object = None,
         *,
         response_format: ResponseFormat | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> Reply:
         """Send the user's text, and return the answer.
 
@@ -397,10 +397,10 @@ class Chat:
 
     async def acall(
         self,
-        input: object = None,  # noqa: A002 - as of a module
+        input: object = None,
         *,
         response_format: ResponseFormat | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> Reply:
         """Async version of a call."""
         reply = await self._asked.acall(input, self._history, self._tools, response_format=response_format, **params)
@@ -409,10 +409,10 @@ class Chat:
 
     def stream(
         self,
-        input: object = None,  # noqa: A002 - as of a module
+        input: object = None,
         *,
         response_format: ResponseFormat | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> ReplyStream:
         """Return the answer of a call as a stream; the turn is kept when it is whole."""
         stream = self._asked.stream(input, self._history, self._tools, response_format=response_format, **params)
@@ -420,10 +420,10 @@ class Chat:
 
     def astream(
         self,
-        input: object = None,  # noqa: A002 - as of a module
+        input: object = None,
         *,
         response_format: ResponseFormat | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> AsyncReplyStream:
         """Async version of :meth:`stream`."""
         stream = self._asked.astream(input, self._history, self._tools, response_format=response_format, **params)

@@ -97,7 +97,7 @@ def _options() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
 
-    def add(name: str, field: str, words: str, **more: Any) -> None:  # noqa: ANN401 - argparse's own
+    def add(name: str, field: str, words: str, **more: Any) -> None:
         parser.add_argument(f"--{name}", dest=field, help=words, **more)
 
     loopback = ["127.0.0.1"]

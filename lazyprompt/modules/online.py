@@ -75,7 +75,7 @@ class OnlineChatModule(ChatModule):
         counter: CountsMessages | None = None,
         hooks: Iterable[CallHook] = (),
         options: Mapping[str, Any] | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> None:
         # No variable holds the key: whatever shows the locals of a traceback would show it.
         api_key = api_key if api_key is None or isinstance(api_key, Secret) else Secret(api_key)

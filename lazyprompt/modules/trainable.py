@@ -121,7 +121,7 @@ class TrainableModule(ChatModule):
         hooks: Iterable[CallHook] = (),
         api_key: str | Secret | None = None,
         options: Mapping[str, Any] | None = None,
-        **params: Any,  # noqa: ANN401 - the client's own
+        **params: Any,
     ) -> None:
         # No variable holds the key: whatever shows the locals of a traceback would show it.
         api_key = Secret(api_key) if isinstance(api_key, str) else api_key
@@ -222,7 +222,7 @@ class TrainableModule(ChatModule):
 
     def render(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
     ) -> Rendered:

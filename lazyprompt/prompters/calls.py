@@ -36,7 +36,7 @@ class PrompterCalls(ABC):
     @abstractmethod
     def fill(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         label: str | None = None,
@@ -46,7 +46,7 @@ class PrompterCalls(ABC):
     @abstractmethod
     def target(
         self,
-        format: str | None = None,  # noqa: A002 - the name of the documents
+        format: str | None = None,
         model: str | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> Target:
@@ -146,14 +146,14 @@ class PrompterCalls(ABC):
     ) -> str | OpenAIPrompt | Payload: ...
     def generate_prompt(  # noqa: PLR0913 - the forms of one prompt; all but four are given by name
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         label: str | None = None,
         *,
         show: bool = False,
         return_dict: bool = False,
-        format: str | None = None,  # noqa: A002 - the name of the documents
+        format: str | None = None,
         model: str | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> str | OpenAIPrompt | Payload:
@@ -189,7 +189,7 @@ class PrompterCalls(ABC):
         if return_dict:
             if format not in (None, "openai"):
                 raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
-            format = "openai"  # noqa: A001 - the name of the documents
+            format = "openai"
         target = self.target(format, model, chat_template)
         prompt = self.fill(input, history, tools, label)
         made = target.render(prompt) if self._budget is None else self._made(prompt, target)[0]
@@ -247,12 +247,12 @@ class PrompterCalls(ABC):
     ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]: ...
     def fit(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         label: str | None = None,
         *,
-        format: str | None = None,  # noqa: A002 - the name of the documents
+        format: str | None = None,
         model: str | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
@@ -290,7 +290,7 @@ class PrompterCalls(ABC):
 
     def render(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         label: str | None = None,
@@ -319,7 +319,7 @@ class PrompterCalls(ABC):
 
     def training_sample(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         label: str | Msg | Mapping[str, Any] | None = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
@@ -368,7 +368,7 @@ class PrompterCalls(ABC):
 
     def preference_sample(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         chosen: str | Msg | Mapping[str, Any] = "",
         rejected: str | Msg | Mapping[str, Any] = "",
         history: HistoryLike | None = None,

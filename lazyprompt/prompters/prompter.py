@@ -169,7 +169,7 @@ class Prompter(PrompterCalls):
 
     def fill(
         self,
-        input: object = None,  # noqa: A002 - the name of the documents
+        input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         label: str | None = None,
@@ -189,7 +189,7 @@ class Prompter(PrompterCalls):
             SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
         """
         if self._hooks:
-            input, history, tools, label = self._after_hooks(input, history, tools, label)  # noqa: A001
+            input, history, tools, label = self._after_hooks(input, history, tools, label)
         if label is not None:
             checked_text(label, "the label", SlotError)
         instruction = self._instruction
@@ -199,7 +199,7 @@ class Prompter(PrompterCalls):
         source: Source | None = None
         if self._budget is not None or instruction.has_functions:
             # A budget cuts values by their names. The functions that give values are called here, once.
-            input = instruction.by_name(input, asked)  # noqa: A001
+            input = instruction.by_name(input, asked)
             source = self._source(input, all_tools)
         system, user, text = instruction.parts(input, asked)
         if text is None and instruction.always_user_turn and (past is EMPTY_HISTORY or not past.waits_for_answer):
@@ -208,7 +208,7 @@ class Prompter(PrompterCalls):
 
     def target(
         self,
-        format: str | None = None,  # noqa: A002 - the name of the documents
+        format: str | None = None,
         model: str | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> Target:
@@ -281,7 +281,7 @@ class Prompter(PrompterCalls):
         self,
         rows: object,
         *,
-        format: str | None = None,  # noqa: A002 - the name of the documents
+        format: str | None = None,
         model: str | None = None,
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
@@ -313,7 +313,7 @@ class Prompter(PrompterCalls):
     def ray_map(
         self,
         *,
-        format: str | None = None,  # noqa: A002 - the name of the documents
+        format: str | None = None,
         model: str | None = None,
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
@@ -439,7 +439,7 @@ class Prompter(PrompterCalls):
         """
         return self._changed(budget=None if budget is None else self._checked_budget(budget))
 
-    def get_response(self, output: str, input: str | None = None) -> str:  # noqa: A002 - the name of the documents
+    def get_response(self, output: str, input: str | None = None) -> str:
         """The answer in what a local model gave back.
 
         Args:

@@ -232,7 +232,7 @@ class _Generator(BoundedGenerator):
         self.write(")")
         return made
 
-    def visit_Output(self, node: nodes.Output, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+    def visit_Output(self, node: nodes.Output, frame: Frame) -> None:
         """Write output."""
         self._in_buffer = frame.buffer is not None
         super().visit_Output(node, frame)
@@ -282,7 +282,7 @@ class ValueEnvironment(BoundedEnvironment):
 
     code_generator_class = _Generator
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         filters = cast("dict[str, Callable[..., object]]", self.filters)
         for name in _LONGEST.keys() & filters.keys():
@@ -346,7 +346,7 @@ def finalize(value: object, source: str = "", scalar: Callable[[object], object]
 class _PortableEnvironment(ValueEnvironment):
     """An environment whose ``~`` and text filters write scalars by :func:`portable`."""
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         filters = cast("dict[str, Callable[..., object]]", self.filters)
         for name in ("capitalize", "lower", "replace", "string", "title", "trim", "upper"):

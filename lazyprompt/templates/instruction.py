@@ -167,7 +167,7 @@ class InstructionTemplate:
         """The developer's own text, in pieces."""
         return self._system.literals + self._user.literals
 
-    def fill(self, input: object = None) -> Filled:  # noqa: A002 - the name of the documents
+    def fill(self, input: object = None) -> Filled:
         """Fill the slots.
 
         Args:

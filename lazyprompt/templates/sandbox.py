@@ -154,7 +154,7 @@ class BoundedGenerator(CodeGenerator):
         super().write_commons()
         self.writeline("meter = environment.meter(context)")
 
-    def visit_For(self, node: nodes.For, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+    def visit_For(self, node: nodes.For, frame: Frame) -> None:
         """Write a loop that counts its steps."""
         self._body = node.body
         super().visit_For(node, frame)
@@ -166,7 +166,7 @@ class BoundedGenerator(CodeGenerator):
             self.writeline("if meter.left < 0: meter.look()")
         super().blockvisit(nodes, frame)
 
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         """Write ``a ~ b`` as ``environment.joined((a, b, ))``, which looks at the length."""
         self.write("environment.joined((")
         for part in node.nodes:
@@ -174,7 +174,7 @@ class BoundedGenerator(CodeGenerator):
             self.write(", ")
         self.write("))")
 
-    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
         """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which looks at the length.
 
         It is ``(a + b + c)`` where nothing can become long, with a number in it, and where the piece of output that it
@@ -193,14 +193,14 @@ class BoundedGenerator(CodeGenerator):
             self.visit(one, frame)
         self.write(")")
 
-    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
         """Write ``x.a``: an item, where the name is none that a dict itself has."""
         if node.attr in _OF_DICT:
             super().visit_Getattr(node, frame)
         else:
             self._write_item(node.node, node.attr, "getattr", frame)
 
-    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
         """Write ``x['a']``."""
         if isinstance(node.arg, nodes.Const) and type(node.arg.value) is str:
             self._write_item(node.node, node.arg.value, "getitem", frame)
@@ -213,7 +213,7 @@ class BoundedGenerator(CodeGenerator):
         self.visit(value, frame)
         self.write(f") is dict and {key!r} in t_0 else environment.{otherwise}(t_0, {key!r}))")
 
-    def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:  # noqa: N802 - the name is Jinja's
+    def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:
         """Write ``x|trim`` as ``(t_0.strip() if type(t_0 := x) is str else t_1(t_0))``."""
         given = node.args, node.kwargs, node.dyn_args, node.dyn_kwargs
         if node.node is None or node.name not in _OF_TEXT or any(given):
@@ -266,7 +266,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     code_generator_class = BoundedGenerator
     intercepted_binops = frozenset({"*", "**", "%"})
 
-    def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:  # noqa: ANN401 - Jinja's own options
+    def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:
         # Constants are not put together when a template is compiled: no bound would hold for that.
         super().__init__(optimized=False, extensions=[_BoundedTokens, *extensions], **options)
         filters = cast("dict[str, Callable[..., object]]", self.filters)

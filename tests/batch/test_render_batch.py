@@ -115,7 +115,7 @@ def test_what_the_quick_way_is_for(of: tuple[str, str]) -> None:
 class Loud(ChatPrompter):
     """A class of one's own, which may do anything with a value."""
 
-    def generate_prompt(self, input: object = None, *args: Any, **more: Any) -> Any:  # noqa: A002 - its base's name
+    def generate_prompt(self, input: object = None, *args: Any, **more: Any) -> Any:
         return super().generate_prompt({key: str(value).upper() for key, value in dict(input).items()}, *args, **more)  # type: ignore[call-overload]
 
 

@@ -150,7 +150,7 @@ def test_b11_no_text_separates_system_from_user() -> None:
 
 
 @pytest.mark.parametrize("format", ["flat", "openai"])
-def test_b12_a_tool_result_may_end_the_history(format: str) -> None:  # noqa: A002 - the library's name
+def test_b12_a_tool_result_may_end_the_history(format: str) -> None:
     """A tool message failed in text mode with an AttributeError; and no empty user turn may follow a result."""
     made = ChatPrompter("n", system="").generate_prompt(history=CALL_TURNS, format=format)
     if isinstance(made, str):
@@ -190,7 +190,7 @@ def test_b13_a_system_message_in_the_history_stays(model: str | None) -> None:
 
 
 @pytest.mark.parametrize("format", ["flat", "openai"])
-def test_b13_pairs_and_dicts_mix(format: str) -> None:  # noqa: A002 - the library's name
+def test_b13_pairs_and_dicts_mix(format: str) -> None:
     """After a pair, a dict was printed as its keys."""
     mixed: list[list[str] | dict[str, str]] = [
         ["q1", "a1"],
@@ -203,7 +203,7 @@ def test_b13_pairs_and_dicts_mix(format: str) -> None:  # noqa: A002 - the libra
 
 
 @pytest.mark.parametrize("format", ["flat", "openai"])
-def test_b13_half_a_pair_is_an_error_with_its_index(format: str) -> None:  # noqa: A002 - the library's name
+def test_b13_half_a_pair_is_an_error_with_its_index(format: str) -> None:
     """One mode accepted it, the other failed."""
     with pytest.raises(HistoryError, match=r"history\[1\] has 1 items"):
         ChatPrompter("n").generate_prompt("c", [["a", "b"], ["c"]], format=format)
@@ -248,7 +248,7 @@ def test_b15_a_hook_works_on_copies() -> None:
     """It was handed the caller's own history."""
     history = [["a", "b"]]
 
-    def hook(input: object, history: object, tools: object, label: object) -> object:  # noqa: A002 - documents
+    def hook(input: object, history: object, tools: object, label: object) -> object:
         assert isinstance(history, list)
         history[0][0] = "changed"
         return input, history, tools, label

@@ -267,7 +267,7 @@ class Vllm(BaseHTTPRequestHandler):
         choice = {"index": 0, "text": text, "token_ids": ids, "finish_reason": finish, "stop_reason": None}
         return {"id": "c", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]}
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+    def log_message(self, format: str, *args: object) -> None:
         """Nothing is logged."""
 
 

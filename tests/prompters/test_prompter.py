@@ -101,7 +101,7 @@ def test_flat_text_refuses_a_picture_with_its_place() -> None:
 
 
 def test_alpaca_takes_no_history_in_either_form() -> None:
-    for format in ("flat", "openai"):  # noqa: A001 - the library's name
+    for format in ("flat", "openai"):
         with pytest.raises(HistoryError, match="use ChatPrompter"):
             AlpacaPrompter("{a}").generate_prompt("x", history=[["q", "a"]], format=format)
         assert AlpacaPrompter("{a}").generate_prompt("x", history=[], format=format)

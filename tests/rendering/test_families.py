@@ -188,7 +188,7 @@ def _for_template(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def call(name: str, city: str, id: str) -> dict[str, Any]:  # noqa: A002 - OpenAI's name
+def call(name: str, city: str, id: str) -> dict[str, Any]:
     arguments = json.dumps({"city": city}, ensure_ascii=False)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 

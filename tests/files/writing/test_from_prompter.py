@@ -178,7 +178,7 @@ def test_what_a_file_cannot_say() -> None:
         Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "function", "function": function}]))
 
     class Own(InstructionTemplate):
-        def fill(self, input: object = None) -> object:  # type: ignore[override]  # noqa: A002
+        def fill(self, input: object = None) -> object:  # type: ignore[override]
             return super().fill(input)
 
     with pytest.raises(FormatError, match="of the class Own, which fills itself"):

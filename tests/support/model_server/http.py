@@ -139,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
         if poll.poll(seconds * 1000) and not self.connection.recv(1, socket.MSG_PEEK):
             raise _LeftError
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the signature of the library
+    def log_message(self, format: str, *args: Any) -> None:
         """Nothing on stderr."""
 
 
