@@ -76,7 +76,7 @@ def command(
       lazyprompt tokens --download o200k_base
     """
     if download is not None:
-        from lazyprompt.tokens.vocabulary import download_vocabulary
+        from lazyprompt.tokens.download import download_vocabulary
 
         if other := given_besides("download"):
             raise WrongUseError("--download", f"it stands alone; leave out {other}")

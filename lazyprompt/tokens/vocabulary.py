@@ -1,4 +1,4 @@
-"""Vocabularies of tiktoken: found on this machine, or downloaded when asked to, and never otherwise.
+"""Vocabularies of tiktoken, found on this machine; :mod:`lazyprompt.tokens.download` downloads one if asked to.
 
 tiktoken itself downloads a vocabulary that it does not find, without a time limit, and deletes one that is damaged to
 download it again. So it is never asked for one here: its own recipes (``tiktoken_ext.openai_public``: addresses,
@@ -11,17 +11,14 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from contextlib import closing
 from functools import lru_cache
 from hashlib import sha1, sha256
 from pathlib import Path
-from threading import Event, Lock, Thread
-from time import monotonic
+from threading import Lock
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from lazyprompt._base.files import read_regular, write_whole
-from lazyprompt._version import __version__
+from lazyprompt._base.files import read_regular
 from lazyprompt.errors import TokenizerError, did_you_mean
 
 if TYPE_CHECKING:
@@ -29,15 +26,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     import tiktoken
-    from urllib3 import PoolManager
 
 _LOADERS: Final = ("load_tiktoken_bpe", "data_gym_to_mergeable_bpe_ranks")
 _LOADING: Final = Lock()
 # The largest vocabulary that OpenAI gives has 3.6 MB.
-_MOST: Final = 33_554_432
-# Little at a time: a server that drips is left after one of these.
-_CHUNK: Final = 4_096
-_SHOWN: Final = 200
+MOST_BYTES: Final = 33_554_432
 _ENTRY: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+")
 
 
@@ -126,44 +119,6 @@ def cache_folder() -> tuple[Path | None, str]:
     return Path(tempfile.gettempdir(), "data-gym-cache"), ""
 
 
-def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
-    """Download a vocabulary into tiktoken's cache folder, where tiktoken finds it too.
-
-    The proxies of the environment or the system are used (``HTTPS_PROXY``, ``NO_PROXY``), certificates are checked
-    (``SSL_CERT_FILE``), and what comes must have the hash that tiktoken knows.
-
-    Args:
-        encoding_or_model: The name of an encoding or of a model.
-        timeout: How many seconds each file may take, all in all.
-
-    Returns:
-        The vocabulary's file; of gpt2, which has two, the first.
-
-    Raises:
-        TokenizerError: The name is unknown, it cannot be downloaded, what came is something else, or it cannot be
-            written. Nothing is left behind then.
-    """
-    name = encoding_name(encoding_or_model)
-    folder, variable = cache_folder()
-    if folder is None:
-        raise TokenizerError(
-            f"the vocabulary {name} has nowhere to go: {variable} is empty, which turns tiktoken's cache "
-            "off; set it to a folder"
-        )
-    paths = [_cached(folder, file) for file in _files(name)]
-    for file, path in zip(_files(name), paths, strict=True):
-        if path.is_file() and not _fault(file, read_regular(path, _MOST)):
-            continue
-        content = _downloaded(file.url, timeout, f"check HTTPS_PROXY, or put the file at {path} by hand")
-        if fault := _fault(file, content):
-            raise TokenizerError(
-                f"what came from {file.url} is not the vocabulary {name}: {fault}; a proxy may have put something in "
-                f"its place; put the file at {path} by hand"
-            )
-        write_file(path, content)
-    return paths[0]
-
-
 def encoding_name(encoding_or_model: str) -> str:
     """The encoding of that name, or of the model of that name.
 
@@ -197,7 +152,7 @@ def _sought(name: str) -> Sought:
     """Look for one vocabulary in the cache folder."""
     state: State = "unknown"
     try:
-        _files(name)
+        files_of(name)
         state = "missing"
         paths = _paths(name, None)
         state = "damaged"
@@ -215,8 +170,8 @@ def _loaded(name: str) -> tiktoken.Encoding | None:
 
 
 @lru_cache(maxsize=16)
-def _files(name: str) -> tuple[File, ...]:
-    """The files of an encoding, as tiktoken's recipe names them."""
+def files_of(name: str) -> tuple[File, ...]:
+    """Return the files of an encoding, as tiktoken's recipe names them."""
     found: list[File] = []
 
     def bpe(url: str, expected_hash: str = "") -> dict[bytes, int]:
@@ -273,13 +228,14 @@ def _copy(function: FunctionType, scope: dict[str, Any]) -> FunctionType:
     return FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
 
 
-def _cached(folder: Path, file: File) -> Path:
+def cached_at(folder: Path, file: File) -> Path:
+    """Return the place of a file in tiktoken's cache folder, which is named by its address."""
     return folder / sha1(file.url.encode(), usedforsecurity=False).hexdigest()
 
 
 def _paths(name: str, bpe_file: str | Path | None) -> list[Path]:
     """Return the paths of an encoding's files."""
-    files = _files(name)
+    files = files_of(name)
     if bpe_file is not None:
         if len(files) > 1:
             raise TokenizerError(
@@ -288,7 +244,7 @@ def _paths(name: str, bpe_file: str | Path | None) -> list[Path]:
             )
         return [Path(bpe_file)]
     folder, variable = cache_folder()
-    paths = [_cached(folder, file) for file in files] if folder else []
+    paths = [cached_at(folder, file) for file in files] if folder else []
     absent = next(((file, path) for file, path in zip(files, paths, strict=False) if not path.is_file()), None)
     if folder and not absent:
         return paths
@@ -307,17 +263,17 @@ def _contents(name: str, paths: Iterable[Path]) -> dict[str, bytes]:
     """Read the files of an encoding, by their addresses; each must be the right one."""
     contents: dict[str, bytes] = {}
     remedy = f"give the right file, or download it with `lazyprompt tokens --download {name}`"
-    for file, path in zip(_files(name), paths, strict=True):
+    for file, path in zip(files_of(name), paths, strict=True):
         try:
-            contents[file.url] = read_regular(path, _MOST)
+            contents[file.url] = read_regular(path, MOST_BYTES)
         except OSError as error:
             raise TokenizerError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from error
-        if fault := _fault(file, contents[file.url]):
+        if fault := fault_of(file, contents[file.url]):
             raise TokenizerError(f"{path} is not the file of {file.url}: {fault}; {remedy}")
     return contents
 
 
-def _fault(file: File, content: bytes) -> str:
+def fault_of(file: File, content: bytes) -> str:
     """Return the fault in the content of a file; ``""`` for the right one."""
     found = sha256(content).hexdigest()
     if found == file.sha256:
@@ -330,79 +286,3 @@ def _fault(file: File, content: bytes) -> str:
     if broken is None:
         return f"{fault}, though its {len(lines)} lines are tokens with their ranks"
     return f"{fault}, and line {broken + 1} is no token with its rank ({lines[broken][:60]!r})"
-
-
-def _downloaded(url: str, timeout: float, remedy: str) -> bytes:
-    """Download a file by way of the system's proxies: bounded in bytes and in time, however slowly it comes."""
-    answers: list[bytes | str] = []
-    late = Event()
-    # A name server and a proxy know no deadline, so a thread asks them, and is left to itself when it is late.
-    asking = Thread(target=lambda: answers.append(_asked(url, timeout, late)), daemon=True)
-    asking.start()
-    asking.join(timeout)
-    late.set()
-    answer = answers[0] if answers else f"it did not come within {timeout:g} s; give a longer timeout="
-    if isinstance(answer, str):
-        raise TokenizerError(f"{url} cannot be downloaded: {answer}; {remedy}")
-    return answer
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file, all of it or none; its folder is made where there is none."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
-    except OSError as error:
-        raise TokenizerError(
-            f"what was downloaded cannot be written to {path} ({error.strerror or error}); set TIKTOKEN_CACHE_DIR to a "
-            "folder that can be written to"
-        ) from error
-
-
-def _asked(url: str, timeout: float, late: Event) -> bytes | str:
-    """Return the bytes, or the fault."""
-    from http.client import HTTPException  # noqa: PLC0415 - only a download needs it
-
-    import urllib3  # noqa: PLC0415 - only a download needs it
-
-    end = monotonic() + timeout
-    headers = {"User-Agent": f"lazyprompt/{__version__}", "Accept-Encoding": "identity", "Connection": "close"}
-    try:
-        with (
-            _pool(url, timeout) as pool,
-            closing(
-                pool.request("GET", url, headers=headers, preload_content=False, redirect=False, retries=False)
-            ) as response,
-        ):
-            if response.status != 200:  # noqa: PLR2004 - HTTP's OK
-                return f"it is answered with status {response.status}"
-            chunks: list[bytes] = []
-            size = 0
-            while chunk := response.read(_CHUNK):
-                size += len(chunk)
-                if size > _MOST:
-                    return f"it has more than {_MOST} bytes"
-                if late.is_set() or monotonic() > end:
-                    return f"it did not come within {timeout:g} s"
-                chunks.append(chunk)
-            return b"".join(chunks)
-    except (urllib3.exceptions.HTTPError, HTTPException, OSError, ValueError) as error:
-        return str(error)[:_SHOWN] or type(error).__name__
-
-
-def _pool(url: str, timeout: float) -> PoolManager:
-    """Return the connections to a host, through the proxy that the environment or the system names for it."""
-    from urllib.parse import unquote, urlsplit  # noqa: PLC0415
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
-
-    from urllib3 import PoolManager, ProxyManager, make_headers  # noqa: PLC0415
-
-    address = urlsplit(url)
-    proxies = getproxies()
-    proxy = proxies.get(address.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(address.hostname or ""):
-        return PoolManager(timeout=timeout)
-    proxy = proxy if "://" in proxy else f"http://{proxy}"
-    proxied = urlsplit(proxy)
-    secret = f"{unquote(proxied.username)}:{unquote(proxied.password or '')}" if proxied.username else None
-    return ProxyManager(proxy, timeout=timeout, proxy_headers=make_headers(proxy_basic_auth=secret))

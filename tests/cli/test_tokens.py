@@ -512,7 +512,7 @@ def test_download(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(name)
         return Path("cache") / "a\x1bb"
 
-    monkeypatch.setattr("lazyprompt.tokens.vocabulary.download_vocabulary", download)
+    monkeypatch.setattr("lazyprompt.tokens.download.download_vocabulary", download)
     assert run("tokens", "--download", "gpt-4o") == Ran(0, f"{Path('cache')}/a\\u001bb\n".encode(), "")
     assert asked == ["gpt-4o"]
 

@@ -17,7 +17,7 @@ from lazyprompt.batch.run import run_batch
 from lazyprompt.errors import BatchError, EngineError, LazyPromptError
 from lazyprompt.modules.process import EngineProcess
 from lazyprompt.studio.workspace import Workspace
-from lazyprompt.tokens.vocabulary import write_file
+from lazyprompt.tokens.download import write_file
 from support.batch_runs import job_of, rows_file, wait_for_no_disk
 from support.engines import script_engine
 

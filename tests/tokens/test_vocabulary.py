@@ -26,7 +26,8 @@ from tiktoken.load import data_gym_to_mergeable_bpe_ranks
 
 from lazyprompt.errors import TokenizerError
 from lazyprompt.tokens import vocabulary
-from lazyprompt.tokens.vocabulary import check_vocabulary, download_vocabulary, encoding_for
+from lazyprompt.tokens.download import download_vocabulary
+from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for
 from support.media import Site, served
 from support.serving import Serving
 from support.vocabularies import vocabulary_folder
@@ -250,7 +251,8 @@ OFFLINE = """
 import sys, time, warnings
 from lazyprompt.errors import TokenizerError
 from lazyprompt.tokens.openai import TiktokenCounter
-from lazyprompt.tokens.vocabulary import check_vocabulary, download_vocabulary, encoding_for
+from lazyprompt.tokens.download import download_vocabulary
+from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for
 
 def took(call):
     began = time.monotonic()
@@ -371,7 +373,8 @@ def proxy(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 DOWNLOAD = """
 import tiktoken
-from lazyprompt.tokens.vocabulary import check_vocabulary, download_vocabulary, encoding_for
+from lazyprompt.tokens.download import download_vocabulary
+from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for
 print(download_vocabulary("gpt-4"))
 check_vocabulary("gpt-4")
 assert tiktoken.get_encoding("cl100k_base").encode("hello world") == [15339, 1917]

@@ -1,0 +1,131 @@
+"""Downloads of tiktoken's vocabularies: checked, and bounded in bytes and in time."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from http.client import HTTPException
+from threading import Event, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from urllib3 import PoolManager, ProxyManager, make_headers
+from urllib3.exceptions import HTTPError
+
+from lazyprompt._base.files import read_regular, write_whole
+from lazyprompt._version import __version__
+from lazyprompt.errors import TokenizerError
+from lazyprompt.tokens.vocabulary import MOST_BYTES, cache_folder, cached_at, encoding_name, fault_of, files_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Little at a time: a server that drips is left after one of these.
+_CHUNK: Final = 4_096
+_SHOWN: Final = 200
+
+
+def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
+    """Download a vocabulary into tiktoken's cache folder, where tiktoken finds it too.
+
+    The proxies of the environment or the system are used (``HTTPS_PROXY``, ``NO_PROXY``), certificates are checked
+    (``SSL_CERT_FILE``), and what comes must have the hash that tiktoken knows.
+
+    Args:
+        encoding_or_model: The name of an encoding or of a model.
+        timeout: How many seconds each file may take, all in all.
+
+    Returns:
+        The vocabulary's file; of gpt2, which has two, the first.
+
+    Raises:
+        TokenizerError: The name is unknown, it cannot be downloaded, what came is something else, or it cannot be
+            written. Nothing is left behind then.
+    """
+    name = encoding_name(encoding_or_model)
+    folder, variable = cache_folder()
+    if folder is None:
+        raise TokenizerError(
+            f"the vocabulary {name} has nowhere to go: {variable} is empty, which turns tiktoken's cache "
+            "off; set it to a folder"
+        )
+    paths = [cached_at(folder, file) for file in files_of(name)]
+    for file, path in zip(files_of(name), paths, strict=True):
+        if path.is_file() and not fault_of(file, read_regular(path, MOST_BYTES)):
+            continue
+        content = _downloaded(file.url, timeout, f"check HTTPS_PROXY, or put the file at {path} by hand")
+        if fault := fault_of(file, content):
+            raise TokenizerError(
+                f"what came from {file.url} is not the vocabulary {name}: {fault}; a proxy may have put something in "
+                f"its place; put the file at {path} by hand"
+            )
+        write_file(path, content)
+    return paths[0]
+
+
+def _downloaded(url: str, timeout: float, remedy: str) -> bytes:
+    """Download a file by way of the system's proxies: bounded in bytes and in time, however slowly it comes."""
+    answers: list[bytes | str] = []
+    late = Event()
+    # A name server and a proxy know no deadline, so a thread asks them, and is left to itself when it is late.
+    asking = Thread(target=lambda: answers.append(_asked(url, timeout, late)), daemon=True)
+    asking.start()
+    asking.join(timeout)
+    late.set()
+    answer = answers[0] if answers else f"it did not come within {timeout:g} s; give a longer timeout="
+    if isinstance(answer, str):
+        raise TokenizerError(f"{url} cannot be downloaded: {answer}; {remedy}")
+    return answer
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, all of it or none; its folder is made where there is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+    except OSError as error:
+        raise TokenizerError(
+            f"what was downloaded cannot be written to {path} ({error.strerror or error}); set TIKTOKEN_CACHE_DIR to a "
+            "folder that can be written to"
+        ) from error
+
+
+def _asked(url: str, timeout: float, late: Event) -> bytes | str:
+    """Return the bytes, or the fault."""
+    end = monotonic() + timeout
+    headers = {"User-Agent": f"lazyprompt/{__version__}", "Accept-Encoding": "identity", "Connection": "close"}
+    try:
+        with (
+            _pool(url, timeout) as pool,
+            closing(
+                pool.request("GET", url, headers=headers, preload_content=False, redirect=False, retries=False)
+            ) as response,
+        ):
+            if response.status != 200:  # noqa: PLR2004 - HTTP's OK
+                return f"it is answered with status {response.status}"
+            chunks: list[bytes] = []
+            size = 0
+            while chunk := response.read(_CHUNK):
+                size += len(chunk)
+                if size > MOST_BYTES:
+                    return f"it has more than {MOST_BYTES} bytes"
+                if late.is_set() or monotonic() > end:
+                    return f"it did not come within {timeout:g} s"
+                chunks.append(chunk)
+            return b"".join(chunks)
+    except (HTTPError, HTTPException, OSError, ValueError) as error:
+        return str(error)[:_SHOWN] or type(error).__name__
+
+
+def _pool(url: str, timeout: float) -> PoolManager:
+    """Return the connections to a host, through the proxy that the environment or the system names for it."""
+    address = urlsplit(url)
+    proxies = getproxies()
+    proxy = proxies.get(address.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(address.hostname or ""):
+        return PoolManager(timeout=timeout)
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    proxied = urlsplit(proxy)
+    secret = f"{unquote(proxied.username)}:{unquote(proxied.password or '')}" if proxied.username else None
+    return ProxyManager(proxy, timeout=timeout, proxy_headers=make_headers(proxy_basic_auth=secret))
