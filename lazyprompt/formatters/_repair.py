@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError
-from lazyprompt.formatters._turns import blocks_of
+from lazyprompt.formatters._turns import blocks_of, tools_called
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import fitted
 from lazyprompt.safety.speakers import written_names
@@ -97,21 +97,15 @@ def _changed_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str
     return {speaker: name for speaker, name in written.items() if name != speaker[1]}
 
 
-def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[tuple[str, str], tuple[str, str]]:
-    """Map id and tool of calls to those that the provider takes, where they are others; each id is still another."""
-    calls = [
-        (block.id, block.name)
-        for turn in turns
-        if isinstance(turn[2], tuple)
-        for block in turn[2]
-        if isinstance(block, ToolUseBlock)
-    ]
-    if ids_fit(dict(calls), job):
+def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[str, tuple[str, str]]:
+    """Map ids of calls to the id and tool that the provider takes, where one is another; each id is still another."""
+    calls = tools_called(turns)
+    if ids_fit(calls, job):
         return {}
     profile = job.profile
-    taken = {call_id for call_id, _ in calls if profile.ids.fullmatch(call_id)}
-    changed: dict[tuple[str, str], tuple[str, str]] = {}
-    for call_id, name in calls:
+    taken = {call_id for call_id in calls if profile.ids.fullmatch(call_id)}
+    changed: dict[str, tuple[str, str]] = {}
+    for call_id, name in calls.items():
         new_id, number = call_id, 2
         if call_id not in taken:
             new_id = fitted(call_id, profile.ids, profile.id_length)
@@ -120,15 +114,15 @@ def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[tuple[str, str], tup
             taken.add(new_id)
         new = new_id, fitted(name, profile.tool_names)
         if new != (call_id, name):
-            changed[call_id, name] = new
+            changed[call_id] = new
     return changed
 
 
-def _renamed(block: Block, calls: dict[tuple[str, str], tuple[str, str]], at: int, job: Job) -> Block:
+def _renamed(block: Block, calls: dict[str, tuple[str, str]], at: int, job: Job) -> Block:
     """Return a call or a result with the id and the name that are written."""
-    if not isinstance(block, ToolUseBlock | ToolResultBlock) or (block.id, block.name) not in calls:
+    if not isinstance(block, ToolUseBlock | ToolResultBlock) or block.id not in calls:
         return block
-    new_id, new_name = calls[block.id, block.name]
+    new_id, new_name = calls[block.id]
     if isinstance(block, ToolUseBlock):
         for what, old, new in (("id", block.id, new_id), ("name", block.name, new_name)):
             if old != new:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import FormatError, HistoryError, MediaError
-from lazyprompt.messages.histories.openai import message_from_openai
+from lazyprompt.messages.histories.openai import read_fields
 from lazyprompt.messages.histories.read import MARKS, is_openai, message_fields, read_history, without_role_names
 from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock, plain_block, result_of
 
@@ -38,6 +38,17 @@ PREFILL = ("prefix", "partial")
 def blocks_of(content: Content) -> tuple[Block, ...]:
     """Return a content as blocks, plain text as one of them."""
     return content if isinstance(content, tuple) else (plain_block(content),) if content else ()
+
+
+def tools_called(turns: Iterable[Turn]) -> dict[str, str]:
+    """Return the tools that turns call, by the ids of the calls: a result need not name its own."""
+    return {
+        block.id: block.name
+        for turn in turns
+        if isinstance(turn[2], tuple)
+        for block in turn[2]
+        if isinstance(block, ToolUseBlock)
+    }
 
 
 def calls_tools(content: Content) -> bool:
@@ -89,11 +100,18 @@ class Reading:
         shorter.prefill = self.prefill and len(self.turns) - 1 in kept
         return shorter
 
-    def add(self, message: Msg, name: str) -> None:
-        """Read the next message into a turn, with the name of its speaker."""
-        role, content, at = message.role, message.content, len(self.turns)
+    def add(
+        self,
+        name: str,
+        content: Content,
+        role: Role,
+        url: str | tuple[str, ...] | None,
+        metadata: Mapping[str, Json] | None,
+    ) -> None:
+        """Read the fields of the next message into a turn."""
+        at = len(self.turns)
         if not isinstance(content, str):
-            content = self._blocks(role, content, at)
+            self._note_blocks(role, content, at)
             if role == "tool":
                 name = ""  # it is the tool's, and the results have it
         else:
@@ -102,21 +120,21 @@ class Reading:
             # Nothing may stand between a call and its results, and a tool says nothing but results.
             if self.waiting or role == "tool":
                 self.unordered = True
-        if message.url is not None:
-            self.urls[at] = message.urls
+        if url is not None:
+            self.urls[at] = (url,) if isinstance(url, str) else url
             self.unusual.add(at)
             self.unordered = self.unordered or role != "user"
-        if message.metadata:
-            self.metadata[at] = message.metadata
+        if metadata:
+            self.metadata[at] = metadata
         if (role == "system" and at) or role == "developer":
             self.has_late_system = True
         self.turns.append((role, name, content, at))
 
-    def _blocks(self, role: Role, blocks: tuple[Block, ...], at: int) -> tuple[Block, ...]:
-        """Note the work that the blocks of a turn need, and return them, results with the names of their tools."""
+    def _note_blocks(self, role: Role, blocks: tuple[Block, ...], at: int) -> None:
+        """Note the work that the blocks of a turn need."""
         waiting, is_tool = self.waiting, role == "tool"
         unusual, unordered = not blocks, bool(waiting) and not is_tool
-        calls = unnamed = False
+        calls = False
         for block in blocks:
             if isinstance(block, ToolUseBlock):
                 calls = True
@@ -128,8 +146,7 @@ class Reading:
                 if block.is_error or type(block.output) is not str:
                     unusual = True
                     self.media_in_results = self.media_in_results or _holds_media(block)
-                if waiting.pop(block.id, block.name) != block.name:
-                    unnamed = True
+                waiting.pop(block.id, None)
             else:
                 # A tool says nothing but results, and whatever stands behind a call is written before it.
                 unordered = unordered or is_tool or calls
@@ -139,15 +156,6 @@ class Reading:
             self.unusual.add(at)
         if unordered:
             self.unordered = True
-        if not unnamed:
-            return blocks
-        names = self.ids
-        return tuple(
-            [
-                answering(each, each.id, names.get(each.id, each.name)) if isinstance(each, ToolResultBlock) else each
-                for each in blocks
-            ]
-        )
 
 
 Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
@@ -253,12 +261,10 @@ def read(messages: list[MessageLike]) -> Reading:
     try:
         for at, item in enumerate(messages):
             if isinstance(item, Msg):
-                reading.add(item, item.name)
+                reading.add(item.name, item.content, item.role, item.url, item.metadata)
             elif MARKS.isdisjoint(item) or is_openai(item):
                 where = f"messages[{at}]"
-                message = message_from_openai(item, where, reading.waiting)
-                # A dict without a name has none; as a Msg it is called what its role is.
-                reading.add(message, message.name if item.get("name") else "")
+                reading.add(*read_fields(item, where, reading.waiting))
             else:
                 # Other forms are read as a whole: a message may be several items. Their errors name the places.
                 where = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.formatters._answers import from_openai_chat
-from lazyprompt.formatters._turns import PREFILL
+from lazyprompt.formatters._turns import PREFILL, tools_called
 from lazyprompt.formatters.shape import FINE, check_of, listed, nullable, one_of, parts_of, tagged, text
 from lazyprompt.formatters.views import name_of_json, named, objects, role_of_json, text_of_json
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
@@ -63,10 +63,12 @@ class ChatForm:
         """Write the messages of turns."""
         has_names = profile.names is not None
         needs_thoughts = self.thinking if profile.needs_thoughts(model) else None
+        tools = tools_called(turns) if self.named_results else {}
         messages: list[JsonObject] = []
         for role, name, content, _ in turns:
             if role == "tool":
-                messages += [self.result(block) for block in content if isinstance(block, ToolResultBlock)]
+                results = (block for block in content if isinstance(block, ToolResultBlock))
+                messages += [self.result(block, tools.get(block.id, block.name)) for block in results]
                 continue
             message: JsonObject = {"role": role, "name": name} if has_names and name else {"role": role}
             if isinstance(content, str):
@@ -110,11 +112,11 @@ class ChatForm:
         function: JsonObject = {"name": block.name, "arguments": str(dump(block.arguments))}
         return {"id": block.id, "type": "function", "function": function}
 
-    def result(self, block: ToolResultBlock) -> JsonObject:
-        """Write the result of a call as a message."""
+    def result(self, block: ToolResultBlock, tool: str) -> JsonObject:
+        """Write the result of a call of a tool as a message."""
         message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": block.text}
-        if self.named_results and block.name:
-            message["name"] = block.name
+        if self.named_results and tool:
+            message["name"] = tool
         return message
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:

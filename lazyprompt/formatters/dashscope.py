@@ -54,9 +54,9 @@ class DashScopeForm(ChatForm):
             return {"text": block.text}
         return {block.kind: address_of(cast("ImageBlock", block).source)}
 
-    def result(self, block: ToolResultBlock) -> JsonObject:
-        """Write the result of a call as a message."""
-        message = ChatForm.result(self, block)
+    def result(self, block: ToolResultBlock, tool: str) -> JsonObject:
+        """Write the result of a call of a tool as a message."""
+        message = ChatForm.result(self, block, tool)
         if self.always_lists:
             message["content"] = [{"text": block.text}]
         return message

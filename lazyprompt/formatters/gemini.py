@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
+from lazyprompt.formatters._turns import tools_called
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
 from lazyprompt.formatters.shape import check_of, listed, one_of, text_or
 from lazyprompt.formatters.views import name_of_json, named, objects, text_of_json
@@ -48,6 +49,7 @@ class GeminiForm:
         payload: dict[str, Any] = {}
         contents: list[JsonObject] = []
         signs = model is not None and _ASKS_SIGNATURES.match(model) is not None
+        tools = tools_called(turns)
         parts: list[Json] = []
         behind_results = False
         for role, _, content, _ in turns:
@@ -59,7 +61,7 @@ class GeminiForm:
                     contents.append({"role": "user", "parts": parts})
                 for block in content:
                     if isinstance(block, ToolResultBlock):
-                        parts.append(_response(block))
+                        parts.append(_response(block, tools.get(block.id, block.name)))
             elif behind_results and role == "user":
                 # Results are the user's, so what the user says next stands in the same turn.
                 parts += self.parts(content)
@@ -160,11 +162,11 @@ def _medium(block: ImageBlock | AudioBlock | VideoBlock | FileBlock) -> JsonObje
     return {"file_data": file | {"mime_type": media_type} if media_type else file}
 
 
-def _response(block: ToolResultBlock) -> JsonObject:
+def _response(block: ToolResultBlock, tool: str) -> JsonObject:
     return {
         "function_response": {
             "id": block.id,
-            "name": block.name,
+            "name": tool,
             "response": {"error" if block.is_error else "output": block.text},
         }
     }

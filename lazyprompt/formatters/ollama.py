@@ -50,9 +50,9 @@ class OllamaForm(ChatForm):
         """Write a call of a tool."""
         return {"id": block.id, "function": {"name": block.name, "arguments": block.own_arguments()}}
 
-    def result(self, block: ToolResultBlock) -> JsonObject:
-        """Write the result of a call as a message."""
-        return {"role": "tool", "content": block.text, "tool_name": block.name, "tool_call_id": block.id}
+    def result(self, block: ToolResultBlock, tool: str) -> JsonObject:
+        """Write the result of a call of a tool as a message."""
+        return {"role": "tool", "content": block.text, "tool_name": tool, "tool_call_id": block.id}
 
     def shape(self, profile: Profile) -> Check:
         """Return the check of messages by role, content of text with pictures beside it."""
@@ -114,7 +114,7 @@ _ADDRESSES = {"media": {"image": Media(("image/*",), url=True, system=True)}}
 
 OLLAMA = Profile(
     name="ollama",
-    form=OllamaForm(no_text="", thinking="thinking"),
+    form=OllamaForm(no_text="", named_results=True, thinking="thinking"),
     source="https://github.com/ollama/ollama/blob/main/docs/api.md",
     media={"image": _IMAGE},
     url_media=frozenset({"image"}),

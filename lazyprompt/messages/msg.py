@@ -544,14 +544,21 @@ def _message_content(content: str | Sequence[BlockLike] | None, name: str) -> st
 _MsgDraft = draft_of(Msg)
 
 
-def message_of(name: str, content: str | tuple[Block, ...], role: Role) -> Msg:
-    """Return a message of parts that a reader has checked."""
+def message_of(
+    name: str,
+    content: str | tuple[Block, ...],
+    role: Role,
+    url: str | None = None,
+    metadata: JsonObject | None = None,
+) -> Msg:
+    """Return a message of fields that a reader has checked."""
     draft = _MsgDraft()
     draft.name = name
     draft.content = content
     draft.role = role
-    draft.url = draft.usage = None
-    draft.metadata = {}
+    draft.url = url
+    draft.metadata = metadata or {}
+    draft.usage = None
     draft.__class__ = Msg
     message: Msg = draft
     return message

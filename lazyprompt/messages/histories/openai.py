@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
-from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_well_formed, to_json
+from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_well_formed, to_json, well_formed
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, did_you_mean
 from lazyprompt.messages.histories.parts import Beside, are_parts, list_in, object_in, read_parts, text_at
@@ -28,12 +28,22 @@ from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from lazyprompt._base.roles import Role
+
+# The name, content, role, url and metadata of a message.
+MessageFields: TypeAlias = "tuple[str, str | tuple[Block, ...], Role, str | None, JsonObject | None]"
 
 # The number of keys of a message that is a role and a content.
 _BARE = 2
 
 
 def message_from_openai(message: Mapping[str, Any], where: str, unanswered: Iterable[str]) -> Msg:
+    """Read a message dict as a value; one without a name is called what its role is. See :func:`read_fields`."""
+    name, content, role, url, metadata = read_fields(message, where, unanswered)
+    return message_of(name or role, content, role, url, metadata)
+
+
+def read_fields(message: Mapping[str, Any], where: str, unanswered: Iterable[str]) -> MessageFields:
     """Read an OpenAI dict, or a dict with the parts or blocks of another form as content.
 
     Args:
@@ -42,7 +52,7 @@ def message_from_openai(message: Mapping[str, Any], where: str, unanswered: Iter
         unanswered: The ids of the calls still without a result; a result without an id takes the oldest.
 
     Returns:
-        The message as a value.
+        The fields of a message, checked; the name is empty if the dict has none.
 
     Raises:
         HistoryError: It has no known role, or a part of it has the wrong shape.
@@ -61,9 +71,9 @@ def message_from_openai(message: Mapping[str, Any], where: str, unanswered: Iter
             call_id, name = message.get("tool_call_id"), message.get("name", "")
             plain = type(call_id) is str and type(name) is str and len(message) == _BARE + 1 + ("name" in message)
             if plain and call_id and call_id.isascii() and name.isascii():
-                return message_of(name or role, (result_of(call_id, name, content),), role)
+                return name, (result_of(call_id, name, content),), role, None, None
         elif len(message) == _BARE:
-            return message_of(role, content, role)
+            return "", content, role, None, None
     name = text_at(message, "name", where) if "name" in message else ""
     url = (text_at(message, "url", where) or None) if "url" in message else None
     beside: Beside = {}
@@ -72,9 +82,13 @@ def message_from_openai(message: Mapping[str, Any], where: str, unanswered: Iter
         made = (_result(message, name, where, unanswered, beside),)
     else:
         made = _content(message, content, where, beside)
-    if not beside and url is None and name.isascii() and message.keys() <= KNOWN_KEYS and type(made) is tuple:
-        return message_of(name or role, made, role)
-    return Msg(name or role, made, role, url, _metadata(message, where, beside))
+    metadata = _metadata(message, where, beside) if beside or not message.keys() <= KNOWN_KEYS else None
+    well_formed(name, "the name of a message", HistoryError)
+    if type(made) is str:
+        well_formed(made, f"the message of {name or role!r}", HistoryError)
+    if url:
+        well_formed(url, f"the url of the message of {name or role!r}", HistoryError)
+    return name, made, role, url, metadata
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
