@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.messages.histories.openai import read_fields
 from lazyprompt.messages.histories.read import MARKS, is_openai, message_fields, read_history, without_role_names
-from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock, plain_block, result_of
+from lazyprompt.messages.msg import (
+    Msg,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UnsharedCall,
+    plain_block,
+    result_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -264,7 +272,7 @@ def read(messages: list[MessageLike]) -> Reading:
                 reading.add(item.name, item.content, item.role, item.url, item.metadata)
             elif MARKS.isdisjoint(item) or is_openai(item):
                 where = f"messages[{at}]"
-                reading.add(*read_fields(item, where, reading.waiting))
+                reading.add(*read_fields(item, where, reading.waiting, UnsharedCall))
             else:
                 # Other forms are read as a whole: a message may be several items. Their errors name the places.
                 where = ""

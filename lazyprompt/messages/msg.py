@@ -210,10 +210,22 @@ class ToolUseBlock(_Block):
         return fresh(self.arguments)
 
 
+class UnsharedCall(ToolUseBlock):
+    """A call that nobody else holds, so that a payload may keep its very arguments."""
+
+    __slots__ = ()
+
+    def own_arguments(self) -> JsonObject:
+        """Return the arguments."""
+        return self.arguments
+
+
 _CallDraft = draft_of(ToolUseBlock)
 
 
-def call_of(call_id: str, name: str, arguments: dict[str, Any]) -> ToolUseBlock:
+def call_of(
+    call_id: str, name: str, arguments: dict[str, Any], kind: type[ToolUseBlock] = ToolUseBlock
+) -> ToolUseBlock:
     """Return a call of parts that a reader has checked; it keeps the very arguments."""
     draft = _CallDraft()
     draft.id = call_id
@@ -221,7 +233,7 @@ def call_of(call_id: str, name: str, arguments: dict[str, Any]) -> ToolUseBlock:
     draft.input = arguments
     draft.type = "tool_use"
     draft.raw_input = draft.signature = None
-    draft.__class__ = ToolUseBlock
+    draft.__class__ = kind
     call: ToolUseBlock = draft
     return call
 

@@ -43,13 +43,16 @@ def message_from_openai(message: Mapping[str, Any], where: str, unanswered: Iter
     return message_of(name or role, content, role, url, metadata)
 
 
-def read_fields(message: Mapping[str, Any], where: str, unanswered: Iterable[str]) -> MessageFields:
+def read_fields(
+    message: Mapping[str, Any], where: str, unanswered: Iterable[str], calls: type[ToolUseBlock] = ToolUseBlock
+) -> MessageFields:
     """Read an OpenAI dict, or a dict with the parts or blocks of another form as content.
 
     Args:
         message: The dict; left as it is.
         where: How an error names it, as ``history[3]``.
         unanswered: The ids of the calls still without a result; a result without an id takes the oldest.
+        calls: The class of calls.
 
     Returns:
         The fields of a message, checked; the name is empty if the dict has none.
@@ -81,7 +84,7 @@ def read_fields(message: Mapping[str, Any], where: str, unanswered: Iterable[str
     if role == "tool" and not _holds_results(content):
         made = (_result(message, name, where, unanswered, beside),)
     else:
-        made = _content(message, content, where, beside)
+        made = _content(message, content, where, beside, calls)
     metadata = _metadata(message, where, beside) if beside or not message.keys() <= KNOWN_KEYS else None
     well_formed(name, "the name of a message", HistoryError)
     if type(made) is str:
@@ -103,7 +106,9 @@ def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
     return checked_object(found, where, HistoryError)
 
 
-def _content(message: Fields, content: object, where: str, beside: Beside) -> str | tuple[Block, ...]:
+def _content(
+    message: Fields, content: object, where: str, beside: Beside, kind: type[ToolUseBlock]
+) -> str | tuple[Block, ...]:
     """Return thinking, then content, then calls, as one tuple of blocks; plain text stays plain."""
     thinking = text_at(message, "reasoning_content", where) if "reasoning_content" in message else None
     calls = message.get("tool_calls")
@@ -120,7 +125,7 @@ def _content(message: Fields, content: object, where: str, beside: Beside) -> st
         blocks += read_parts(content, f"{where}.content", beside)
     if calls:
         items: Any = calls if calls.__class__ is list else list_in(calls, f"{where}.tool_calls")
-        blocks += [_call(call, index, where) for index, call in enumerate(items)]
+        blocks += [_call(call, index, where, kind) for index, call in enumerate(items)]
     return tuple(blocks)
 
 
@@ -133,7 +138,7 @@ def _holds_results(content: object) -> bool:
     )
 
 
-def _call(call: dict[str, Any], index: int, message: str) -> ToolUseBlock:
+def _call(call: dict[str, Any], index: int, message: str, kind: type[ToolUseBlock]) -> ToolUseBlock:
     """Read a call; most have an id, a name and arguments that need no closer look."""
     given: dict[str, Any] = (call.get("function") if call.__class__ is dict else None) or {}
     if given and given.__class__ is dict:
@@ -141,7 +146,7 @@ def _call(call: dict[str, Any], index: int, message: str) -> ToolUseBlock:
         if type(name) is str and type(call_id) is str and name and call_id and name.isascii() and call_id.isascii():
             plain = _plain_object(given.get("arguments"))
             if plain is not None:
-                return call_of(call_id, name, plain)
+                return call_of(call_id, name, plain, kind)
     where = f"{message}.tool_calls[{index}]"
     fields = object_in(call, where)
     function = object_in(fields.get("function"), f"{where}.function")
@@ -224,9 +229,6 @@ def parted(message: Msg) -> tuple[Msg, ...]:
 
     Anthropic's form and Gemini's have results in the user's turn.
     """
-    content = message.content
-    if type(content) is str or message.role != "user":
-        return (message,)
     results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
     if not results:
         return (message,)

@@ -10,9 +10,9 @@ from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.messages.histories.gemini import read_content
 from lazyprompt.messages.histories.langchain import TYPES, read_message, read_tuple
-from lazyprompt.messages.histories.openai import message_from_openai, parted
+from lazyprompt.messages.histories.openai import parted, read_fields
 from lazyprompt.messages.histories.responses import ITEMS, continues, read_item
-from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,9 @@ class Shape(NamedTuple):
 
 
 def _from_openai(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
-    return parted(message_from_openai(item, where, waiting))
+    name, content, role, url, metadata = read_fields(item, where, waiting)
+    message = message_of(name or role, content, role, url, metadata)
+    return parted(message) if role == "user" and type(content) is tuple else (message,)
 
 
 def _only(*keys: str) -> Callable[[Fields, str, Mapping[str, str]], tuple[Msg, ...]]:
@@ -196,8 +198,7 @@ def _read_item(
         raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
     try:
         if MARKS.isdisjoint(item):
-            message = message_from_openai(item, where, waiting)
-            return _OPENAI, parted(message) if message.role == "user" else (message,)
+            return _OPENAI, _from_openai(item, where, waiting)
         shape = _shape_of(item, where)
         return shape, shape.read(item, where, waiting)
     except (HistoryError, MediaError) as error:
