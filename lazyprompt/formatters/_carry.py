@@ -101,10 +101,10 @@ def carry(turns: list[Turn], job: Job) -> list[Turn]:
     Raises:
         MediaError: A medium is not what it says it is, or may not be used.
     """
-    carrier = _Carrier(job)
+    carrier, unusual, are_all = _Carrier(job), job.reading.unusual, not job.profile.calls_tools
     kept: list[Turn] = []
     for turn in turns:
-        new = carrier.turn(turn) if turn[3] in job.reading.unusual or not job.profile.calls_tools else turn
+        new = carrier.turn(turn) if are_all or turn[3] in unusual else turn
         if new is None:
             job.notes.add(f"messages[{turn[3]}]", "message", "left out", "nothing is left of it")
         else:

@@ -156,10 +156,9 @@ def _read(part: object, where: str, beside: Beside) -> Block:
         rest = {key: fields.pop(key) for key in _BESIDE & fields.keys()}
         block = block_from(fields, where)
     else:
-        rest = {key: value for key, value in fields.items() if key != "type"}
-        block = reader(rest, where, beside)
-    rest = {key: value for key, value in rest.items() if value not in ("", [], {})}
-    if rest:
+        del fields["type"]
+        rest, block = fields, reader(fields, where, beside)
+    if rest and (rest := {key: value for key, value in rest.items() if value not in ("", [], {})}):
         # Without the place of the message itself: the same message gives the same value anywhere.
         place = where.partition("].")[2] or where
         beside[place] = checked_object(rest, where, HistoryError)
