@@ -157,16 +157,27 @@ def test_nothing_is_shared_and_no_input_is_changed(kind: type[ChatFormatter], pr
         ]
     )
     use = ToolUseBlock("c1", "f", {"at": [1, {"deep": []}]})
-    dicts = {
-        "role": "user",
-        "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": PORTRAIT}}],
-    }
+    nested: list[Any] = ['{"at": [1, {"deep": []}]}', {"at": [1, {"deep": []}]}]
+    dicts: list[dict[str, Any]] = [
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": f"d{at}", "type": "function", "function": {"name": "f", "arguments": arguments}}
+                for at, arguments in enumerate(nested)
+            ],
+        },
+        *({"role": "tool", "tool_call_id": f"d{at}", "content": "§"} for at in range(len(nested))),
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": PORTRAIT}}],
+        },
+    ]
     messages: list[Any] = [
         Msg("s", "Be brief.", "system"),
         HI,
         calling(use),
         answering(result("c1", "§", IMAGE)),
-        dicts,
+        *dicts,
     ]
     before, formatter = deepcopy((messages, tools)), kind(provider)
     first, second = (judged(formatter, *messages, tools=tools) for _ in range(2))

@@ -197,6 +197,17 @@ def test_a_result_without_a_name_gets_that_of_its_call() -> None:
     assert payload["contents"][2]["parts"][0]["function_response"]["name"] == "run"
 
 
+@pytest.mark.parametrize("provider", CALLING)
+def test_a_result_without_a_name_follows_the_call_whose_id_and_tool_are_fitted(provider: str) -> None:
+    made = calling(call("c" * 70, "a.b"), call("c2", "f"))
+    named, unnamed = (
+        judged(ChatFormatter(provider), HI, made, answering(result("c" * 70, name=tool), result("c2", name=other)))
+        for tool, other in (("a.b", "f"), ("", ""))
+    )
+    assert named == unnamed
+    assert named.report == unnamed.report
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", CALLING)
 @settings(max_examples=25)
