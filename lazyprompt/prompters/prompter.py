@@ -505,7 +505,8 @@ class Prompter(PrompterCalls):
 
     def _past(self, history: PastLike) -> History:
         """Return the history without empty turns of the user, which providers refuse."""
-        return (self._history + History.of(history)).without_empty_questions()
+        past = History.of(history)
+        return (past if self._history is EMPTY_HISTORY else self._history + past).without_empty_questions()
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
         given = ToolSet.of(tools)
