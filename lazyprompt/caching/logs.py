@@ -68,7 +68,7 @@ def _calls_of(lines: Iterator[str], place: str) -> Iterator[PromptCall]:
                 yield from _calls_in(value, where)
             except FormatError:
                 raise
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
                 raise FormatError(f"{where}: this is no call: {type(error).__name__}: {error}") from error
 
 

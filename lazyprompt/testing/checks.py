@@ -236,11 +236,11 @@ def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:
     except ImportError as error:
         raise missing_extra("jsonschema", "test") from error
     try:
-        value: object = json.loads(answer)
-    except ValueError as error:
+        found = [*library.Draft202012Validator(check.value).iter_errors(json.loads(answer))]
+    except (ValueError, RecursionError) as error:
         yield Failure("json_schema", f"the answer is no JSON: {error}", text=answer)
         return
-    for fault in library.Draft202012Validator(check.value).iter_errors(value):
+    for fault in found:
         yield Failure("json_schema", f"{fault.json_path}: {fault.message}", text=answer)
 
 

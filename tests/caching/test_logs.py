@@ -130,6 +130,10 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
         ),
         ('{"attributes": [1]}\n', "a.jsonl:1: this is no call: TypeError"),
         (json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "Hi"}}), "a.jsonl:1: this is no call: JSONDecode"),
+        (
+            json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "[" * 100_000}}),
+            "a.jsonl:1: this is no call: RecursionError",
+        ),
         ('{"resourceSpans": [3]}\n', "a.jsonl:1: this is no call: AttributeError"),
         ("[" * 100_000, "a.jsonl:1: this is no JSON"),
     ],

@@ -229,6 +229,7 @@ def test_a_block_without_a_form_is_an_error(block: Any) -> None:
         ({"role": "assistant", "tool_calls": [{}]}, r"here\.tool_calls\[0\]\.function is a NoneType, not a dict"),
         ({"role": "assistant", "tool_calls": [call("", {})]}, r"here\.tool_calls\[0\]\.function has no name"),
         ({"role": "assistant", "tool_calls": [call("f", "{")]}, r"here\..*arguments is no JSON: .*; given was '{'"),
+        ({"role": "assistant", "tool_calls": [call("f", "[" * 100_000)]}, r"here\..*no JSON: maximum recursion depth"),
         ({"role": "assistant", "tool_calls": [call("f", "[1]")]}, r"here\..*\.arguments is a list, not a dict"),
         ({"role": "assistant", "tool_calls": [call("f", {"a": float("nan")})]}, r"here\..*\.a is nan"),
         ({"role": "assistant", "tool_calls": [call("f", '{"a": NaN}')]}, r"here\..*\.a is nan"),

@@ -197,12 +197,13 @@ def arguments_in(arguments: object, where: str) -> dict[str, Any]:
     """
     if (plain := _plain_object(arguments)) is not None:
         return plain
-    if isinstance(arguments, str):
+    read = arguments
+    if isinstance(arguments, str) and arguments:
         try:
-            arguments = json.loads(arguments or "{}")
-        except ValueError as error:
-            raise HistoryError(f"{where} is no JSON: {error}; given was {arguments!r}") from error
-    return checked_object(object_in(arguments or {}, where), where, HistoryError)
+            read = json.loads(arguments)
+        except (ValueError, RecursionError) as error:
+            raise HistoryError(f"{where} is no JSON: {error}; given was {arguments[:200]!r}") from error
+    return checked_object(object_in(read or {}, where), where, HistoryError)
 
 
 def id_of_place(where: str) -> str:

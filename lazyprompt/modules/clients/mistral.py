@@ -88,7 +88,7 @@ def _body(error: Any) -> object:
     text: object = getattr(error, "body", None)
     try:
         body: object = json.loads(text) if isinstance(text, str) else text
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return fields_of(body).get("data") or body
 

@@ -97,7 +97,7 @@ class ZaiClient(OfficialClient):
             return Refusal(None, getattr(error, "json_data", None))
         try:
             body: object = json.loads(response.text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             body = response.text
         return Refusal(response.status_code, body, response.headers)
 
