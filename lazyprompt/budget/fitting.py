@@ -191,7 +191,7 @@ class _Work:
     def cut_protected(self) -> None:
         """Cut what never goes: the newest turn of the user, or the value of a slot."""
         slots = tuple(at for at, item in enumerate(self._items) if isinstance(item, SlotValue))
-        if self._plan.cut is None or not self._cut((*self._talk.newest, *slots), 1):
+        if self._plan.cut is None or not self._cut((*self._talk.newest, *slots), 0):
             raise BudgetError(self._too_much())
 
     def _cut(self, unit: Unit, least: int) -> bool:

@@ -112,6 +112,12 @@ def test_where_no_user_speaks_the_last_stays() -> None:
     assert Budget(10, CHARS).fit(messages)[0] == messages[-1:]
 
 
+def test_nothing_goes_for_want_of_a_user_to_begin_with() -> None:
+    messages = [said("assistant", f"{at}" * 10) for at in range(4)]
+    assert Budget(100, CHARS, start_on="user").fit(messages)[0] == messages
+    assert Budget(25, CHARS, start_on="user").fit(messages)[0] == messages[2:]
+
+
 def test_what_is_reserved_is_left() -> None:
     assert len(Budget(45, CHARS, reserve=20).fit(talk(9))[0]) == 2
 
@@ -310,6 +316,28 @@ def test_the_next_to_stay_is_cut_rather_than_dropped() -> None:
     assert report.messages[1].after < report.messages[1].before
     # Less than a few words are not worth it.
     assert contents(Budget(33, CHARS, cut="end").fit(messages)[0]) == ["new"]
+
+
+def test_a_message_is_cut_where_32_tokens_of_it_stay_and_dropped_where_fewer_would() -> None:
+    messages = [said("assistant", "x" * 200), said("user", "new")]
+    for room, left in ((32, ["x" * 28 + " […]", "new"]), (31, ["new"])):
+        assert contents(Budget(room + 3, CHARS, cut="end").fit(messages)[0]) == left
+
+
+@pytest.mark.parametrize("policy", ["oldest", lambda _: "y" * 200])
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_a_text_that_counts_more_in_the_whole_than_by_itself_is_cut_until_all_fits(policy: Any, more: int) -> None:
+    class Dear(CharTokenCounter):
+        """Counts the mark of a cut dearer in a message."""
+
+        def count(self, messages: Any, tools: Any = None) -> int:
+            return super().count(messages, tools) + more * sum("[…]" in str(each) for each in messages)
+
+    budget = Budget(100, Dear(), policy, cut="end", low_water=0.999, summary_tokens=60)
+    kept, report = budget.fit([said("assistant", "x" * 200), *talk(4)])
+    assert (len(kept), report.failure) == (5, None)
+    assert "[…]" in kept[0]["content"]
+    assert Dear().count(kept) == 100, "and no more is cut than must be"
 
 
 def test_a_long_result_is_cut_and_stays_with_its_call() -> None:

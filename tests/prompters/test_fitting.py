@@ -193,6 +193,20 @@ def test_a_long_value_is_cut_rather_than_be_an_error() -> None:
         chat(Budget(400, CHARS)).generate_prompt({"context": DOCUMENT, "input": "When?"})
 
 
+def test_a_value_is_cut_to_nothing_where_it_must_be_but_never_the_input() -> None:
+    """Where no token was left for a value, there was an error; where one was, which is too few, there was none."""
+    bare = len(chat().generate_prompt({"context": "", "input": "When?"}))
+    for room, left in ((9, "The […]"), (3, "[…]"), (2, ""), (1, ""), (0, "")):
+        made = chat(Budget(bare + room, CHARS, cut="end")).generate_prompt({"context": DOCUMENT, "input": "When?"})
+        assert made == chat().generate_prompt({"context": left, "input": "When?"})
+    bare = len(chat().generate_prompt({"context": "it", "input": ""}))
+    made = chat(Budget(bare + 9, CHARS, cut="end")).generate_prompt({"context": "it", "input": DOCUMENT})
+    assert made == chat().generate_prompt({"context": "it", "input": "The […]"})
+    for room in range(4):
+        with pytest.raises(BudgetError, match="what never goes counts"):
+            chat(Budget(bare + room, CHARS, cut="end")).generate_prompt({"context": "it", "input": DOCUMENT})
+
+
 def test_a_summary_stands_in_flat_text_and_in_messages() -> None:
     def shortly(messages: Sequence[Any]) -> str:
         return f"{len(messages)} messages"
