@@ -27,6 +27,7 @@ from formatters.helpers import (
     result,
     roles,
     said,
+    texts,
 )
 from lazyprompt import (
     ChatFormatter,
@@ -248,6 +249,20 @@ def test_ids_and_names_that_are_fitted_are_reported_each(kind: type[ChatFormatte
     assert {entry.where for entry in payload.report if entry.action == "changed"} <= {"messages[1]"}
 
 
+def test_two_ids_that_would_be_written_alike_are_told_apart() -> None:
+    first, second = "call_5616", "call_202104"  # their marks are the same
+    made = calling(call(first), call(second))
+    payload = judged(ChatFormatter("mistral"), HI, made, answering(result(first, "§1"), result(second, "§2")))
+    (one, _), (other, _) = called(payload)
+    assert one != other
+    assert [each.get("tool_call_id") for each in payload["messages"][-2:]] == [one, other]
+
+
+def test_the_name_of_a_tools_message_is_no_speakers_and_is_not_written_otherwise() -> None:
+    messages = HI, calling(call("c1")), Msg("the weather!", [result("c1", "42")], "tool"), Msg("Jo Doe", "bye", "user")
+    assert reported(judged(ChatFormatter("openai"), *messages), "name", "changed") == ["messages[3].name"]
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_fitted_name_fits_and_is_the_same_in_every_process(name: str) -> None:
     for profile in map(profile_of, PROVIDERS):
@@ -287,6 +302,28 @@ def test_a_conversation_without_a_message_is_an_error(kind: type[ChatFormatter],
             formatter.format(*nothing)
 
 
+@pytest.mark.parametrize("provider", NO_EMPTY)
+def test_a_conversation_without_any_content_is_an_error_where_empty_messages_are_left_out(provider: str) -> None:
+    with pytest.raises(FormatError, match="there is no message with any content; give at least one"):
+        ChatFormatter(provider).format(Msg("user", "", "user"), Msg("user", " \n", "user"))
+
+
+@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name not in NO_EMPTY])
+def test_empty_turns_that_become_one_stay_empty(provider: str) -> None:
+    payload = judged(ChatFormatter(provider), Msg("user", "", "user"), Msg("user", "", "user"))
+    assert {*texts(payload)} == {""}
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_turns_beside_some_that_become_one_stay_as_they_are(provider: str) -> None:
+    reply = Msg("Bot", "hello", "assistant")
+    (key, plain), (_, joined) = (
+        [*judged(ChatFormatter(provider), *given, reply, BYE).items()][-1] for given in ([HI], [HI, HI])
+    )
+    assert key in ("messages", "contents", "input")
+    assert joined[-2:] == plain[-2:]
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_system_text_stands_where_it_may(kind: type[ChatFormatter], provider: str) -> None:
@@ -313,6 +350,14 @@ def test_system_text_alone_becomes_the_users_where_there_must_be_one(provider: s
     payload = judged(ChatFormatter(provider), Msg("s", "Be brief.", "system"))
     assert reported(payload, "text", "moved") == (["messages[0]"] if provider in NEEDS_USER else [])
     assert roles(payload) == ["user" if provider in NEEDS_USER else "system"]
+    if provider in NEEDS_USER:
+        assert payload == judged(ChatFormatter(provider), {"role": "user", "content": "Be brief."}), "no name either"
+
+
+def test_system_texts_that_become_one_are_the_firsts() -> None:
+    systems = [Msg("Ann", "Be brief.", "system"), Msg("Bob", "Be kind.", "developer")]
+    turn = judged(ChatFormatter("vllm"), *systems, HI)["messages"][0]
+    assert turn == {"role": "system", "name": "Ann", "content": "Be brief.\n\nBe kind."}
 
 
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
