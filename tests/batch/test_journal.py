@@ -6,6 +6,7 @@ import gc
 import os
 import resource
 import sqlite3
+import sys
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -352,6 +353,38 @@ def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(
         with pytest.raises(BatchError, match="another run"):
             opened(tmp_path)
         journal.finish()
+
+
+@pytest.mark.parametrize("ending", ["", "-journal", "-wal", "-shm"])
+def test_no_file_of_a_database_may_be_a_link(tmp_path: Path, ending: str) -> None:
+    """SQLite would write through it, or delete it."""
+    (tmp_path / "precious").write_bytes(b"x")
+    link = tmp_path / f"out.jsonl.run{ending}"
+    link.symlink_to(tmp_path / "precious")
+    with pytest.raises(BatchError, match=r"out.jsonl.run cannot be written: it is a link, not a regular file$"):
+        opened(tmp_path)
+    assert link.is_symlink()
+    assert (tmp_path / "precious").read_bytes() == b"x"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the list of open files is Linux's")
+def test_files_are_closed_before_they_are_removed_where_the_system_asks_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Windows does; it cannot make names safe on the disk either."""
+    unlink = Path.unlink
+
+    def unlink_closed(path: Path, *, missing_ok: bool = False) -> None:
+        assert str(path) not in {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(os, "name", "another")
+    monkeypatch.setattr(Path, "unlink", unlink_closed)
+    with opened(tmp_path, rejects=True) as journal:
+        journal.add(2, lines(1, 1), bad(2))
+    with opened(tmp_path, rejects=True) as journal:
+        journal.finish()
+    assert left(tmp_path) == {"bad.jsonl": b"bad\n", "out.jsonl": b"1\n"}
 
 
 def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
