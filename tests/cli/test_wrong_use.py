@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         (["render", "--set", "a=@no.txt"], "--set: no.txt: No such file or directory (a text that begins with @ is"),
         (["render", "--set", "a=@"], "--set: the name of the file is empty (a text"),
         (["render", "--input", "@."], "--input: .: it is a directory, not a regular file"),
-        (["render", "--input", "@a\0b"], "--input: a\\u0000b: embedded null byte"),
+        (["render", "--input", "@a\0b"], "--input: a\\u0000b: "),
         (["render", "--input", "x", "--history", "no.json"], "--history: no.json: No such file or directory"),
         (["render", "--input", "x", "--tools", "no.json"], "--tools: no.json: No such file or directory"),
         (["render", "no.yaml"], "PROMPT_FILE: no.yaml:1:1: there is no such file"),

@@ -122,7 +122,7 @@ def test_what_the_named_provider_would_refuse_is_told() -> None:
     ("text", "said"),
     [
         ("", "a saved payload is JSON, and this is not: Expecting value: line 1 column 1"),
-        ('{"a": 1,}', "line 1 column 9"),
+        ('{"a" 1}', "line 1 column 6"),
         ("3", "a JSON object or a list of messages, and this is a number"),
         ("null", "and this is null"),
         ('"x"', "and this is a text"),
