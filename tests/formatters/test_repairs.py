@@ -263,6 +263,13 @@ def test_the_name_of_a_tools_message_is_no_speakers_and_is_not_written_otherwise
     assert reported(judged(ChatFormatter("openai"), *messages), "name", "changed") == ["messages[3].name"]
 
 
+@pytest.mark.parametrize("name", ["assistant", "developer", "model", "system", "tool"])
+def test_a_speaker_who_is_called_as_a_role_is_written_behind_the_own_one(name: str) -> None:
+    payload = judged(ChatFormatter("openai"), Msg(name, "hi", "user"))
+    assert payload["messages"][0]["name"].startswith(f"user__{name}_")
+    assert reported(payload, "name", "changed") == ["messages[0].name"]
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_fitted_name_fits_and_is_the_same_in_every_process(name: str) -> None:
     for profile in map(profile_of, PROVIDERS):
