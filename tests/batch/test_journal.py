@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import sqlite3
 import sys
 from contextlib import closing, contextmanager
@@ -20,7 +19,8 @@ from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase, Stat
 from lazyprompt.batch.forms import Limits
 from lazyprompt.batch.journal import Files, Journal
 from lazyprompt.errors import BatchError
-from support.batch_runs import Unsynced, left, saved
+from support.batch_runs import Unsynced, full_disk, left, saved
+from support.windows import PERMISSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -65,6 +65,7 @@ def test_names_are_there_when_all_is_done(tmp_path: Path) -> None:
     assert left(tmp_path) == {"bad.jsonl": b"bad\n", "out.jsonl": b"1\n2\n"}
 
 
+@PERMISSIONS
 def test_an_output_that_is_there_stays_until_then_with_who_may_read_it(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_bytes(b"old")
     (tmp_path / "out.jsonl").chmod(0o600)
@@ -424,13 +425,9 @@ def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch:
 
 def test_a_disk_that_is_full_from_the_beginning(tmp_path: Path) -> None:
     # It was wrong use of an option, and not a run that can continue.
-    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    try:
-        with pytest.raises(BatchStoppedError, match=r"out.jsonl.run cannot be written: disk I/O error; no row is safe"):
-            opened(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    told = r"out.jsonl.run cannot be written: disk I/O error; no row is safe"
+    with full_disk(100), pytest.raises(BatchStoppedError, match=told):
+        opened(tmp_path)
     with opened(tmp_path) as journal:
         journal.finish()
     assert left(tmp_path) == {"out.jsonl": b""}

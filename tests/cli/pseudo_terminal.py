@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
+import struct
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 SECONDS = 60.0  # longer than anything takes, for a busy machine
@@ -26,6 +27,41 @@ _PROGRAM = (
 _UNSET = {"NO_COLOR", "FORCE_COLOR", "TERM", "INPUTRC"}
 
 
+def _opened(columns: int = 0) -> tuple[int, int]:
+    """Open a terminal of some columns, 0 for what programs assume; return our end and the program's."""
+    import fcntl  # noqa: PLC0415 - Windows has none, and skips the tests that come here
+    import pty  # noqa: PLC0415 - as above
+    import termios  # noqa: PLC0415 - as above
+
+    ours, theirs = pty.openpty()
+    if columns:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
+    return ours, theirs
+
+
+def written_to_terminal(command: Sequence[str], env: Mapping[str, str], columns: int = 0) -> bytes:
+    """Run Python with arguments on a terminal, and return what it writes."""
+    end, theirs = _opened(columns)
+    clean = {name: value for name, value in os.environ.items() if name not in {*_UNSET, "COLUMNS"}}
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, *command], stdin=theirs, stdout=theirs, stderr=theirs, env={**clean, **env}
+    ) as running:
+        os.close(theirs)
+        chunks: list[bytes] = []
+        while chunk := _read(end):
+            chunks.append(chunk)
+        assert running.wait(SECONDS) == 0, b"".join(chunks)
+    os.close(end)
+    return b"".join(chunks)
+
+
+def _read(end: int) -> bytes:
+    try:
+        return os.read(end, 65536)
+    except OSError:  # Linux's way to say that the other end is closed
+        return b""
+
+
 class OnTerminal:
     """The program on a terminal of its own; leaving the context kills it.
 
@@ -39,7 +75,7 @@ class OnTerminal:
         settings = folder / "inputrc"
         settings.write_text("set enable-bracketed-paste off\n", encoding="ascii")
         clean = {name: value for name, value in os.environ.items() if name not in _UNSET}
-        self._end, theirs = pty.openpty()
+        self._end, theirs = _opened()
         self._running = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-c", _PROGRAM, *argv],
             stdin=theirs,
@@ -106,9 +142,6 @@ class OnTerminal:
     def _more(self, seconds: float) -> bool:
         """Whether something more is shown, after a while."""
         ready, _, _ = select.select([self._end], [], [], max(0.0, seconds))
-        try:
-            chunk = os.read(self._end, 65536) if ready else b""
-        except OSError:  # Linux's way to say that the other end is closed
-            chunk = b""
+        chunk = _read(self._end) if ready else b""
         self._shown += chunk.decode("utf-8", "replace").replace("\r\n", "\n")
         return bool(chunk)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import resource
 import shlex
 import signal
 import sys
@@ -17,7 +16,7 @@ from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
 from lazyprompt.cli.progress import describe
 from support.batch_calls import Clocked
-from support.batch_runs import saved, wait_for_no_disk
+from support.batch_runs import full_disk, saved, wait_for_no_disk
 from support.missing import needs
 
 if TYPE_CHECKING:
@@ -166,18 +165,13 @@ def test_what_is_ignored_stays_so(run: Callable[..., Ran], command: list[str], m
 
 
 def test_a_disk_that_is_full(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
-    # A limit of how large files may be is refused by the same calls as a disk without room, and needs no disk.
     # All but the output is small.
     write(tmp_path / "data.jsonl", "".join(f'{{"x": "{number:01000}"}}\n' for number in range(1, 101)))
     run(*command, "--format", "openai")
     expected = (tmp_path / "out.jsonl").read_bytes()
     (tmp_path / "out.jsonl").unlink()
-    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(expected) // 2, hard))
-    try:
+    with full_disk(len(expected) // 2):
         ran = run(*command, "--format", "openai")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     assert ran.status == 1
     stopped, again = ran.err.splitlines()
     assert stopped == "lazyprompt: stopped: out.jsonl.part cannot be written: File too large; no row is safe yet"

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import re
-import struct
-import subprocess
 import sys
-import termios
 from typing import TYPE_CHECKING, Any
 
 import pyte
 import pytest
 
 from cli.helpers import QA, TOOLS, fault, write
+from cli.pseudo_terminal import written_to_terminal
 from lazyprompt.prompters.prompter import FORMATS
 from support.chat_judges import deepseek
 from support.paths import PROMPTS
@@ -52,28 +47,9 @@ number = 3
 """
 
 
-def written_to_terminal(*argv: str, columns: int = 100, **env: str) -> bytes:
+def on_terminal(*argv: str, columns: int = 100, **env: str) -> bytes:
     """What the program writes to a terminal of so many columns."""
-    end, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
-    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
-    with subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, "-c", PROGRAM, "inspect", *argv],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**clean, "TERM": "xterm-256color", **env},
-    ) as running:
-        os.close(theirs)
-        chunks: list[bytes] = []
-        try:
-            while chunk := os.read(end, 65536):
-                chunks.append(chunk)
-        except OSError:
-            pass  # Linux's way to say that the other end is closed
-        assert running.wait(60) == 0, b"".join(chunks)
-    os.close(end)
-    return b"".join(chunks)
+    return written_to_terminal(["-c", PROGRAM, "inspect", *argv], {"TERM": "xterm-256color", **env}, columns)
 
 
 def screen_of(data: bytes, columns: int = 100) -> pyte.Screen:
@@ -89,7 +65,7 @@ def lines(screen: pyte.Screen) -> list[str]:
 
 
 def test_a_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
-    screen = screen_of(written_to_terminal(*PLAIN, "--window", "1000"))
+    screen = screen_of(on_terminal(*PLAIN, "--window", "1000"))
     shown = lines(screen)
     assert shown[0] == "flat · qwen2.5 · 48 of 1,000 tokens (about), 5%"
     row = next(at for at, line in enumerate(shown) if line.startswith("Say Who? now"))
@@ -105,7 +81,7 @@ def test_a_terminal_shows_colours_and_a_bar_for_each_slot() -> None:
 @pytest.mark.parametrize("form", ["flat", "openai"])
 def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) -> None:
     hostile = f"{ESCAPES}{UNSEEN}<script>alert(1)</script>"
-    data = written_to_terminal("--instruction", "{x}", "--set", f"x={hostile}", "--format", form, columns=400)
+    data = on_terminal("--instruction", "{x}", "--set", f"x={hostile}", "--format", form, columns=400)
     screen = screen_of(data, 400)
     text = "\n".join(lines(screen))
     assert screen.title == ""
@@ -121,18 +97,18 @@ def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) 
 
 def test_what_joins_letters_and_emoji_stays() -> None:
     kept = "👨\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 🇩🇪 می\u200cخواهم क्\u200dष"
-    assert kept.encode() in written_to_terminal("--instruction", "{x}", "--set", f"x={kept}")
+    assert kept.encode() in on_terminal("--instruction", "{x}", "--set", f"x={kept}")
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_without_colour_there_is_not_one_escape(env: dict[str, Any]) -> None:
-    data = written_to_terminal(*PLAIN, **env)
+    data = on_terminal(*PLAIN, **env)
     assert b"\x1b" not in data
     assert "x           *+ Who?" in lines(screen_of(data))
 
 
 def test_forty_columns_are_enough() -> None:
-    shown = lines(screen_of(written_to_terminal(*PLAIN, columns=40), 40))
+    shown = lines(screen_of(on_terminal(*PLAIN, columns=40), 40))
     table = shown[shown.index(next(line for line in shown if line.startswith("SLOT"))) :]
     assert [line.split()[0] for line in table if line] == [
         "SLOT",
@@ -146,7 +122,7 @@ def test_forty_columns_are_enough() -> None:
 
 
 def test_a_diff_on_a_terminal() -> None:
-    screen = screen_of(written_to_terminal(*PLAIN, "--diff-model", "llama3.1"))
+    screen = screen_of(on_terminal(*PLAIN, "--diff-model", "llama3.1"))
     shown = lines(screen)
     assert (shown[0], shown[1]) == ("--- flat · qwen2.5 · 48 tokens (about)", "+++ flat · llama3.1 · 83 tokens (about)")
     colors = {screen.buffer[at][0].fg for at, line in enumerate(shown) if line.startswith(("-<", "+<"))}

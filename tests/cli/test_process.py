@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.helpers import ERROR, QA, Ran, fault
+from cli.pseudo_terminal import written_to_terminal
 from lazyprompt import ChatPrompter, __version__
 
 
@@ -114,29 +114,8 @@ def test_interrupt_ends_it_quietly() -> None:
 
 def on_terminal(*argv: str, **env: str) -> str:
     """What the program shows on a pseudo-terminal, with the terminal's own line ends undone."""
-    main_end, process_end = pty.openpty()
-    clean = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR", "TERM"}}
-    with subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, "-m", "lazyprompt", *argv],
-        stdin=process_end,
-        stdout=process_end,
-        stderr=process_end,
-        env={**clean, "TERM": "xterm", **env},
-    ) as running:
-        os.close(process_end)
-        shown = b""
-        while chunk := read_terminal(main_end):
-            shown += chunk
-        assert running.wait(60) == 0
-    os.close(main_end)
-    return shown.decode().replace("\r\n", "\n")
-
-
-def read_terminal(end: int) -> bytes:
-    try:
-        return os.read(end, 65536)
-    except OSError:  # Linux's way to say that the other end is closed
-        return b""
+    written = written_to_terminal(["-m", "lazyprompt", *argv], {"TERM": "xterm", **env})
+    return written.decode().replace("\r\n", "\n")
 
 
 def test_terminal_is_coloured_with_a_legend() -> None:

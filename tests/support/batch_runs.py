@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,8 @@ from lazyprompt.batch.run import BatchJob
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import pytest
 
     from lazyprompt._base.json import JsonObject
@@ -27,6 +29,19 @@ if TYPE_CHECKING:
     from lazyprompt.batch.rows import Choice, Row
 
 NO_LIMITS = Limits()
+
+
+@contextmanager
+def full_disk(size: int) -> Generator[None]:
+    """Refuse files of more bytes, by the same calls as a disk without room does."""
+    import resource  # noqa: PLC0415 - Windows has none, and skips the tests that come here
+
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
 
 
 @dataclass(frozen=True)

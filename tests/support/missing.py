@@ -1,4 +1,4 @@
-"""Tests of packages that are not installed are skipped, with the package's name, in place of failing."""
+"""Tests of packages that are not installed, and of what a system lacks, are skipped with its name and do not fail."""
 
 import configparser
 import re
@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from lazyprompt import MissingExtraError
-from support.paths import ROOT
+from support.paths import ROOT, TESTS
 
 # Packages whose module has another name.
 MODULES = {
@@ -30,6 +30,8 @@ def _extras() -> dict[str, str]:
     for extra in (*extras, "ci", "dev"):
         names = {re.split(r"[^\w-]", line)[0] for line in extras[extra].splitlines() if line and line[0] != "#"}
         found.update({MODULES.get(name, name.replace("-", "_")): extra for name in names})
+    # The extra "all" names the package itself, whose modules are never missing.
+    del found["lazyprompt"]
     # Official clients install httpx or httpx2.
     return found | {"httpx": "dev", "httpx2": "dev"}
 
@@ -48,24 +50,54 @@ def _absent(module: str) -> str:
     return f"{name} is not installed; .ci/run installs the extra {EXTRAS[name]!r}, which has it"
 
 
+# What Python has on POSIX systems only, as far as tests use it.
+POSIX_MODULES = frozenset({"fcntl", "pty", "resource", "termios"})
+POSIX_NAMES = {
+    "os": {"fork", "getpgid", "killpg", "mkfifo", "set_blocking", "setsid", "wait", "waitpid", "WNOHANG"},
+    "signal": {"SIGALRM", "SIGCHLD", "SIGHUP", "SIGKILL", "SIGSTOP", "pthread_sigmask"},
+    "socket": {"AF_UNIX"},
+}
+_NO_LINKS = 1314  # Windows lets only some users make them
+
+
 def missing(error: BaseException | None) -> str:
-    """Return the optional package for want of which an error was raised; empty if it has another cause."""
+    """Return the package or ability for want of which an error was raised; empty if it has another cause."""
     while error is not None:
         if isinstance(error, MissingExtraError):
             return str(error)
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
-            return _absent(str(error.name))
+        if isinstance(error, ModuleNotFoundError):
+            name = (error.name or "").partition(".")[0]
+            if name in EXTRAS:
+                return _absent(name)
+            if name in POSIX_MODULES:
+                return f"{name} is of POSIX systems"
+        if reason := _lacking(error):
+            return reason
         error = error.__cause__
     return ""
 
 
+def _lacking(error: BaseException) -> str:
+    """Return what the system lacks that a test itself asked for; where the package did, the test is to fail."""
+    if getattr(error, "winerror", None) == _NO_LINKS:
+        return "this user may make no links"
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, ModuleType):
+        return ""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    asks = place is not None and Path(place.tb_frame.f_code.co_filename).is_relative_to(TESTS)
+    is_of_posix = error.name in POSIX_NAMES.get(error.obj.__name__, ())
+    return f"{error.obj.__name__}.{error.name} is of POSIX systems" if asks and is_of_posix else ""
+
+
 class SkippedModule(pytest.Module):
-    """A module of tests that is skipped where it imports a package that is not installed."""
+    """A module of tests that is skipped where it asks for what is missing as it is imported."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         try:
             return super().collect()
-        except self.CollectError as error:
+        except (self.CollectError, AttributeError) as error:
             if reason := missing(error):
                 pytest.skip(reason, allow_module_level=True)
             raise

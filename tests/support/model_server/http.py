@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from support.serving import Serving
+
+# Not select, which takes no more than 1,024 files, but Windows has nothing else.
+_SELECTOR = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Script(NamedTuple):
@@ -134,10 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Wait, unless the client leaves."""
         if not seconds:
             return
-        poll = select.poll()  # not select, which takes no more than 1,024 files
-        poll.register(self.connection, select.POLLIN)
-        if poll.poll(seconds * 1000) and not self.connection.recv(1, socket.MSG_PEEK):
-            raise _LeftError
+        with _SELECTOR() as selector:
+            selector.register(self.connection, selectors.EVENT_READ)
+            if selector.select(seconds) and not self.connection.recv(1, socket.MSG_PEEK):
+                raise _LeftError
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing on stderr."""

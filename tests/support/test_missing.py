@@ -1,0 +1,44 @@
+"""The rule that skips tests for what is missing: it hides no fault of the package."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from support.missing import missing
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "reason"),
+    [
+        ("mkfifo", __file__, "os.mkfifo is of POSIX systems"),
+        ("mkfifo", "lazyprompt/batch/run.py", ""),
+        ("mkfiffo", __file__, ""),
+    ],
+)
+def test_only_what_a_test_itself_asks_of_posix_is_missing(
+    monkeypatch: pytest.MonkeyPatch, name: str, place: str, reason: str
+) -> None:
+    monkeypatch.delattr(os, name, raising=False)
+    with pytest.raises(AttributeError) as caught:
+        exec(compile(f"os.{name}('pipe')", place, "exec"), {"os": os})  # noqa: S102 - our own
+    assert missing(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        ("fcntl", "fcntl is of POSIX systems"),
+        ("openai.types", "openai is not installed; .ci/run installs the extra 'dev', which has it"),
+    ],
+)
+def test_modules_that_are_missing_are_named(module: str, reason: str) -> None:
+    error = ImportError("cannot be imported")
+    error.__cause__ = ModuleNotFoundError(name=module)
+    assert missing(error) == reason
+
+
+def test_a_module_of_the_package_is_never_missing() -> None:
+    """A module that was renamed skipped the tests that import it."""
+    assert missing(ModuleNotFoundError(name="lazyprompt.nothing")) == ""
