@@ -10,7 +10,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partialmethod
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -55,6 +56,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 # Helpers are no test modules, but their asserts are to show values all the same.
 for helpers in ("cli.helpers", "messages.helpers", "modules.clients", "studio.helpers", "support.browser"):
     pytest.register_assert_rewrite(helpers)
+
+
+if sys.platform == "win32":  # a test's text is in its file to the byte
+    Path.write_text = partialmethod(Path.write_text, newline="\n")
 
 
 @pytest.fixture(scope="session", autouse=True)

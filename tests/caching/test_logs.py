@@ -14,6 +14,7 @@ from lazyprompt._base.secret import SecretText
 from lazyprompt.caching import read_calls, simulate
 from lazyprompt.formatters.reply import Reply
 from lazyprompt.modules.telemetry import CallRecord
+from support.windows import PERMISSIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +58,12 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (first.conversation, first.model, first.reply) == ("c1", "gpt-x", "Ho")
     assert first.time is not None
     assert (second.prompt, second.reply) == (PAYLOAD, "")
+
+
+@PERMISSIONS
+def test_a_log_is_for_nobody_else(tmp_path: Path) -> None:
+    log = CallLog(tmp_path / "calls.jsonl")
+    log(CallRecord("openai", "gpt-x", PAYLOAD, {}, None, None, 2.0, streamed=False))
     assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
 
 

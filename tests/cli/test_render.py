@@ -15,6 +15,7 @@ from cli.helpers import QA, TOOLS, Ran, fault, write
 from lazyprompt import AlpacaPrompter, ChatPrompter
 from lazyprompt.cli.main import main
 from support.paths import PROMPTS
+from support.windows import PERMISSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,6 +233,7 @@ def test_color_always(run: Callable[..., Ran]) -> None:
     assert "── ".encode() in ran.out
 
 
+@PERMISSIONS
 def test_output_file(run: Callable[..., Ran], tmp_path: Path) -> None:
     path = tmp_path / "out.txt"
     old = os.umask(0o027)
@@ -244,6 +246,7 @@ def test_output_file(run: Callable[..., Ran], tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@PERMISSIONS
 def test_output_file_is_replaced_in_one_step(run: Callable[..., Ran], tmp_path: Path) -> None:
     path = tmp_path / "out.txt"
     path.write_text("old")

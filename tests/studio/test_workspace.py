@@ -20,6 +20,7 @@ from lazyprompt._base.locks import Lock
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.studio.workspace import MOST_FILES, Changed, Content, Workspace
 from support.paths import LIBRARY
+from support.windows import PERMISSIONS
 
 TEXT = "---\nname: x\n---\nsystem:\nHi.\n"
 
@@ -158,6 +159,7 @@ def test_what_is_no_text_is_told(root: Path) -> None:
         workspace.read("support/none.prompty")
 
 
+@PERMISSIONS
 def test_a_saved_file_keeps_its_mode_and_stays_a_link(root: Path) -> None:
     path, link = root / "x.prompty", root / "link.prompty"
     path.chmod(0o604)
