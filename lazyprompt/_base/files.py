@@ -6,11 +6,13 @@ Every module of the package that reads a file whole, or writes one, does it with
 from __future__ import annotations
 
 import os
-from errno import EFBIG, EINVAL, EISDIR, ELOOP, EMLINK, ENOTSUP
+from errno import EFBIG, EINVAL, EISDIR, ELOOP, EMLINK
+from functools import partial
 from stat import S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_IMODE, S_ISREG
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 _KINDS: Final = {
@@ -63,20 +65,15 @@ def open_regular(path: str | os.PathLike[str]) -> int:
     """
     # Looked at before: to open a device may change it, and a system without O_NONBLOCK would wait for a pipe.
     _check_regular(os.stat(path))  # noqa: PTH116 - a Path costs as much as the call
-    descriptor = os.open(path, os.O_RDONLY | _flags("O_NONBLOCK", "O_NOCTTY"))
-    try:
-        _check_regular(os.fstat(descriptor))
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+    return _checked(os.open(path, os.O_RDONLY | _flags("O_NONBLOCK", "O_NOCTTY")), _check_regular)
 
 
 def open_nofollow(root: str, path: str) -> int:
     """Open a resolved path below a root for reading, without following links.
 
     Each step is opened from the one before, so that a link put in its place since the path was resolved leads nowhere.
-    A pipe is opened too, without waiting for its other end.
+    A pipe is opened too, without waiting for its other end. Windows has no such steps: there the path is opened, and
+    what was opened is compared with what the path leads to.
 
     Args:
         root: The directory that the steps begin in, resolved.
@@ -86,10 +83,10 @@ def open_nofollow(root: str, path: str) -> int:
         The descriptor.
 
     Raises:
-        OSError: It cannot be opened, or a step is a link now, or this system has no such steps.
+        OSError: It cannot be opened, or a step is a link now.
     """
     if os.open not in os.supports_dir_fd:
-        raise OSError(ENOTSUP, "this system cannot open files in steps")
+        return _checked(open_regular(path), partial(_check_unmoved, path))
     step = getattr(os, "O_PATH", os.O_RDONLY) | _flags("O_DIRECTORY", "O_NOFOLLOW")
     *above, name = path.removeprefix(root).strip("/").split("/")
     directory = os.open(root, step)
@@ -101,6 +98,19 @@ def open_nofollow(root: str, path: str) -> int:
         return os.open(name, os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"), dir_fd=directory)
     finally:
         os.close(directory)
+
+
+def names_other_machine(path: str, roots: Iterable[str]) -> bool:
+    r"""Return True if a path names another machine than its roots do, as ``\\host\share\name`` does on Windows.
+
+    To resolve such a path is to ask that machine, with the name and the password's hash of the user.
+
+    Args:
+        path: The path, as it was given.
+        roots: The directories that it may lie in, resolved.
+    """
+    drive = _drive(path)
+    return drive.startswith("\\\\") and drive not in map(_drive, roots)
 
 
 def open_own(path: Path, flags: int = 0) -> int:
@@ -119,13 +129,8 @@ def open_own(path: Path, flags: int = 0) -> int:
         OSError: It cannot be opened, is not a regular file, or has other names beside this one.
     """
     own_status(path)  # a system without O_NOFOLLOW has this look alone
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"), 0o666)
-    try:
-        _check_own(os.fstat(descriptor))
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+    flags |= os.O_RDWR | os.O_CREAT | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY")
+    return _checked(os.open(path, flags, 0o666), _check_own)
 
 
 def own_status(path: Path) -> os.stat_result | None:
@@ -184,7 +189,8 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
     temporary = path.with_name(f".lazyprompt-{os.urandom(16).hex()}.tmp")
     try:
         with os.fdopen(open_new(temporary, mode), "wb") as file:
-            if status is not None:  # before there is anything to be read in it
+            # Before there is anything to be read in it. On Windows a mode only says that nobody may write.
+            if status is not None and os.name == "posix":
                 temporary.chmod(S_IMODE(status.st_mode))
             file.write(data)
             file.flush()
@@ -205,6 +211,20 @@ def check_no_link(path: Path) -> None:
         raise OSError(ELOOP, f"it is a link; give the path that it leads to, {os.path.realpath(path)}, or remove it")
 
 
+def _drive(path: str) -> str:
+    return os.path.normcase(os.path.splitdrive(path)[0])
+
+
+def _checked(descriptor: int, check: Callable[[os.stat_result], None]) -> int:
+    """Return a descriptor, or close it where its status is wrong."""
+    try:
+        check(os.fstat(descriptor))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def _check_regular(status: os.stat_result) -> None:
     kind = S_IFMT(status.st_mode)
     if kind != S_IFREG:
@@ -216,6 +236,11 @@ def _check_own(status: os.stat_result) -> None:
     _check_regular(status)
     if status.st_nlink > 1:
         raise OSError(EMLINK, "it has a second name, so it may be somebody else's file; remove this name")
+
+
+def _check_unmoved(path: str, status: os.stat_result) -> None:
+    if not os.path.samestat(os.lstat(path), status) or os.path.realpath(path) != path:
+        raise OSError(ELOOP, "a link has been put in its way")
 
 
 def _flags(*names: str) -> int:

@@ -20,7 +20,12 @@ if sys.platform == "win32":
     import msvcrt
 
     def _claim(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        # Behind all that it holds: what is locked there cannot be read, and it says who holds it.
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
 
 else:
     import fcntl

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from lazyprompt._base.files import read_regular
+from lazyprompt._base.files import names_other_machine, read_regular
 from lazyprompt._base.json import checked
 from lazyprompt._base.secret import SecretText, variable
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
@@ -92,9 +92,11 @@ class References:
             raise ValueError(f"{given!r} is relative to a directory, and a text has none: give base_dir=")
         if not given.strip() or "\0" in given:
             raise ValueError(f"{given!r} is no path of a file")
+        roots, joined = (self.base, *self.layers, *self.roots), (start or self.base) / given
         # Symbolic links are followed first: what counts is where the file is.
-        path = Path(os.path.realpath((start or self.base) / given))
-        if not any(path.is_relative_to(os.path.realpath(root)) for root in (self.base, *self.layers, *self.roots)):
+        is_elsewhere = names_other_machine(str(joined), map(os.path.realpath, roots))
+        path = Path() if is_elsewhere else Path(os.path.realpath(joined))
+        if not any(path.is_relative_to(os.path.realpath(root)) for root in roots):
             raise ValueError(
                 f"{given!r} lies outside allowed roots: files are read from the directory of the prompt file, and from "
                 "allowed_roots="
@@ -240,7 +242,7 @@ def read_resolved(path: Path) -> bytes:
     Raises:
         OSError: It cannot be read, is not a regular file, or is too large.
     """
-    return read_regular(path, MAX_BYTES, path.anchor if os.open in os.supports_dir_fd else None)
+    return read_regular(path, MAX_BYTES, path.anchor)
 
 
 def _content(path: Path, given: str) -> tuple[Node, Source]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from base64 import b64encode
 from binascii import a2b_base64
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from errno import EFBIG
 from os import PathLike
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt._base.files import read_regular
+from lazyprompt._base.files import names_other_machine, read_regular
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import MediaError
 from lazyprompt.media.fetch import Deadline, check_url, checked_host, fetched, refused, scheme_of
@@ -336,7 +337,8 @@ def _read(url: str, where: str, roots: tuple[str, ...], max_bytes: int) -> bytes
     if not roots:
         raise refused(where, url, "is a local path; allow its directory with MediaResolver(roots=[...])")
     try:
-        path = os.path.realpath(_path_of(url, where))
+        given = _path_of(url, where)
+        path = "" if names_other_machine(given, roots) else os.path.realpath(given)
         root = next((root for root in roots if path.startswith(root.rstrip(os.sep) + os.sep)), None)
         if root is None:
             raise refused(where, url, f"does not lie in {' or '.join(roots)}; add its directory to roots=")
@@ -352,9 +354,11 @@ def _path_of(url: str, where: str) -> str:
         found = _FILE_URL.fullmatch(url)
         if not found:
             raise refused(where, url, "is no file of this machine; give 'file:///path', with ? and # percent-encoded")
-        from urllib.parse import unquote_to_bytes  # noqa: PLC0415 - costs milliseconds that few need
+        from urllib.parse import unquote  # noqa: PLC0415 - costs milliseconds that few need
 
-        path = os.fsdecode(unquote_to_bytes(found[1]))
+        path = unquote(found[1], sys.getfilesystemencoding(), "surrogateescape")
+        if os.path.splitdrive(path[1:])[0].endswith(":"):  # /C:/a.png on Windows
+            path = path[1:]
     if "\0" in path:
         raise refused(where, url, "has a null byte in it; give a path without")
     return path

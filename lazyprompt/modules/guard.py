@@ -30,7 +30,9 @@ GRACE = 3.0  # seconds from SIGTERM to SIGKILL
 _LOOK = 1.0  # seconds between two looks at the parent
 _PAUSE = 0.01  # seconds between two looks at what is being ended
 _PROC = os.path.isdir("/proc/self")  # noqa: PTH112 - pathlib takes longer
-_ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# Windows imports this module too, with all others, but has neither of these.
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+_ASKED = (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
 def processes() -> list[int]:
@@ -152,9 +154,9 @@ def _end(engine: int, code: int | None) -> int:
         if code is not None and not _left(engine):
             return code
         if time.monotonic() > patience:  # again and again, for what was started meanwhile
-            _send(engine, signal.SIGKILL)
+            _send(engine, KILL)
         time.sleep(_PAUSE)
-    return 128 + signal.SIGKILL if code is None else code
+    return 128 + KILL if code is None else code
 
 
 def _left(engine: int) -> bool:

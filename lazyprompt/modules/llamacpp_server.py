@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _MAGIC = b"GGUF"
+_DAY = 86_400.0
 _LOGGING = 0.5  # seconds that llama.cpp has for its last lines
 _CONTEXT = (
     "tokens of one request, prompt and answer together (default: what the model was trained for, or less where that "
@@ -85,8 +86,8 @@ def main(arguments: Sequence[str]) -> int:
         time.sleep(_LOGGING)
         return _failed(f"llama.cpp does not serve {model}; its own lines beside this one tell why")
     print(f"{model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
-    while True:
-        signal.pause()
+    while True:  # until a signal
+        time.sleep(_DAY)
 
 
 def _options() -> argparse.ArgumentParser:

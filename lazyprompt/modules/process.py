@@ -22,7 +22,7 @@ from lazyprompt._base.files import open_own
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules.engines import Engine, engine_named
-from lazyprompt.modules.guard import GRACE, members, processes, session_of
+from lazyprompt.modules.guard import GRACE, KILL, members, processes, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
@@ -98,7 +98,7 @@ class _Run:
             patience = time.monotonic() + 3 * GRACE  # it takes two at most
             while not self.ended():
                 if time.monotonic() > patience:
-                    os.kill(self.guard.pid, signal.SIGKILL)
+                    os.kill(self.guard.pid, KILL)
                 time.sleep(_ENDING)
             if self.temporary and not self.failed:
                 self.log.unlink(missing_ok=True)
@@ -137,7 +137,7 @@ def _kill_session(leader: int) -> None:
     while (left := members(leader)) and time.monotonic() < patience:
         for pid in left:
             try:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, KILL)
             except ProcessLookupError:
                 continue  # it is gone by itself
         time.sleep(_ENDING)
@@ -190,7 +190,7 @@ def advice(lines: Iterable[str], code: int | None, install: str) -> str:
     """Return what to do, as the last lines of the log and the exit code tell; empty where nothing is known."""
     text = "\n".join(lines)
     known = next((todo for pattern, todo in _CAUSES if re.search(pattern, text, re.IGNORECASE)), "")
-    return known.format(install=install) or (_KILLED if code == 128 + signal.SIGKILL else "")
+    return known.format(install=install) or (_KILLED if code == 128 + KILL else "")
 
 
 def tail(log: Path, offset: int) -> list[str]:

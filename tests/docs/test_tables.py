@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from attacks.attacks import attacks, honest
 from lazyprompt import Markers
@@ -65,6 +66,25 @@ def test_the_install_page_lists_what_is_installed() -> None:
     assert {extra: re.findall(r"`([^`]+)`", installs) for extra, installs in rows} == needs
     core = page.partition("## Core dependencies")[2]
     assert sorted(re.findall(r"`([^`]+)`", core)) == metadata["options"]["install_requires"].split()
+
+
+def test_the_install_page_lists_the_systems_of_the_workflow_and_those_of_the_package() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
+    matrix = jobs["quick"]["strategy"]["matrix"]
+    whole = [
+        step["with"]["python-version"] for step in jobs["test"]["steps"] if "python-version" in step.get("with", {})
+    ]
+    quick = [{"os": system, "python": version} for system in matrix["os"] for version in matrix["python"]]
+    names = {"ubuntu-latest": "Linux", "macos-latest": "macOS", "windows-latest": "Windows"}
+    tested = {(names[each["os"]], each["python"]) for each in [*quick, *matrix["include"]]}
+    page = (DOCS / "guide" / "install.md").read_text(encoding="utf-8").partition("## Platforms")[2]
+    rows = re.findall(r"^\| (\w+) \| ([\d., ]+) \| (.*) \|$", page, re.MULTILINE)
+    assert {(system, version) for system, versions, _ in rows for version in versions.split(", ")} == tested
+    assert [(system, versions) for system, versions, tests in rows if tests.startswith("all")] == [("Linux", *whole)]
+    metadata = configparser.ConfigParser()
+    metadata.read(ROOT / "setup.cfg", encoding="utf-8")
+    classified = re.findall(r"Python :: (\d\.\d+)", metadata["metadata"]["classifiers"])
+    assert sorted({version for _, version in tested}) == classified
 
 
 @pytest.mark.usefixtures("importing")

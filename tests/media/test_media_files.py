@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from lazyprompt._base.files import names_other_machine
 from lazyprompt.errors import MediaError
 from lazyprompt.media.resolver import MediaResolver
 from lazyprompt.messages.msg import URLSource
 from support.media import JPEG, MP4, PNG, WHERE, fault, load, source
+from support.windows import resolving_as_windows
 
 
 def test_a_file_in_a_root_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +79,7 @@ def test_only_regular_files_are_read(root: Path) -> None:
         assert "cannot be read" in fault(root / "s.png", roots=[root])
 
 
-def test_files_that_cannot_be_read_say_why(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_read_say_why(root: Path) -> None:
     (root / "loop.png").symlink_to(root / "loop.png")
     assert "cannot be read: Too many levels of symbolic links" in fault(root / "loop.png", roots=[root])
     assert "cannot be read: No such file or directory" in fault(root / "none.png", roots=[root])
@@ -85,21 +87,73 @@ def test_files_that_cannot_be_read_say_why(root: Path, monkeypatch: pytest.Monke
     assert "cannot be read: File name too long" in fault(root / ("x" * 300 + ".png"), roots=[root])
     assert "has a null byte" in fault("a\0.png", roots=[root])
     assert "has a null byte" in fault("file:///a%00.png", roots=[root])
-    monkeypatch.setattr(os, "supports_dir_fd", set())
-    assert "this system cannot open files in steps" in fault(root / "none.png", roots=[root])
 
 
-def test_a_link_put_there_after_the_path_was_resolved_is_not_followed(
+def test_a_system_that_cannot_open_files_in_steps_reads_them_by_their_names(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (root.parent / "a.png").write_bytes(PNG)
-    (root / "dir").symlink_to(root.parent)
-    (root / "a.png").symlink_to(root.parent / "a.png")
+    """Windows is one: there no local file could be read."""
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+    for path in (root / "a.png", root / "below" / "a.png"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(PNG)
+        assert load(path, roots=[root]) == source("image/png", PNG)
+    (root / "link.png").symlink_to(root / "a.png")
+    assert load(root / "link.png", roots=[root]) == source("image/png", PNG)
+    assert "cannot be read: No such file or directory" in fault(root / "none.png", roots=[root])
+    assert "it is a directory, not a regular file" in fault(root / "below", roots=[root])
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("file:///C:/media/a%20b.png", "C:/media/a b.png"),
+        ("file://localhost/c:/media/a.png", "c:/media/a.png"),
+        ("file:/C:/a%C3%BC.png", "C:/a\u00fc.png"),
+        (r"C:\media\a.png", r"C:\media\a.png"),
+        (r"media\a.png", r"media\a.png"),
+        ("file:///media/a.png", "/media/a.png"),
+    ],
+)
+def test_paths_of_windows_are_understood_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch, url: str, path: str
+) -> None:
     resolver = MediaResolver(roots=[root])
-    monkeypatch.setattr(os.path, "realpath", str)
-    for path in (root / "dir" / "a.png", root / "a.png"):
-        with pytest.raises(MediaError, match="cannot be read"):
-            resolver.load(URLSource(str(path)), WHERE)
+    asked = resolving_as_windows(monkeypatch)
+    with pytest.raises(MediaError, match="does not lie in"):
+        resolver.load(URLSource(url), WHERE)
+    assert asked == [path]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        r"\\evil\share\a.png",
+        "//evil/share/a.png",
+        r"/\evil/share/a.png",
+        r"\\?\UNC\evil\share\a.png",
+        r"\\.\pipe\a.png",
+        "file:////evil/share/a.png",
+        "file:///%5C%5Cevil%5Cshare%5Ca.png",
+        "file:///%5Cevil/share/a.png",
+    ],
+)
+def test_windows_asks_no_other_machine_for_a_file(root: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """A message could make it log in elsewhere, before the roots were looked at."""
+    resolver = MediaResolver(roots=[root])
+    asked = resolving_as_windows(monkeypatch)
+    with pytest.raises(MediaError, match="does not lie in"):
+        resolver.load(URLSource(url), WHERE)
+    assert asked == []
+
+
+def test_a_root_may_lie_on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = resolving_as_windows(monkeypatch)
+    roots = [r"\\files\media"]
+    assert not names_other_machine(r"\\FILES\media\a.png", roots)
+    assert not names_other_machine("//files/Media/a.png", roots)
+    assert names_other_machine(r"\\files\other\a.png", roots)
+    assert not asked
 
 
 def test_the_size_of_a_file_is_bounded(root: Path) -> None:

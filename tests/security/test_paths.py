@@ -17,6 +17,7 @@ import pytest
 from lazyprompt import MediaResolver, PromptLibrary, Prompty, URLSource
 from lazyprompt._base import files
 from lazyprompt.errors import LazyPromptError, PromptFileError
+from support.windows import resolving_as_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,10 +124,16 @@ def checked_then_read(base: Path, name: str, between: Callable[[], None]) -> str
 
 @pytest.mark.parametrize("way", [referred, included, as_medium], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("swapped", ["in", "in/deep", "in/deep/secret.txt"])
+@pytest.mark.parametrize("in_steps", [True, False])
 def test_a_link_that_is_made_between_look_and_read_is_not_followed(
-    base: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[Path, str], str], swapped: str
+    base: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[Path, str], str], swapped: str, *, in_steps: bool
 ) -> None:
-    """The naive version, which looks first and then reads by the name, gives the secret. So did ``${file:}``."""
+    """The naive version, which looks first and then reads by the name, gives the secret. So did ``${file:}``.
+
+    Where the system cannot open files step by step, as on Windows, media could not be read at all.
+    """
+    if not in_steps:
+        monkeypatch.setattr(os, "supports_dir_fd", set())
     inner = base / "in" / "deep" / "secret.txt"
     inner.write_text("fine")
 
@@ -151,8 +158,20 @@ def test_a_link_that_is_made_between_look_and_read_is_not_followed(
         way(base, "in/deep/secret.txt")
     assert str(caught.value).startswith(WAYS[way])
     back()
-    monkeypatch.undo()
+    monkeypatch.setattr(files, "open_nofollow", opened)
     assert way(base, "in/deep/secret.txt") in {"fine", "ZmluZQ=="}
+
+
+@EVERY_WAY
+def test_no_name_makes_windows_ask_another_machine(
+    base: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[Path, str], str]
+) -> None:
+    """To resolve such a name is to log in there: the naive version hands over a hash of the user's password."""
+    asked = resolving_as_windows(monkeypatch)
+    with pytest.raises(LazyPromptError, match=r"lies outside|does not lie in|there is no"):
+        way(base, "//evil/share/a.txt")
+    assert str(base) in asked
+    assert not [path for path in asked if "evil" in path]
 
 
 @EVERY_WAY

@@ -118,7 +118,7 @@ def key_of(secret: Secret | None) -> str:
 # into ``sys.modules``, where they would find half of what another thread imports. The same thread may come here again,
 # from code that runs as a package is imported. A fork waits, for its child would wait forever.
 SETUP = RLock()
-if hasattr(os, "register_at_fork"):  # not on Windows
+if sys.platform != "win32":  # which has no fork
     os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
 
 

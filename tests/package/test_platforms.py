@@ -1,0 +1,57 @@
+"""The package where a system has less than POSIX."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lazyprompt
+from lazyprompt.errors import EngineError
+from lazyprompt.modules.process import EngineProcess
+
+# In the place of Windows: its platform, and what Python does not have there. Other packages are imported before.
+AS_WINDOWS = """
+import importlib, os, pkgutil, select, signal, sys, types
+import lazyprompt
+
+names = [each.name for each in pkgutil.walk_packages(lazyprompt.__path__, "lazyprompt.") if "__main__" not in each.name]
+for name in names:
+    importlib.import_module(name)
+for name in [name for name in sys.modules if name.partition(".")[0] == "lazyprompt"]:
+    del sys.modules[name]
+lacks = {
+    os: "fork getsid killpg mkfifo posix_spawnp register_at_fork setsid set_blocking waitstatus_to_exitcode WNOHANG "
+    "O_CLOEXEC O_DIRECTORY O_NOCTTY O_NOFOLLOW O_NONBLOCK O_PATH POSIX_SPAWN_OPEN",
+    signal: "pause pthread_sigmask setitimer SIGALRM SIGCHLD SIGHUP SIGKILL SIGUSR1",
+    select: "epoll kqueue poll",
+}
+for module, lacking in lacks.items():
+    for name in lacking.split():
+        if hasattr(module, name):
+            delattr(module, name)
+sys.modules |= dict.fromkeys(("fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "termios", "tty"))
+sys.modules["msvcrt"] = types.ModuleType("msvcrt")
+sys.platform = "win32"
+for name in names:
+    importlib.import_module(name)
+print(len(names))
+"""
+
+
+def test_every_module_can_be_imported_without_what_only_posix_has() -> None:
+    """The module that local engines run in asked for a signal, and with it no local model could be imported."""
+    files = [each for each in Path(lazyprompt.__file__).parent.rglob("*.py") if each.name != "__main__.py"]
+    done = subprocess.run([sys.executable, "-c", AS_WINDOWS], check=True, capture_output=True, text=True)  # noqa: S603 - our own
+    assert int(done.stdout) == len(files) - 1, "all but the package itself"
+
+
+def test_engines_are_not_started_elsewhere_and_what_to_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = EngineProcess("llamacpp", "model.gguf")
+    monkeypatch.setattr(os, "name", "another")
+    with pytest.raises(EngineError, match=r"on POSIX systems only; start it by hand and give its url"):
+        engine.start()
+    assert engine.status() == "stopped"
