@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache, partialmethod
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -58,8 +58,9 @@ for helpers in ("cli.helpers", "messages.helpers", "modules.clients", "studio.he
     pytest.register_assert_rewrite(helpers)
 
 
-if sys.platform == "win32":  # a test's text is in its file to the byte
-    Path.write_text = partialmethod(Path.write_text, newline="\n")
+if sys.platform == "win32":  # a test's text is in its file to the byte, as elsewhere
+    Path.write_text.__defaults__ = ("utf-8", None, "\n")
+    Path.read_text.__defaults__ = ("utf-8", *Path.read_text.__defaults__[1:])
 
 
 @pytest.fixture(scope="session", autouse=True)

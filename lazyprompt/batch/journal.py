@@ -172,7 +172,7 @@ class Journal:
         """
         with self._telling(self.database.path):
             for index in range(len(self._safe.files) - 1, len(self.state.files)):
-                with os.fdopen(open_own(self.files.part(index))) as part:
+                with os.fdopen(open_own(self.files.part(index)), "rb") as part:
                     os.fsync(part.fileno())
             _sync_directories([self.files.output])  # the names of new parts
             self.database.save(self.state)
