@@ -419,6 +419,10 @@ def test_an_unfinished_answer_ends_in_no_white_space(end: str) -> None:
         payload = judged(ChatFormatter("anthropic"), HI, Msg("Bot", content, "assistant"))
         assert json.dumps(payload["messages"][-1]["content"]).count('"It is"') == 1
         assert [entry.text for entry in payload.report if entry.kind == "text"] in (["It is" + end], [end])
+    # Of several texts, the last is meant, and the others stay as they are.
+    blocks = [TextBlock(f"First{end}"), TextBlock("Then"), TextBlock(f"it is{end}")]
+    payload = judged(ChatFormatter("anthropic"), HI, Msg("Bot", blocks, "assistant"))
+    assert [part["text"] for part in payload["messages"][-1]["content"]] == [f"First{end}", "Then", "it is"]
     # Where it is not the last, and for others, it stays.
     unfinished = Msg("Bot", f"It is{end}", "assistant")
     for provider, messages in (("anthropic", [HI, unfinished, BYE]), ("openai", [HI, unfinished])):
