@@ -47,8 +47,6 @@ MISSED = {
     "llama3_1": (18.0, 1.0),
     "phi3": (12.0, 3.8),
     "phi3_5": (12.0, 3.8),
-    # They take single characters of a text, which may put a token together: a chat with tools is traced throughout.
-    **{f"nemotron_3{kind}": (20.0, 4.2) for kind in ("_5_lightning", "_nano", "_super", "_ultra")},
 }
 WORDS = "the order was sent on Monday and should arrive by Friday unless the depot is closed for the holiday "
 CHAT: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from jinja2 import nodes
 from markupsafe import Markup
@@ -157,7 +157,9 @@ def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
     ended = [text for text in around if controls.ends_at_start(text)]
     # A piece that is cut out of a text does no harm by itself; two may be joined, or the template's own may be near.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
-    moves = any(_is_moving(node) for node in tree.find_all((nodes.For, nodes.Filter, nodes.Getitem)))
+    of_dicts = _of_dicts(tree)
+    moving = [node for node in tree.find_all((nodes.For, nodes.Filter, nodes.Getitem)) if id(node) not in of_dicts]
+    moves = any(map(_is_moving, moving))
     moves = moves or any(use.cuts(controls) for use in used)
     always = joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun)
     return _Risk(
@@ -207,6 +209,29 @@ def is_list(node: nodes.Node | None) -> bool:
     name = node.name if isinstance(node, nodes.Name) else node.attr if isinstance(node, nodes.Getattr) else ""
     name = _text_of(node.arg) or "" if isinstance(node, nodes.Getitem) else name
     return name.endswith(("messages", "calls", "tools", "items", "list", "documents"))
+
+
+def _of_dicts(tree: nodes.Template) -> set[int]:
+    """Return the loops and items (by ``id``) of what ``{% if x is mapping %}`` has shown to be a dict."""
+    found: set[int] = set()
+    for branch in tree.find_all(nodes.If):
+        name = _name_of(branch.test.node) if _asks_for_mapping(branch.test) else None
+        body = nodes.Scope(branch.body)
+        # A name may be given another value; a macro has the values of the time when it is called.
+        stored = {each.name for each in body.find_all(nodes.Name) if each.ctx != "load"}
+        if name is None or name in stored or body.find((nodes.CallBlock, nodes.Macro)):
+            continue
+        loops = [loop for loop in body.find_all(nodes.For) if not loop.recursive and _name_of(loop.iter) == name]
+        found.update(map(id, (*loops, *(item for item in body.find_all(nodes.Getitem) if _name_of(item.node) == name))))
+    return found
+
+
+def _asks_for_mapping(test: nodes.Node) -> TypeGuard[nodes.Test]:
+    return isinstance(test, nodes.Test) and test.name == "mapping"
+
+
+def _name_of(node: nodes.Node) -> str | None:
+    return node.name if isinstance(node, nodes.Name) else None
 
 
 def _is_moving(node: nodes.Node) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.chat_templates.jinja import REASONING, plain_tools, texts_in
 from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
 from lazyprompt.errors import TemplateError, ToolsError
-from lazyprompt.messages.histories.read import is_openai, messages_of
+from lazyprompt.messages.histories.read import MARKS, is_openai, messages_of
 from lazyprompt.messages.msg import Msg, ThinkingBlock
 from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.messages.prompt import MARKERS
@@ -47,9 +48,10 @@ def dicts_from(messages: HistoryLike, template: ChatJinja) -> Sequence[Mapping[s
         HistoryError: A message has no accepted shape.
         FormatError: A block has no form that a template could be given.
     """
-    # A dict is a Mapping, but to ask for that takes long.
-    if isinstance(messages, list | tuple) and all(
-        (type(item) is dict or isinstance(item, Mapping)) and is_openai(item) for item in messages
+    # All of them in C, where they are dicts.
+    if isinstance(messages, list | tuple) and (
+        ({*map(type, messages)} == {dict} and MARKS.isdisjoint(chain.from_iterable(cast("Any", messages))))
+        or all(isinstance(item, Mapping) and is_openai(item) for item in messages)
     ):
         return cast("Sequence[Mapping[str, Any]]", messages)
     return [form for message in messages_of(messages) for form in _dicts(message, template)]

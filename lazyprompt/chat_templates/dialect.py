@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.traced import Run
 
 
+# A filter's name that no template can write.
+_GENERATED = " generated"
+
+
 class Refusal(jinja2.TemplateError):
     """Error of ``raise_exception``."""
 
@@ -45,17 +49,17 @@ class _Generation(Extension):
     tags = {"generation"}  # noqa: RUF012 - the form jinja2 gives
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Read the block. As in transformers it is a call block: what is set in it ends with it."""
+        """Read the block. As in transformers, what is set in it ends with it."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("show"), [], [], body).set_lineno(line)
+        traced = isinstance(self.environment, TracingEnvironment)
+        mark = nodes.Filter(None, _GENERATED, [], [], None, None)
+        return (nodes.FilterBlock(body, mark) if traced else nodes.Scope(body)).set_lineno(line)
 
-    def show(self, caller: Callable[[], str]) -> str:
-        """Return the content of the block; texts with origins keep them."""
-        text = caller()
-        if not isinstance(text, Traced):
-            return text
-        return map_origins(text, lambda origin: origin._replace(generated=True))
+
+def _generated(text: str) -> str:
+    """Mark the content of a block that the model writes."""
+    return map_origins(text, lambda origin: origin._replace(generated=True)) if isinstance(text, Traced) else text
 
 
 class _Dict:
@@ -149,6 +153,7 @@ class ChatEnvironment(BoundedEnvironment):
             extensions=[_Generation, "jinja2.ext.loopcontrols"],
         )
         self.filters["tojson"] = bounded(_to_json, "tojson")
+        self.filters[_GENERATED] = _generated
         cast("dict[str, Any]", self.globals).update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)
 
 
@@ -159,7 +164,7 @@ _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title
 # These ask nothing of a text that its own methods do not write down.
 _FOLLOWED = frozenset(("count", "length", "safe", "string", "trim"))
 # What these give is one of the things they are given, with its own origin.
-_CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min"))
+_CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min", _GENERATED))
 
 
 # A value of which nobody knows where it came from.

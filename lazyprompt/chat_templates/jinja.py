@@ -16,11 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jinja2
 
 from lazyprompt._base.json import MAX_DEPTH, checked_text
+from lazyprompt._base.roles import ROLES
 from lazyprompt.chat_templates.dialect import Refusal, compiled
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates.bounds import MAX_STEPS, MAX_WIDTH, check_length
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _FLAT = frozenset((str, int, float, bool, type(None)))
+_PLAIN = _FLAT | {dict, list, tuple}
 # The names under which reasoning travels; transformers gives templates the first and the second.
 REASONING = ("reasoning_content", "thinking", "reasoning")
 
@@ -59,13 +62,46 @@ class PlainData(NamedTuple):
     texts: Sequence[str]
 
 
-def _chat_message(message: object, where: str) -> dict[str, object]:
-    """Return a message as plain data, its reasoning under the names that transformers gives it."""
+def _with_reasoning(message: dict[str, object]) -> dict[str, object]:
+    """Return a message with its reasoning under the names that transformers gives it."""
+    reasoning = next((message[name] for name in REASONING if message.get(name) is not None), None)
+    return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
+
+
+def _plain_messages(messages: Sequence[object], places: Sequence[int]) -> PlainData:
+    """Messages as plain data.
+
+    Args:
+        messages: The messages.
+        places: Their indexes in the chat.
+
+    Returns:
+        New messages, and all texts in them; a role that is known is the template's to ask for.
+
+    Raises:
+        FormatError: One is no plain data.
+    """
+    try:
+        copies: list[dict[str, Any]] = marshal.loads(marshal.dumps(cast("list[Any]", messages)))  # noqa: S302 - bytes that have just been dumped
+    except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
+        copies = []
+    found = _said_in(copies) if {*map(type, copies)} == {dict} else None
+    # What is not as it should be, or might not be, is looked at piece by piece.
+    if found is None or not found.kinds <= _PLAIN or found.depth >= MAX_DEPTH:
+        copies = [_plain_message(message, f"messages[{at}]") for at, message in zip(places, messages, strict=True)]
+        found = _said_in(copies)
+    return PlainData(copies, found.texts)
+
+
+def _said_in(messages: Sequence[dict[str, Any]]) -> _Contents:
+    values = [value for each in messages for name, value in each.items() if name != "role" or value not in ROLES]
+    return _looked_through([dict.fromkeys(chain.from_iterable(messages)), *values])
+
+
+def _plain_message(message: object, where: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise FormatError(f"{where} is a {type(message).__name__}; a template is given dicts")
-    plain = cast("dict[str, object]", plain_data(cast("object", message), where))
-    reasoning = next((plain[name] for name in REASONING if plain.get(name) is not None), None)
-    return plain if reasoning is None else {"thinking": reasoning, **plain, "reasoning_content": reasoning}
+    return cast("dict[str, Any]", plain_data(cast("object", message), where))
 
 
 def plain_data(value: object, where: str, depth: int = 0) -> object:
@@ -139,20 +175,39 @@ def _packed_tools(packed: bytes) -> PlainData:
 
 def texts_in(value: object) -> list[str]:
     """All texts in plain data, the keys of dicts too."""
+    return _looked_through([value]).texts
+
+
+class _Contents(NamedTuple):
+    """Contents of plain data: its texts, the types of all that is in it, and how deep it is nested."""
+
+    texts: list[str]
+    kinds: set[type[object]]
+    depth: int
+
+
+def _looked_through(values: Sequence[object]) -> _Contents:
+    """Look through values, level by level: all of a level that are of one type are taken at once, in C."""
     texts: list[str] = []
-    level = [value]
+    seen: set[type[object]] = set()
+    level, depth = values, 0
     while level:
         inside: list[object] = []
-        for item in level:
-            if isinstance(item, str):
-                texts.append(item)
-            elif isinstance(item, dict):
-                inside += cast("dict[object, object]", item)
-                inside += cast("dict[object, object]", item).values()
-            elif isinstance(item, list | tuple):
-                inside += cast("Sequence[object]", item)
-        level = inside
-    return texts
+        kinds = {*map(type, level)}
+        for kind in kinds:
+            items: Any = level if len(kinds) == 1 else [item for item in level if type(item) is kind]
+            if issubclass(kind, str):
+                texts += items
+            elif issubclass(kind, dict):
+                keys: set[object] = set().union(*items)
+                seen.update(map(type, keys))
+                texts += [key for key in keys if isinstance(key, str)]
+                inside += chain.from_iterable([item.values() for item in items])
+            elif issubclass(kind, list | tuple):
+                inside += chain.from_iterable(items)
+        seen |= kinds
+        level, depth = inside, depth + 1
+    return _Contents(texts, seen, depth)
 
 
 def with_arguments(message: dict[str, object]) -> dict[str, object]:
@@ -331,19 +386,25 @@ class ChatJinja:
         """
         chat: list[dict[str, Any]] = []
         texts: list[str] = []
+        others: list[int] = []
         for at, message in enumerate(cast("Sequence[dict[str, Any]]", messages)):
             # Most are a role and a text: this is where the time of a long chat goes.
             if type(message) is dict and len(message) == 2:  # noqa: PLR2004 - the two
                 role, content = message.get("role"), message.get("content")
-                if type(role) is str and type(content) is str:
+                if type(role) is str and role in ROLES and type(content) is str:
                     chat.append(message.copy())
-                    texts += (role, content)
+                    texts.append(content)
                     continue
-            plain = _chat_message(message, f"messages[{at}]")
-            if "tool_calls" in plain or plain.get("content", "") is None:
-                plain = self.takes.form(plain)
-            texts += texts_in(plain)
-            chat.append(plain)
+            others.append(at)
+            chat.append(message)
+        if others:
+            plain = _plain_messages([messages[at] for at in others], others)
+            texts += plain.texts
+            for at, message in zip(others, plain.data, strict=True):
+                chat[at] = formed = _with_reasoning(message)
+                if "tool_calls" in message or message.get("content", "") is None:
+                    chat[at] = formed = self.takes.form(formed)
+                    texts += texts_in(formed)
         return PlainData(chat, texts)
 
     def run(self, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], *, traced: bool = False) -> str:

@@ -465,6 +465,45 @@ def test_whatever_a_template_does_to_texts_no_sequence_comes_of_it(
 LOST = "{{ (messages[0].content|attr('upper')|string)[:6] }} {{ messages[0].content }}{{ tools|tojson }}<|im_end|>"
 
 
+# Joins the letters of x between signs of its own; a chat's text is th-ink.
+LETTERS = "{{ '<' }}{% for c in x %}{{ c if c != '-' }}{% endfor %}{{ '>' }}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% if x is mapping %}{% set x = messages[0].content %}LETTERS{% endif %}",
+        "{% if x is mapping %}{% endif %}{% set x = messages[0].content %}LETTERS",
+        "{% if x is mapping %}{% else %}{% endif %}{% set x = messages[0].content %}LETTERS",
+        "{% if x is mapping or y %}{% set x = messages[0].content %}LETTERS{% endif %}",
+        "{% set x = messages[0].content %}{% if x is not mapping %}LETTERS{% endif %}",
+        "{% set x = messages[0].content %}{% if x is mapping %}{% else %}LETTERS{% endif %}",
+        "{% if x is mapping %}{% for x in [messages[0].content] %}LETTERS{% endfor %}{% endif %}",
+        "{% if x is mapping %}{% with x = messages[0].content %}LETTERS{% endwith %}{% endif %}",
+        "{% if x is mapping %}{% macro m(x) %}LETTERS{% endmacro %}{{ m(messages[0].content) }}{% endif %}",
+        "{% if x is mapping %}{% macro m() %}LETTERS{% endmacro %}{% endif %}{% set x = messages[0].content %}{{m()}}",
+        """{% if x is mapping %}{{ '<' }}{% for c in x recursive %}{{ c if c not in ('-', 'a1') }}
+        {{- loop(messages[0].content) if c == 'a1' }}{% endfor %}{{ '>' }}{% endif %}""",
+    ],
+)
+def test_letters_of_what_is_no_dict_come_together_as_no_tag(text: str) -> None:
+    text = "{{ '<|im_start|>' }}{% set x = tools[0] %}" + text.replace("LETTERS", LETTERS) + "{{ '</think>' }}"
+    rendered = ChatTemplate.load(text).render([{"role": "user", "content": "th-ink"}], [{"a1": "b"}])
+
+    assert "<think>" not in rendered.text
+
+
+def test_a_key_of_what_is_a_dict_is_no_tag() -> None:
+    template = ChatTemplate.load(
+        "{% if tools[0] is mapping %}{% set x = tools[0] %}{% if x is mapping %}"
+        "{% for c in x %}{{ '<' ~ c ~ '>' ~ x[c] ~ '</' ~ c ~ '>' }}{% endfor %}{% endif %}{% endif %}"
+    )
+
+    texts = [template.render([{"role": "user", "content": "a"}], [{key: "b"}]).text for key in ("order", "think")]
+
+    assert texts == ["<order>b</order>", "<\\think>b</\\think>"]
+
+
 def test_where_origins_are_lost_it_says_so_and_everything_is_harmless_before() -> None:
     template = ChatTemplate.load(LOST)
     honest = template.render([{"role": "user", "content": "a < b"}], [])
