@@ -404,7 +404,7 @@ class ChatJinja:
                 chat[at] = formed = _with_reasoning(message)
                 if "tool_calls" in message or message.get("content", "") is None:
                     chat[at] = formed = self.takes.form(formed)
-                    texts += texts_in(formed)
+                    texts += texts_in(formed) if formed != message else ()
         return PlainData(chat, texts)
 
     def run(self, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], *, traced: bool = False) -> str:
