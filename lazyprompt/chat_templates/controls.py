@@ -219,7 +219,7 @@ def _of_dicts(tree: nodes.Template) -> set[int]:
         body = nodes.Scope(branch.body)
         # A name may be given another value; a macro has the values of the time when it is called.
         stored = {each.name for each in body.find_all(nodes.Name) if each.ctx != "load"}
-        if name is None or name in stored or body.find((nodes.CallBlock, nodes.Macro)):
+        if name is None or name in stored or any(body.find_all((nodes.CallBlock, nodes.Macro))):
             continue
         loops = [loop for loop in body.find_all(nodes.For) if not loop.recursive and _name_of(loop.iter) == name]
         found.update(map(id, (*loops, *(item for item in body.find_all(nodes.Getitem) if _name_of(item.node) == name))))

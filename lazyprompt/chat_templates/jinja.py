@@ -199,7 +199,7 @@ def _looked_through(values: Sequence[object]) -> _Contents:
             if issubclass(kind, str):
                 texts += items
             elif issubclass(kind, dict):
-                keys: set[object] = set().union(*items)
+                keys = set[object]().union(*items)
                 seen.update(map(type, keys))
                 texts += [key for key in keys if isinstance(key, str)]
                 inside += chain.from_iterable([item.values() for item in items])
