@@ -52,9 +52,18 @@ class _Generation(Extension):
         """Read the block. As in transformers, what is set in it ends with it."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        traced = isinstance(self.environment, TracingEnvironment)
-        mark = nodes.Filter(None, _GENERATED, [], [], None, None)
-        return (nodes.FilterBlock(body, mark) if traced else nodes.Scope(body)).set_lineno(line)
+        block: nodes.Node = nodes.Scope(body).set_lineno(line)
+        names = {name.name for name in block.find_all(nodes.Name)}
+        if any(block.find_all((nodes.Break, nodes.Continue))) or not names.isdisjoint(("caller", "kwargs", "varargs")):
+            # In transformers it is a call block, which has these names of its own, and which no loop reaches into.
+            block = nodes.CallBlock(self.call_method("show"), [], [], body).set_lineno(line)
+        if isinstance(self.environment, TracingEnvironment):
+            block = nodes.FilterBlock([block], nodes.Filter(None, _GENERATED, [], [], None, None)).set_lineno(line)
+        return block
+
+    def show(self, caller: Callable[[], str]) -> str:
+        """Return the content of a block."""
+        return caller()
 
 
 def _generated(text: str) -> str:

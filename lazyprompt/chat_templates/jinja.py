@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jinja2
@@ -81,11 +82,14 @@ def _plain_messages(messages: Sequence[object], places: Sequence[int]) -> PlainD
     Raises:
         FormatError: One is no plain data.
     """
+    packed = b""
     try:
-        copies: list[dict[str, Any]] = marshal.loads(marshal.dumps(cast("list[Any]", messages)))  # noqa: S302 - bytes that have just been dumped
+        packed = marshal.dumps(cast("list[Any]", messages))
+        copies: list[dict[str, Any]] = marshal.loads(packed)  # noqa: S302 - bytes that have just been dumped
     except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
         copies = []
-    found = _said_in(copies) if {*map(type, copies)} == {dict} else None
+    # An item takes a byte, but in lists that hold each other, or themselves.
+    found = _said_in(copies, len(packed)) if {*map(type, copies)} == {dict} else None
     # What is not as it should be, or might not be, is looked at piece by piece.
     if found is None or not found.kinds <= _PLAIN or found.depth >= MAX_DEPTH:
         copies = [_plain_message(message, f"messages[{at}]") for at, message in zip(places, messages, strict=True)]
@@ -93,9 +97,9 @@ def _plain_messages(messages: Sequence[object], places: Sequence[int]) -> PlainD
     return PlainData(copies, found.texts)
 
 
-def _said_in(messages: Sequence[dict[str, Any]]) -> _Contents:
+def _said_in(messages: Sequence[dict[str, Any]], most: float = inf) -> _Contents:
     values = [value for each in messages for name, value in each.items() if name != "role" or value not in ROLES]
-    return _looked_through([dict.fromkeys(chain.from_iterable(messages)), *values])
+    return _looked_through([dict.fromkeys(chain.from_iterable(messages)), *values], most)
 
 
 def _plain_message(message: object, where: str) -> dict[str, Any]:
@@ -186,12 +190,20 @@ class _Contents(NamedTuple):
     depth: int
 
 
-def _looked_through(values: Sequence[object]) -> _Contents:
-    """Look through values, level by level: all of a level that are of one type are taken at once, in C."""
+def _looked_through(values: Sequence[object], most: float = inf) -> _Contents:
+    """Look through values, level by level: all of a level that are of one type are taken at once, in C.
+
+    Args:
+        values: The values.
+        most: How many they may be; where they are more, they count as nested too deep.
+    """
     texts: list[str] = []
     seen: set[type[object]] = set()
     level, depth = values, 0
     while level:
+        most -= len(level)
+        if most < 0:
+            return _Contents(texts, seen, MAX_DEPTH)
         inside: list[object] = []
         kinds = {*map(type, level)}
         for kind in kinds:

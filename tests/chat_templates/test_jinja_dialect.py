@@ -100,6 +100,10 @@ def test_every_template_renders_or_refuses_as_in_transformers(share: int) -> Non
         # The block of what the model said has a scope of its own.
         "{% set a = 1 %}{% generation %}{{ a }}{% set a = 2 %}{{ a }}\n{% endgeneration %}{{ a }}",
         "{% for m in messages %}{%- generation -%} {{ m.content }} {{ loop.index }} {%- endgeneration -%}{% endfor %}",
+        "{% generation %}{% for i in [1, 2] %}{{ i }}{% break %}{% endfor %}a{% endgeneration %}",
+        "{% generation %}{% for i in [1, 2] if i %}{% continue %}{{ i }}{% endfor %}{% endgeneration %}",
+        "{% macro m(a) %}{% generation %}{{ varargs }}{{ kwargs }}{% endgeneration %}{% endmacro %}{{ m(1, 2, b=3) }}",
+        "{% macro m() %}{% generation %}{{ caller() }}{% endgeneration %}{% endmacro %}{% call m() %}a{% endcall %}",
         # Macros may have parameters of any name.
         "{% macro m(function, context) %}{{ function }}{{ context }}{% endmacro %}{{ m(context=1, function=2) }}",
         "{% macro m(x) %}[{{ caller(x) }}]{% endmacro %}{% call(y) m('a') %}{{ y }}{{ bos_token }}{% endcall %}",
@@ -258,6 +262,9 @@ def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
     endless.append(endless)
     with pytest.raises(FormatError, match="nested deeper than 200 levels, or holds itself"):
         rendered("", [{"content": endless}])
+    endless.append(endless)
+    with pytest.raises(FormatError, match="nested deeper than 200 levels, or holds itself"):
+        rendered("", [{"content": endless}])
 
 
 @pytest.mark.parametrize(
@@ -276,6 +283,16 @@ def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
 )
 def test_a_template_that_is_wrong_is_refused_when_it_is_made(text: Any, said: str) -> None:
     with pytest.raises(TemplateError, match=f"^{said}"):
+        ChatJinja(text)
+
+
+@pytest.mark.parametrize(
+    ("tag", "said"), [("break", "'break' outside loop"), ("continue", "'continue' not properly in")]
+)
+def test_no_loop_is_left_out_of_a_generation_block(tag: str, said: str) -> None:
+    text = f"{{% for m in messages %}}{{% generation %}}a{{% {tag} %}}{{% endgeneration %}}b{{% endfor %}}"
+    assert said in judged(text, CHAT)[1]
+    with pytest.raises(TemplateError, match=f"^the chat template cannot be compiled: {said}"):
         ChatJinja(text)
 
 
