@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast
 
 from jinja2 import nodes
 from markupsafe import Markup
@@ -14,11 +15,11 @@ from lazyprompt.chat_templates.dialect import parsed
 from lazyprompt.chat_templates.jinja import CALLING, TOOL
 from lazyprompt.chat_templates.traced import Origin, parts_of, trace, trace_message
 from lazyprompt.rendering.markers import tokens_in
-from lazyprompt.safety.policy import COMMON_TAGS, JOINT, Controls, controls_for
+from lazyprompt.safety.policy import COMMON_TAGS, JOINT, Controls, caseless, controls_for
 from lazyprompt.safety.special_tokens import tokens_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from lazyprompt.chat_templates.jinja import ChatJinja
 
@@ -32,14 +33,14 @@ _LEAVING = frozenset(
         *("abs", "attr", "count", "d", "default", "dictsort", "endswith", "find", "float", "int", "isalnum", "isalpha"),
         *("index", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace"),
         *("istitle", "isupper", "items", "join", "length", "rejectattr", "rfind", "rindex", "round", "selectattr"),
-        *("safe", "splitlines", "startswith", "string", "sum", "tojson", "wordcount"),
+        *("safe", "startswith", "string", "sum", "tojson", "wordcount"),
     )
 )
-# They take characters away, or change their order, where they are given a text and not a list.
+# They take characters away, or change their order, where they are given a text and not a list; one splits it.
 _MOVING = frozenset(
     (
-        *("batch", "first", "groupby", "last", "list", "max", "min", "reject", "reverse", "select", "slice", "sort"),
-        "unique",
+        *("batch", "first", "groupby", "last", "list", "map", "max", "min", "reject", "reverse", "select", "slice"),
+        *("sort", "splitlines", "unique"),
     )
 )
 _OF_TEXT = frozenset(dir(Markup)) | frozenset(dir(bytes))
@@ -51,6 +52,10 @@ _RESERVED_BEGUN = re.compile(r"<\|[^<>|\s]*\Z")
 _SCHEMA_WORDS = frozenset(
     ("description", "enum", "function", "id", "name", "parameters", "required", "tools", "type", *ROLES)
 )
+# What templates write around values that are no text, or that they write as JSON or Python.
+_WRITTEN = (*"0-.\"'[](){},:\\<>", "true", "false", "null", "none", "nan", "inf", "role", "content")
+# Functions that bring text with them.
+_SPEAKING = frozenset(("joiner", "strftime_now"))
 _NO_HEADERS: frozenset[str] = frozenset()
 _WORD = "lazyprompt"
 
@@ -131,12 +136,14 @@ class _Risk(NamedTuple):
         moves: True if it may take characters out of a text, or change their order.
         between: True if its own text stands so close before and behind a text that one could lie in all three.
         any_case: True if it changes the case of letters.
+        own: All of its own texts that may stand beside a text; None if nobody knows them, or pieces of texts may.
     """
 
     always: bool
     moves: bool
     between: bool
     any_case: bool
+    own: frozenset[str] | None
 
 
 @lru_cache(maxsize=256)
@@ -157,16 +164,16 @@ def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
     ended = [text for text in around if controls.ends_at_start(text)]
     # A piece that is cut out of a text does no harm by itself; two may be joined, or the template's own may be near.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
-    of_dicts = _of_dicts(tree)
-    moving = [node for node in tree.find_all((nodes.For, nodes.Filter, nodes.Getitem)) if id(node) not in of_dicts]
-    moves = any(map(_is_moving, moving))
-    moves = moves or any(use.cuts(controls) for use in used)
+    moves = _moves(tree, controls) or any(use.cuts(controls) for use in used)
     always = joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun)
+    speaks = any(name.name in _SPEAKING for name in tree.find_all(nodes.Name))
+    own = frozenset((*around, *_literals(tree), *template.special_tokens.values(), *_SCHEMA_WORDS, *_WRITTEN))
     return _Risk(
         always or fills_in(tree) or bool(moves and begun),
         moves,
         bool(begun and ended),
         any(use.name in _CASES for use in used),
+        None if cuts or moves or speaks else own,
     )
 
 
@@ -206,9 +213,74 @@ def is_list(node: nodes.Node | None) -> bool:
         # ``range`` and ``x.split()``.
         name = node.node.attr if isinstance(node.node, nodes.Getattr) else getattr(node.node, "name", "")
         return name in ("items", "keys", "range", "rsplit", "split", "values")
-    name = node.name if isinstance(node, nodes.Name) else node.attr if isinstance(node, nodes.Getattr) else ""
+    name = node.name if isinstance(node, nodes.Name) else getattr(node, "attr", "")
     name = _text_of(node.arg) or "" if isinstance(node, nodes.Getitem) else name
     return name.endswith(("messages", "calls", "tools", "items", "list", "documents"))
+
+
+def _moves(tree: nodes.Template, controls: Controls) -> bool:
+    """Return True if a template may take single characters out of a text, or change their order."""
+    names = [*_names_asked(tree)]
+    of_dicts = _of_dicts(tree)
+    # A character has neither items nor attributes: what is only asked for those, or what it is, is shown nowhere.
+    asked = {id(node) for node, name in names if name not in _OF_TEXT}
+    asked.update(id(test.node) for test in tree.find_all(nodes.Test))
+    asked.update(id(item.arg) for item in tree.find_all(nodes.Getitem))
+    loops = [each for each in tree.find_all(nodes.For) if id(each) not in of_dicts]
+    items = [each for each in tree.find_all(nodes.Getitem) if id(each) not in of_dicts | asked]
+    return (
+        any(name == "fromkeys" for _, name in names)
+        or any(cast("Any", each).dyn_args for each in tree.find_all((nodes.Call, nodes.Filter, nodes.Test)))
+        or any(map(_unpacks, tree.find_all((nodes.Assign, nodes.AssignBlock))))
+        or any(_spreads(each, controls) for each in tree.find_all((nodes.Call, nodes.Filter)))
+        or any(map(_is_by_place, items))
+        or any(_shows_items(each, asked) for each in loops)
+    )
+
+
+def _names_asked(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, str]]:
+    """Yield what a template asks for an item or attribute, and the name of that."""
+    yield from ((got.node, got.attr) for got in tree.find_all(nodes.Getattr))
+    for got in tree.find_all(nodes.Getitem):
+        if name := _text_of(got.arg):
+            yield got.node, name
+
+
+def _unpacks(node: nodes.Node) -> bool:
+    """Return True if this gives characters of a text names, or a text the name of a list."""
+    given: nodes.Node | None = node.node if isinstance(node, nodes.Assign) else None
+    target = cast("nodes.Assign | nodes.AssignBlock", node).target
+    if isinstance(target, nodes.Tuple):
+        return not isinstance(given, nodes.Tuple)
+    return is_list(target) and (given is None or not _is_no_text(given))
+
+
+def _spreads(node: nodes.Node, controls: Controls) -> bool:
+    """Return True if a filter or function goes through the characters of a text where it is given one."""
+    if isinstance(node, nodes.Filter):
+        between = [*node.args, *(each.value for each in node.kwargs if each.key == "d")]
+        spreads = node.name in _MOVING or (node.name == "join" and any(_may_fill(each, controls) for each in between))
+        return spreads and not is_list(node.node)
+    function = cast("nodes.Call", node).node
+    if isinstance(function, nodes.Getattr):
+        return function.attr == "join" and _may_fill(function.node, controls)
+    return _name_of(function) in ("dict", "namespace") and bool(cast("nodes.Call", node).args)
+
+
+def _is_by_place(node: nodes.Getitem) -> bool:
+    by_place = not isinstance(node.arg, nodes.Slice) and _text_of(node.arg) is None
+    return (by_place or getattr(node.arg, "step", None) is not None) and not is_list(node.node)
+
+
+def _shows_items(node: nodes.For, asked: Collection[int]) -> bool:
+    """Return True if a loop shows the characters of a text where it is given one."""
+    if isinstance(node.target, nodes.Tuple):
+        return not _gives_pairs(node.iter)
+    if is_list(node.iter) and not node.recursive:
+        return False
+    body = nodes.Scope(node.body)
+    shown = {each.name for each in body.find_all(nodes.Name) if id(each) not in asked}
+    return _name_of(node.target) in shown or any(name in ("nextitem", "previtem") for _, name in _names_asked(body))
 
 
 def _of_dicts(tree: nodes.Template) -> set[int]:
@@ -226,33 +298,31 @@ def _of_dicts(tree: nodes.Template) -> set[int]:
     return found
 
 
+def _is_no_text(node: nodes.Node) -> bool:
+    if isinstance(node, nodes.Add):
+        return _is_no_text(node.left) or _is_no_text(node.right)
+    if isinstance(node, nodes.Call):
+        return _name_of(node.node) == "namespace"
+    return is_list(node) or (isinstance(node, nodes.Literal) and _text_of(node) is None)
+
+
+def _gives_pairs(node: nodes.Node) -> bool:
+    call = node.node if isinstance(node, nodes.Call) else node
+    return getattr(call, "attr" if isinstance(call, nodes.Getattr) else "name", "") in ("dictsort", "items")
+
+
+def _may_fill(separator: nodes.Node, controls: Controls) -> bool:
+    """Return True if texts between whose characters this is put could become a control sequence."""
+    text = _text_of(separator)
+    return text is None or controls.may_cross(text)
+
+
 def _asks_for_mapping(test: nodes.Node) -> TypeGuard[nodes.Test]:
     return isinstance(test, nodes.Test) and test.name == "mapping"
 
 
 def _name_of(node: nodes.Node) -> str | None:
     return node.name if isinstance(node, nodes.Name) else None
-
-
-def _is_moving(node: nodes.Node) -> bool:
-    """Return True if this takes single characters of a text where it is given one."""
-    if isinstance(node, nodes.Filter):
-        return node.name in _MOVING and not is_list(node.node)
-    if isinstance(node, nodes.Getitem):
-        step = node.arg.step if isinstance(node.arg, nodes.Slice) else None
-        by_place = not isinstance(node.arg, nodes.Slice) and _text_of(node.arg) is None
-        return (step is not None or by_place) and not is_list(node.node)
-    if not isinstance(node, nodes.For) or is_list(node.iter) or not isinstance(node.target, nodes.Name):
-        return False
-    # A character has neither items nor attributes: what is only asked for those, or what it is, is shown nowhere.
-    asked = (nodes.Getattr, nodes.Getitem, nodes.Test)
-    parents = [parent for part in node.body for parent in (part, *part.find_all(nodes.Node))]
-    return any(
-        isinstance(child, nodes.Name) and child.name == node.target.name
-        for parent in parents
-        if not isinstance(parent, asked)
-        for child in parent.iter_child_nodes()
-    )
 
 
 class _Use(NamedTuple):
@@ -287,37 +357,44 @@ class _Use(NamedTuple):
 
     def cuts(self, controls: Controls) -> bool:
         """Return True if it splits a text; it never does at a control sequence, for there is none."""
-        return self.name in _CUTTING and bool(self.first) and not self.second and controls.clean(self.first or "")
+        splits = self.name in _CUTTING and bool(self.first) and not self.second and controls.clean(self.first or "")
+        return splits or self.name == "splitlines"
 
 
-def _text_of(argument: nodes.Expr) -> str | None:
+def _text_of(argument: nodes.Node) -> str | None:
     """A text that stands in the template."""
     return argument.value if isinstance(argument, nodes.Const) and isinstance(argument.value, str) else None
 
 
 @lru_cache(maxsize=64)
-def _any_case(template: ChatJinja) -> Controls:
-    return Controls(sequences_in(template) | COMMON_TAGS, any_case=True)
+def _any_case(controls: Controls) -> Controls:
+    """Return the control sequences of caseless texts."""
+    return Controls(map(caseless, controls.texts))
 
 
-def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str]) -> bool:
+def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own: Sequence[str] | None) -> bool:
     """Return True if texts hold no control sequence, nor anything the template could make one of.
 
     Args:
         template: The template.
         controls: Its control sequences.
         texts: The texts of messages, calls, tools and all.
+        own: The developer's own texts that the template is given besides; None where nobody knows them.
     """
-    # Joined by what is part of no sequence.
+    # Each once, joined by what is part of no sequence.
+    texts = [*dict.fromkeys(texts)]
     joined = JOINT.join(texts)
     if not controls.clean(joined):
         return False
     risk = _risk(template, controls, calls=True)
     if risk.always or (risk.moves and controls.begins_in(joined)):
         return False
-    if risk.any_case and not _any_case(template).clean(joined):
-        return False
-    return not controls.at_edge(texts) and not (risk.between and controls.within(texts, _SCHEMA_WORDS))
+    if risk.any_case:
+        folded, any_case = caseless(joined), _any_case(controls)
+        if not any_case.clean(folded) or (risk.moves and any_case.begins_in(folded)):
+            return False
+    beside = None if own is None or risk.own is None else chain(risk.own, own)
+    return not controls.at_edge(texts, beside) and not (risk.between and controls.within(texts, _SCHEMA_WORDS))
 
 
 @lru_cache(maxsize=128)

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 # What a template is given where nothing but a chat is.
 _PROMPTED: dict[str, object] = {"tools": None, "documents": None, "add_generation_prompt": True}
+# Those of them that hold what nobody trusts.
+_UNTRUSTED = frozenset(("tools", "documents"))
 
 
 @read_only
@@ -378,7 +380,8 @@ class ChatTemplate:
         """
         controls = self.controls(jinja)
         with_origins = chat if traced is None else traced
-        if safety.looks and (texts is None or not is_clean(jinja, controls, texts)):
+        own = None if traced is not None else texts_in([each for name, each in given.items() if name not in _UNTRUSTED])
+        if safety.looks and (texts is None or not is_clean(jinja, controls, texts, own)):
             return Rendered(*_composition(jinja, with_origins, given, controls, safety))
         plain = plain_chat(chat) if traced is not None and given == _PROMPTED else None
         text = self._plain_text(plain, OFF)

@@ -18,7 +18,8 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import lru_cache, partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
+from string import digits
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias, get_args
 from unicodedata import normalize
 
@@ -65,11 +66,11 @@ COMMON_TAGS = frozenset(
 # The form of nearly all reserved tokens, <|name|>; a tokenizer may have more of them than its template uses. Others are
 # numbered.
 _NAME = r"[^<>|\s\\]{1,64}"
-_NUMBERED = ("unused", "reserved_", "SPECIAL_", "extra_id_")
+_NUMBERED = ("unused", "reserved_", "SPECIAL_", "special_", "extra_id_")
 _RESERVED = rf"<(?:\|{_NAME}\||(?:{'|'.join(_NUMBERED)})[0-9]{{1,5}})>"
-# The pieces that one of the form <|name|> can be cut into: its beginning, its end, and what is between them.
-_RESERVED_BEGUN = re.compile(rf"<(?:\|(?:{_NAME}\|?)?)?")
-_RESERVED_ENDED = re.compile(rf">|\|>|\|?{_NAME}\|>")
+# The pieces that one of the form <|name|> can be cut into: its beginning, which is its end backwards, without the first
+# character; and what is between them.
+_RESERVED_BEGUN = rf"(?:\|(?:{_NAME}\|?)?)?"
 _RESERVED_INSIDE = re.compile(rf"\|?(?:{_NAME})?\|?")
 # One of each form; digits stand for any others.
 _RESERVED_SAMPLES = ("<|x|>", *(f"<{name}{'0' * digits}>" for name in _NUMBERED for digits in range(1, 6)))
@@ -92,6 +93,7 @@ _DISGUISES = {
     "]": "\ufe48\uff3d",
     "#": "\ufe5f\uff03",
 }
+_DISGUISED = frozenset((*_DISGUISES, *"".join(_DISGUISES.values())))
 # Joins texts that are looked at together: it is part of no sequence.
 JOINT = "\0"
 
@@ -99,6 +101,9 @@ JOINT = "\0"
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 _DIGITS = re.compile(r"\d")
 _BLANKS = re.compile(r"[ \t]+")
+# Text that may become shorter when it is folded.
+_SHORTENED = re.compile(r"[^\x00-\x7f]|[ \t]{2}")
+_ASCII = frozenset(map(chr, range(128)))
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
@@ -133,6 +138,92 @@ class _Forged(NamedTuple):
 _Edit: TypeAlias = tuple[int, int, str]
 
 
+class _Beginnings:
+    """Beginnings of control sequences; of those written backwards, which are their ends.
+
+    Args:
+        texts: The sequences.
+        reserved: Whether anything of the form ``<|name|>`` counts.
+        backwards: Whether all texts are read backwards.
+    """
+
+    __slots__ = ("_backwards", "_known", "_reserved", "_signs")
+
+    def __init__(self, texts: Iterable[str], *, reserved: bool, backwards: bool) -> None:
+        self._backwards = backwards
+        self._reserved = re.compile((">" if backwards else "<") + _RESERVED_BEGUN if reserved else "(?!)")
+        self._signs: dict[str, tuple[set[str], int]] = {}
+        """By the first character, in plain or in disguise: the characters within sequences, and the longest length."""
+        known = {self.plain(text): text[-1 if backwards else 0] for text in texts}
+        for plain, first in known.items():
+            for sign in {plain[0], first}:
+                for form in (sign, *_DISGUISES.get(sign, sign.upper() + sign.lower())):
+                    within, length = self._signs.get(form, (set[str](), 0))
+                    is_reserved = reserved and sign in "<>"
+                    within.update(_ASCII if is_reserved else _in_any_case(plain[:-1]))
+                    longest = len(_LONGEST_RESERVED) if is_reserved else 0
+                    self._signs[form] = within, max(length, longest, len(plain))
+        # Sorted, so that one that begins with a piece is found however many there are.
+        self._known = sorted(known)
+
+    def plain(self, text: str) -> str:
+        """Return a text as :func:`_plain` does, in the direction of reading."""
+        return _plain(text)[::-1] if self._backwards else _plain(text)
+
+    def begin(self, piece: str) -> bool:
+        """Return True if a sequence begins with a piece, which is plain, and goes on."""
+        return _begins_longer(self._known, piece) or self._reserved.fullmatch(piece) is not None
+
+    def at_end(self, texts: Sequence[str]) -> set[str]:
+        """Return the pieces that texts end with, plain, white space aside."""
+        joined = JOINT.join(texts)
+        # Nobody knows all the disguises of a letter.
+        known = joined.isascii()
+        signs = {sign for sign in self._signs if sign in joined or not (known or sign in _DISGUISED)}
+        if not signs:
+            return set()
+        # Only a few characters can be the last ones of a piece.
+        last = set[str]().union(*(self._signs[sign][0] for sign in signs))
+        tails = self._near(texts, last, signs, max(self._signs[sign][1] for sign in signs), ends=True)
+        pieces = (tail[at:] for tail in tails for at, sign in enumerate(tail) if sign in self._signs)
+        return {piece for piece in pieces if self.begin(piece)}
+
+    def go_on(self, pieces: Iterable[str], texts: Iterable[str]) -> bool:
+        """Return True if a sequence that begins with one of some pieces could go on with one of some texts."""
+        rests: set[str] = set()
+        for piece in pieces:
+            if self._reserved.fullmatch(piece):
+                return True
+            for known in islice(self._known, bisect_right(self._known, piece), None):
+                if not known.startswith(piece):
+                    break
+                rests.add(known[len(piece) :].strip())
+        if not rests:
+            return False
+        firsts = _in_any_case([rest[:1] for rest in rests])
+        heads = self._near(texts, firsts, firsts, max(map(len, rests)), ends=False)
+        return "" in firsts or any(rest.startswith(head) or head.startswith(rest) for head in heads for rest in rests)
+
+    def _near(
+        self, texts: Iterable[str], outermost: set[str], within: set[str], width: int, *, ends: bool
+    ) -> Iterator[str]:
+        """Yield the ends or the beginnings of texts, plain, with these characters outermost and within them."""
+        right = ends != self._backwards
+        for text in texts:
+            bare = text.rstrip() if right else text.lstrip()
+            if bare and (bare[-1 if right else 0] in outermost or not bare.isascii()):
+                near = bare[-width:] if right else bare[:width]
+                shortened = _SHORTENED.search(near)
+                if shortened or not within.isdisjoint(near):
+                    plain = self.plain(bare if shortened else near).strip()
+                    yield plain[-width:] if ends else plain[:width]
+
+
+def _in_any_case(plain: Iterable[str]) -> set[str]:
+    """Return characters of plain texts in all forms that ASCII has for them."""
+    return {*plain, *map(str.upper, plain), *(digits if "0" in plain else "")}
+
+
 class _Edges:
     """The pieces that control sequences can be cut into. All texts that it is asked about are :func:`_plain`.
 
@@ -141,33 +232,13 @@ class _Edges:
         reserved: Whether anything of the form ``<|name|>`` counts.
     """
 
-    __slots__ = ("_backwards", "_forwards", "_insides", "_reserved", "begin", "end")
+    __slots__ = ("_insides", "_reserved", "begun", "ended")
 
     def __init__(self, texts: Iterable[str], *, reserved: bool) -> None:
-        known = set(map(_plain, (*texts, *(_RESERVED_SAMPLES if reserved else ()))))
+        known = (*texts, *(_RESERVED_SAMPLES if reserved else ()))
         self._reserved = reserved
-        # Sorted, so that one that begins (or, backwards, ends) with a piece is found however many there are.
-        self._forwards = sorted(known)
-        self._backwards = sorted(text[::-1] for text in known)
-        self._insides = JOINT.join(text[1:-1] for text in self._forwards)
-        known.update(texts)
-        begin, end = ({text[place] for text in known} for place in (0, -1))
-        self.begin = begin.union(*(_DISGUISES.get(sign, sign.upper() + sign.lower()) for sign in begin))
-        """The signs that sequences begin with, in plain or in disguise."""
-        self.end = end.union(*(_DISGUISES.get(sign, sign.upper() + sign.lower()) for sign in end))
-        """The signs that they end with."""
-
-    def is_beginning(self, piece: str) -> bool:
-        """Return True if a sequence begins with a piece and goes on."""
-        return _begins_longer(self._forwards, piece) or (
-            self._reserved and _RESERVED_BEGUN.fullmatch(piece) is not None
-        )
-
-    def is_ending(self, piece: str) -> bool:
-        """Return True if a sequence ends with a piece and more stands before it."""
-        return _begins_longer(self._backwards, piece[::-1]) or (
-            self._reserved and _RESERVED_ENDED.fullmatch(piece) is not None
-        )
+        self._insides = JOINT.join(_plain(text)[1:-1] for text in known)
+        self.begun, self.ended = (_Beginnings(known, reserved=reserved, backwards=each) for each in (False, True))
 
     def is_inside(self, piece: str) -> bool:
         """Return True if a sequence has a piece within it, and more on both sides."""
@@ -176,14 +247,6 @@ class _Edges:
     def is_inside_reserved(self, piece: str) -> bool:
         """Return True if a reserved token could have a piece within it."""
         return self._reserved and _RESERVED_INSIDE.fullmatch(piece) is not None
-
-    def touched(self, text: str, width: int) -> bool:
-        """Return True if a text begins with the end of a sequence, or ends with the beginning of one."""
-        plain = _plain(text).strip()
-        head, tail = plain[:width], plain[-width:]
-        return any(self.is_ending(head[:stop]) for stop in range(1, len(head) + 1)) or any(
-            self.is_beginning(tail[start:]) for start in range(len(tail))
-        )
 
 
 class _Memo(dict[str, str]):
@@ -200,9 +263,14 @@ class _Memo(dict[str, str]):
         return made
 
 
+def caseless(text: str) -> str:
+    """Return a folded text in which letters that differ by case only are the same."""
+    return fold(text).casefold().replace("\u0131", "i")
+
+
 def _plain(text: str) -> str:
-    """Text of which letters that differ by case only are the same, and so are all digits and all runs of blanks."""
-    return _BLANKS.sub(" ", _DIGITS.sub("0", fold(text).casefold().replace("\u0131", "i")))
+    """Return a caseless text in which all digits are the same, and all runs of blanks."""
+    return _BLANKS.sub(" ", _DIGITS.sub("0", caseless(text)))
 
 
 def _begins_longer(known: Sequence[str], piece: str) -> bool:
@@ -218,7 +286,6 @@ class Controls:
         sequences: The sequences, as they are written.
         headers: Section headers that are structure at the start of a line, as ``### Response:``.
         reserved: Whether anything of the form ``<|name|>`` counts.
-        any_case: Whether large and small letters are the same.
     """
 
     __slots__ = (
@@ -229,18 +296,16 @@ class Controls:
         "_longest",
         "_reserved",
         "_searches",
-        "_texts",
+        "texts",
     )
 
-    def __init__(
-        self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True, any_case: bool = False
-    ) -> None:
+    def __init__(self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True) -> None:
         # The longest first, so that of two sequences with one beginning the whole one is found.
         plain, headers = _longest_first(sequences), _longest_first(headers)
         self._reserved = reserved
-        self._texts = (*plain, *headers)
+        self.texts = (*plain, *headers)
         self._has_headers = bool(headers)
-        self._longest = max(map(len, (*self._texts, _LONGEST_RESERVED)))
+        self._longest = max(map(len, (*self.texts, _LONGEST_RESERVED)))
         # What sequences may end and begin with: made when somebody asks.
         self._edges: _Edges | None = None
         self._ends, self._contexts = _Memo(self._ends_of), _Memo(self._context_of)
@@ -255,9 +320,7 @@ class Controls:
         others = {"<": _RESERVED[1:] if reserved else "", "#": f"(?P<header>(?i:{known}))" if headers else ""}
         # Looking for one sign costs a thirtieth of a search: text without any first sign is clean at once. Values are
         # looked at joined, where a line's start is not to be seen, so a header anywhere counts.
-        self._searches = {
-            sign: _Search(sign, texts, others.get(sign, ""), any_case=any_case) for sign, texts in by_sign.items()
-        }
+        self._searches = {sign: _Search(sign, texts, others.get(sign, "")) for sign, texts in by_sign.items()}
 
     def clean(self, text: str) -> bool:
         """Return True if a text surely holds no control sequence, in plain or in disguise."""
@@ -306,8 +369,8 @@ class Controls:
         if not whole or indents or edges.is_inside(whole) or edges.is_inside_reserved(whole):
             return folded
         head, tail = self._first(folded), self._first(folded[::-1])[::-1]
-        head = next((head[:at] for at in range(len(head), 0, -1) if edges.is_ending(_plain(head[:at]))), "")
-        tail = next((tail[at:] for at in range(len(tail)) if edges.is_beginning(_plain(tail[at:]))), "")
+        head = next((head[:at] for at in range(len(head), 0, -1) if edges.ended.begin(_plain(head[:at])[::-1])), "")
+        tail = next((tail[at:] for at in range(len(tail)) if edges.begun.begin(_plain(tail[at:]))), "")
         return f"{head}{JOINT}{tail}" if head or tail else ""
 
     def _first(self, text: str) -> str:
@@ -320,18 +383,21 @@ class Controls:
         folded = fold(literal)
         return "" if not folded or self._ends[literal] else folded[len(folded.rstrip(" \t")) - 1 :]
 
-    def at_edge(self, texts: Sequence[str]) -> bool:
-        """Return True if one of several texts begins or ends with a piece of a control sequence, white space aside."""
+    def at_edge(self, texts: Sequence[str], own: Iterable[str] | None = None) -> bool:
+        """Return True if a control sequence could lie partly in one of several texts and partly beside it.
+
+        It begins or ends with a piece of a sequence then, white space aside.
+
+        Args:
+            texts: The texts.
+            own: All texts that may stand beside these, as each of them may beside the others; None is any text.
+        """
         edges = self._pieces()
-        joined = f"{JOINT}{JOINT.join(texts)}{JOINT}"
-        # A piece begins, or ends, with a sign that sequences begin or end with: mostly there are few of them.
-        begin = [at for sign in edges.begin for at in places(joined, sign)]
-        end = [at for sign in edges.end for at in places(joined, sign)]
-        if len(begin) + len(end) > MOST_WINDOWS:
-            return any(edges.touched(text, self._longest) for text in texts)
-        return any(edges.is_beginning(_plain(joined[at : joined.index(JOINT, at)]).rstrip()) for at in begin) or any(
-            edges.is_ending(_plain(joined[joined.rfind(JOINT, 0, at) + 1 : at + 1]).lstrip()) for at in end
-        )
+        found = [(side, side.at_end(texts)) for side in (edges.begun, edges.ended)]
+        if own is None or not any(pieces for _, pieces in found):
+            return any(pieces for _, pieces in found)
+        beside = (*texts, *own)
+        return any(side.go_on(pieces, beside) for side, pieces in found)
 
     def within(self, texts: Iterable[str], known: frozenset[str]) -> bool:
         """Return True if one of several texts is the inside of a control sequence, white space aside.
@@ -346,20 +412,14 @@ class Controls:
 
     def begins_at_end(self, literal: str) -> bool:
         """Return True if a trusted text ends with the beginning of a control sequence."""
-        edges, tail = self._pieces(), literal[-self._longest :]
-        return any(
-            sign in edges.begin and edges.is_beginning(_plain(tail[at:]).rstrip()) for at, sign in enumerate(tail)
-        )
+        return bool(self._pieces().begun.at_end([literal]))
 
     def ends_at_start(self, literal: str) -> bool:
         """Return True if a trusted text begins with the end of a control sequence."""
-        edges, head = self._pieces(), literal[: self._longest]
-        return any(
-            sign in edges.end and edges.is_ending(_plain(head[: at + 1]).lstrip()) for at, sign in enumerate(head)
-        )
+        return bool(self._pieces().ended.at_end([literal]))
 
     def _pieces(self) -> _Edges:
-        self._edges = self._edges or _Edges(self._texts, reserved=self._reserved)
+        self._edges = self._edges or _Edges(self.texts, reserved=self._reserved)
         return self._edges
 
     def guard(
@@ -672,25 +732,23 @@ class _Search:
         sign: The sign.
         texts: The sequences.
         others: A pattern of what is behind the sign in further ones; empty if there are none.
-        any_case: Whether large and small letters are the same.
     """
 
-    __slots__ = ("_any_case", "_lengths", "_others", "_texts", "begun", "forms", "sign")
+    __slots__ = ("_lengths", "_others", "_texts", "begun", "forms", "sign")
 
-    def __init__(self, sign: str, texts: Sequence[str], others: str, *, any_case: bool) -> None:
+    def __init__(self, sign: str, texts: Sequence[str], others: str) -> None:
         self.sign = sign
-        self._any_case = any_case
-        self._texts = frozenset(text.lower() if any_case else text for text in texts)
+        self._texts = frozenset(texts)
         lengths: dict[str, set[int]] = {}
         for text in self._texts:
             lengths.setdefault(text[:_TOLD] if len(text) >= _TOLD else "", set()).add(len(text))
         # By how sequences begin; those of the short ones under none.
         self._lengths = {begun: sorted(found, reverse=True) for begun, found in lengths.items()}
-        self._others = re.compile(f"{re.escape(sign)}{others}" if others else "(?!)", _flags(any_case))
+        self._others = re.compile(f"{re.escape(sign)}{others}" if others else "(?!)")
         self.forms = _forms(sign, {text[1:2] for text in texts})
         """The sign and its disguises; none where nobody knows them all."""
         rests = [*_grouped({text[1:_TOLD] for text in texts}), *filter(None, (others,))]
-        self.begun = re.compile(f"{re.escape(sign)}(?:{'|'.join(rests)})", _flags(any_case))
+        self.begun = re.compile(f"{re.escape(sign)}(?:{'|'.join(rests)})")
         """A pattern of how they begin."""
 
     def match(self, text: str, at: int) -> _Found | None:
@@ -698,10 +756,10 @@ class _Search:
         if not self.begun.match(text, at):
             return None
         begun = text[at : at + _TOLD]
-        known = self._lengths.get(begun.lower() if self._any_case else begun, ())
+        known = self._lengths.get(begun, ())
         for length in (*known, *self._lengths.get("", ())):
             piece = text[at : at + length]
-            if (piece.lower() if self._any_case else piece) in self._texts:
+            if piece in self._texts:
                 return _Found(at, at + len(piece))
         found = self._others.match(text, at)
         return None if found is None else _Found(at, found.end(), found.lastgroup == "header")
@@ -729,10 +787,6 @@ def _grouped(rests: Iterable[str]) -> list[str]:
     for text in sorted(rests):
         by_sign.setdefault(text[:1], []).append(re.escape(text[1:]))
     return [f"{re.escape(sign)}(?:{'|'.join(more)})" for sign, more in by_sign.items()]
-
-
-def _flags(any_case: bool) -> re.RegexFlag:  # noqa: FBT001 - as the callers have it
-    return re.IGNORECASE if any_case else re.NOFLAG
 
 
 def _forms(sign: str, seconds: Collection[str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from functools import lru_cache, partial, reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -394,9 +395,36 @@ CROSSING = [
     ("<|im_{{ messages[0].content.strip('-') }}", ["-end|>-"]),
     ("<|im_{{ messages[0].content.removeprefix('-') }}", ["-end|>"]),
 ]
+# They go through the characters, in a loop or without one; most render nothing else.
+SPREAD: list[tuple[str, list[str]]] = [
+    ("{% for c in messages[0].content %}{{ c.strip() }}{% endfor %}", ["[ C U T ]"]),
+    ("{% for c in messages[0].content %}{{ c['strip']() }}{% endfor %}", ["[ C U T ]"]),
+    ("{% for c in messages[0].content %}{{ c[:1].strip() }}{% endfor %}", ["[ C U T ]"]),
+    ("{% for c in messages[0].content %}{{ loop.nextitem if loop.nextitem != '-' }}{% endfor %}", ["x[C-UT]x"]),
+    ("{% for c in messages[0].content %}{{ loop['previtem'] if loop.previtem != '-' }}{% endfor %}", ["x[C-UT]x"]),
+    (
+        "{% for m in messages recursive %}{{ loop(m.content) if m is mapping else m|replace('-', '') }}{% endfor %}",
+        ["[C-UT]"],
+    ),
+    ("{% for (c,) in messages[0].content %}{{ c if c != '-' }}{% endfor %}", ["[C-UT]"]),
+    ("{% set a, b, c, d, e, f = messages[0].content %}{{ a ~ b ~ d ~ e ~ f }}", ["[C-UT]"]),
+    ("{% macro m(a, b, c, d, e, f) %}{{ a ~ b ~ d ~ e ~ f }}{% endmacro %}{{ m(*messages[0].content) }}", ["[C-UT]"]),
+    ("{% set items = messages[0].content %}{% for c in items %}{{ c if c != '-' }}{% endfor %}", ["[C-UT]"]),
+    (
+        "{% set items %}{{ messages[0].content }}{% endset %}{% for c in items %}{{ c if c != '-' }}{% endfor %}",
+        ["[C-UT]"],
+    ),
+    ("{{ messages[0].content|map('trim')|join }}", ["[ C U T ]"]),
+    ("{{ dict.fromkeys(messages[0].content)|join }}", ["[CUUT]"]),
+    ("{{ dict([messages[0].content]).items()|first|join }}UT]", ["[C"]),
+    ("{{ messages[0].content.splitlines()|join }}", ["[C\nUT]"]),
+    ("{{ messages[0].content|join(messages[1].content) }}", ["[]", "CUT"]),
+    ("{{ messages[0].content|join(d='CUT') }}", ["[]"]),
+    ("{{ messages[1].content.join(messages[0].content) }}", ["[]", "CUT"]),
+]
 
 
-@pytest.mark.parametrize(("text", "contents"), CROSSING)
+@pytest.mark.parametrize(("text", "contents"), [*CROSSING, *SPREAD])
 @pytest.mark.parametrize("field", ["content", "name"])
 def test_a_sequence_is_found_wherever_it_comes_together(text: str, contents: list[str], field: str) -> None:
     """Texts that hold none by themselves were let through, whatever the template then made of them."""
@@ -406,6 +434,39 @@ def test_a_sequence_is_found_wherever_it_comes_together(text: str, contents: lis
     assert "".join(made.parts) == made.text
     with pytest.raises(SafetyError):
         template.render([{"role": "user", "content": "", field: content} for content in contents], safety="raise")
+
+
+MAY = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("token", "text", "contents"),
+    [
+        ("Begin:", "{{ messages[0].content|capitalize }}", ["begin: a"]),
+        ("Begin:", "{{ messages[0].content|capitalize|replace('-', '') }}", ["b-egin: a"]),
+        # A text ends with a piece of the token, and something goes on with it.
+        ("Begin:", "{{ messages[0].content }}{{ messages[1].content }}", ["a Be", "gin: b"]),
+        ("Begin:", "{{ messages[0].content }}{{ messages[1].content }}", ["\uff22e", "gin: b"]),
+        ("Begin:", "{{ messages[0].content }}gin:", ["Be"]),
+        ("Begin:", "{{ messages[0].content }}{{ 'in' }}{{ messages[1].content }}", ["Beg", ": b"]),
+        ("Begin:", "Beg{{ messages[0].content }}", ["in: b"]),
+        ("Begin:", "{{ messages[0].content }}{{ ending }}", ["Be"]),
+        ("Begin:", "{{ messages[0].content }}{{ 'a gin:'[2:] }}", ["Be"]),
+        ("Begin:", "{{ messages[0].content }}{{ messages[1].content[2:] }}", ["Be", "a gin:"]),
+        ("Begin:", "{{ messages[0].content|trim }}{{ messages[1].content|lower|trim }}", ["Be \n", "\t GIN:"]),
+        ("AMay:", "{{ messages[0].content }}{{ strftime_now('%b') }}:", ["A"]),
+        ("A0:", "{{ messages[0].content }}{{ 1 - 1 }}:", ["A"]),
+        ("Auser:", "{{ messages[0].content }}{{ messages[0].role }}:", ["A"]),
+        ("A'b", "{{ [messages[0].content] }}b", ["A"]),
+    ],
+)
+def test_a_token_of_letters_does_not_come_together(token: str, text: str, contents: list[str]) -> None:
+    """Only texts with a piece of it at their edge are traced, and only where something goes on with that piece."""
+    template = ChatTemplate.load(f"{{{{ bos_token }}}}\n{text}", bos_token=token)
+    made = template.render([{"role": "user", "content": content} for content in contents], now=MAY, ending="gin:")
+    assert made.text.count(token) == 1
+    assert token not in normalize("NFKC", made.text[len(token) :])
+    assert "".join(made.parts) == made.text
 
 
 CONTENTS = st.lists(

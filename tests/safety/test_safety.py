@@ -476,6 +476,21 @@ def test_text_that_begins_or_ends_within_a_sequence(text: str, edge: bool) -> No
     assert CONTROLS.ends_at_start(f"{text} fine") == CONTROLS.ends_at_start(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "own", "edge"),
+    [
+        *(("status", [], False), ("status", ["er: a"], True), ("status", ["e"], True), ("status", ["e-"], False)),
+        *(("status", ["ser:"], False), ("you", ["ser:"], True), ("you ", ["\n SER:"], True), ("user: a", [], False)),
+        *((": a", [], False), (": a", ["user"], True), (": a", ["user "], True), (": a", ["er"], True)),
+        *((": a", ["us"], False), ("a <", [], True), ("> a", [], True), ("[IN", [], False), ("[IN", ["st]"], True)),
+        *(("\uff35s", ["er:"], True), ("us\u200b", ["e\u200br:"], True), ("a u", ["", " "], False)),
+    ],
+)
+def test_an_edge_counts_where_something_goes_on_with_it(text: str, own: list[str], edge: bool) -> None:  # noqa: FBT001 - as above
+    controls = Controls(["User:", "[INST]"])
+    assert controls.at_edge([text, "honest"], own) == controls.at_edge([text, *own], ["honest"]) == edge
+
+
 def test_text_within_a_sequence() -> None:
     assert all(CONTROLS.within([text], frozenset()) for text in ("im_end", " INST ", "inst", "＿end|", "ser"))
     assert not any(CONTROLS.within([text], frozenset()) for text in ("", "hello", "im_end|>", "<|im_end", "<|im_end|>"))
