@@ -37,6 +37,7 @@ _FLAT = frozenset((str, int, float, bool, type(None)))
 _PLAIN = _FLAT | {dict, list, tuple}
 # The names under which reasoning travels; transformers gives templates the first and the second.
 REASONING = ("reasoning_content", "thinking", "reasoning")
+_REASONING = frozenset(REASONING)
 
 
 def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -65,6 +66,8 @@ class PlainData(NamedTuple):
 
 def _with_reasoning(message: dict[str, object]) -> dict[str, object]:
     """Return a message with its reasoning under the names that transformers gives it."""
+    if _REASONING.isdisjoint(message):  # most have none
+        return message
     reasoning = next((message[name] for name in REASONING if message.get(name) is not None), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
