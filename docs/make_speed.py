@@ -22,11 +22,11 @@ SHOWN = {"openai": "OpenAI", "anthropic": "Anthropic", "gemini": "Gemini"}
 
 
 def templates_table(found: Templates) -> str:
-    """Chat templates beside transformers and Jinja."""
+    """Chat templates beside transformers."""
     plain, calls = found["plain"], found["calls"]
     rows = (
         ("a plain chat in the template's frame", "times faster", plain),
-        ("a chat with tools, a call and its result", "as a share of plain Jinja", calls),
+        ("a chat with tools, a call and its result", "as a share of the time", calls),
     )
     lines = [f"| {what} ({each['of']} templates), {unit} | {_span(each)} |" for what, unit, each in rows]
     return "\n".join(("| | ratio | target |", "|---|---|---|", *lines))

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow  # models' own templates
 
 # The templates are tried in so many tests, each template with so many chats; ``--hypothesis-profile=deep`` has 500.
 SHARES = 8
-CHATS = max(10, settings().max_examples // 2)
+CHATS = max(20, settings().max_examples // 2)
 WORDS = [
     *("Hello", "weather", "in Köln", "你好", "1 + 1 = 2", "a\nb", "List:\n- x\n\n- y", '{"a": 1}', "<b>bold</b>", "🙂"),
     *("naïve", "true", "None", " end. ", "user", "assistant", "'quoted'", "50%", "e\u0301", "a\u3000b"),
