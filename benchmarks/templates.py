@@ -43,7 +43,7 @@ SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 FASTER, SLOWER, MIDDLE = 20.0, 1.0, 0.5
 # Templates that do no more than put markers around each message: to render one takes little more time than it takes to
 # copy the messages and to look at their texts.
-MISSED = {"lfm2": 12.0, "llama3_1": 18.0, "phi3": 12.0, "phi3_5": 12.0}
+MISSED = {"lfm2": 12.0, "llama3": 14.0, "llama3_1": 13.0, "phi3": 10.0, "phi3_5": 10.0}
 WORDS = "the order was sent on Monday and should arrive by Friday unless the depot is closed for the holiday "
 CHAT: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}]
 for turn in range(20):
