@@ -36,7 +36,7 @@ from support.chat_judges import deepseek, templates, tokenizer_in
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-REPEATS = 7
+REPEATS = 5
 SLICE_SECONDS = 0.03
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 # For plain chats; for those with tools, of each template and in the middle of all.

@@ -27,7 +27,7 @@ settings.register_profile("deep", settings.get_profile("dev"), max_examples=1000
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 # Of each test function. Further cases run the same lines, in half the time where none are counted.
-COUNTED_CASES = 10
+COUNTED_CASES = 6
 
 
 @pytest.hookimpl(tryfirst=True)

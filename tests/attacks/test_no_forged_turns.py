@@ -118,16 +118,16 @@ def test_the_judge_reads_the_turns_of_every_family(family: str) -> None:
 
 
 def test_no_text_forges_anything_where_the_model_is_not_known() -> None:
-    assert beaten(lambda case: flat(case, None), "documented", share(0, 3)) == {}
+    assert beaten(lambda case: flat(case, None), "documented", share(0, 6)) == {}
 
 
 def test_no_text_forges_a_section_of_alpaca() -> None:
-    cases = ((name, case) for name, case in share(1, 3) if not (case.before or case.behind))
+    cases = ((name, case) for name, case in share(1, 6) if not (case.before or case.behind))
     assert beaten(lambda case: [Message("", alpaca_with(case.text))], "alpaca", cases) == {}
 
 
 def test_no_example_forges_anything() -> None:
-    cases = ((name, case) for name, case in share(1, 3) if not (case.before or case.behind))
+    cases = ((name, case) for name, case in share(1, 6) if not (case.before or case.behind))
     assert beaten(lambda case: [Message("", few_shot_with(case.text))], "chatml", cases) == {}
 
 

@@ -181,11 +181,13 @@ def _tried(work: Path, artifact: Path, extra: str, name: str) -> None:
     _run(name, work, "uv", "pip", "install", "--quiet", "--python", str(python), what)
     _run(name, work, "uv", "pip", "check", "--quiet", "--python", str(python))
     installed = time.monotonic()
-    said = _run(name, work, str(python), "-I", "-c", USES[extra])
+    # All environments stand at one path: what several extras install is compiled once.
+    isolated = (str(python), "-I", "-X", f"pycache_prefix={work / 'bytecode'}")
+    said = _run(name, work, *isolated, "-c", USES[extra])
     if not said.strip():
         raise ExtraError(f"{name}: its use said nothing")
     # Its exit status says whether anything is broken. Importing all once is enough.
-    _run(name, work, str(python), "-I", "-m", "lazyprompt", "doctor", *(["--import"] if extra == "all" else []))
+    _run(name, work, *isolated, "-m", "lazyprompt", "doctor", *(["--import"] if extra == "all" else []))
     sys.stdout.write(f"{name}: installed in {installed - begun:.1f} s, used in {time.monotonic() - installed:.1f} s\n")
     sys.stdout.flush()
 
@@ -195,7 +197,7 @@ def _run(name: str, work: Path, *command: str) -> str:
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, timeout=600, check=False)  # noqa: S603 - ours
     if done.returncode:
-        raise ExtraError(f"{name}: {' '.join(command[:8])} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+        raise ExtraError(f"{name}: {' '.join(command[:10])} ended with {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
