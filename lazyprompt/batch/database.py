@@ -151,24 +151,34 @@ class RunDatabase:
             self._unlink()
 
     def save(self, state: State) -> None:
-        """Commit the state, and the lines that were added."""
+        """Commit the state, and the lines that were added.
+
+        Raises:
+            BatchError: The database is damaged.
+        """
         text = json.dumps(asdict(state)).encode()
-        if self.saved is None:
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("BEGIN")
-            for table in _TABLES:
-                self._connection.execute(table.decode())
-        self._connection.execute("DELETE FROM run")
-        self._connection.execute("INSERT INTO run VALUES (?, ?)", (text, crc32(text)))
-        self._connection.commit()
+        with self._judging():
+            if self.saved is None:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("BEGIN")
+                for table in _TABLES:
+                    self._connection.execute(table.decode())
+            self._connection.execute("DELETE FROM run")
+            self._connection.execute("INSERT INTO run VALUES (?, ?)", (text, crc32(text)))
+            self._connection.commit()
         self.saved = state
 
     def add(self, lines: Iterable[Line], *, commit: bool = False) -> None:
-        """Insert lines; they are committed at once if asked, and else with the state."""
+        """Insert lines; they are committed at once if asked, and else with the state.
+
+        Raises:
+            BatchError: The database is damaged.
+        """
         values = [(*line, _checksum(line)) for line in lines]
-        self._connection.executemany("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)", values)
-        if commit:
-            self._connection.commit()
+        with self._judging():
+            self._connection.executemany("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)", values)
+            if commit:
+                self._connection.commit()
 
     def chunks(self, behind: int = 0) -> Iterator[list[Line]]:
         """Yield the lines, some hundreds at a time, in the order of rows.

@@ -92,6 +92,21 @@ def test_every_prefix_of_a_database_is_refused(stopped: BatchJob, clean: tuple[b
     assert (stopped.output.read_bytes(), stopped.output.with_name("bad.jsonl").read_bytes()) == clean
 
 
+def test_a_page_that_is_no_page_is_refused(stopped: BatchJob) -> None:
+    """The page that the next line was written to was read last: SQLite's own error came out."""
+    path = database_of(stopped)
+    kept = left(path.parent)
+    whole = kept[path.name]
+    for at in range(0, len(whole), 4096):
+        path.write_bytes(whole[:at] + b"\0" + whole[at + 1 :])
+        with pytest.raises(BatchError, match=r"out.jsonl.run is not the database of a run, or it is damaged") as caught:
+            run_batch(stopped)
+        assert len(str(caught.value).splitlines()) == 1
+        assert not stopped.output.exists()
+        for name, data in kept.items():
+            (path.parent / name).write_bytes(data)
+
+
 @given(data=st.data())
 @SAME_DIRECTORY
 def test_random_damage_of_a_database_adds_no_line(
