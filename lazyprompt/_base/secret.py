@@ -16,7 +16,8 @@ _SHORTEST = 4
 # Anything shorter is masked as it stands alone, not in other forms.
 _SHORTEST_ECHO = 8
 # White space within a quoted value, as servers wrap it, plain or escaped.
-_WRAP = r"(?:\s|\\{1,4}[nrt]|%(?:25){0,3}(?i:0[9ad]|20))*+"
+_WRAP_CODES = "09|0a|0d|20"
+_WRAP = rf"(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*+"
 # The characters that differ between the two alphabets of base64.
 _ALIKE = {"+": "+-", "/": "/_"}
 _NAMED = {'"': "quot", "'": "apos", "&": "amp", "<": "lt", ">": "gt"}
@@ -92,10 +93,10 @@ class Secret(_Unshown):
 
 def _echoes(value: str) -> Iterator[str]:
     """Yield patterns for a value, wrapped and escaped, and for its base64 in each alignment."""
-    yield _WRAP.join(_forms(each) for each in value if not each.isspace())
-    if "%" in value:
-        # Its "%09" in percent, "%2509", is a wrapped line as well.
-        yield "".join(map(_forms, value))
+    # A key's own "%09", or in percent "%2509", is no wrapped line.
+    codes = "|".join(code for code in ("09", "0a", "0d", "20") if f"%{code}" not in value.lower()) or "(?!)"
+    wrap = _WRAP.replace(_WRAP_CODES, codes)
+    yield wrap.join(_forms(each) for each in value if not each.isspace())
     for shift in range(3):
         encoded = b64encode(bytes(shift) + value.encode()).decode().rstrip("=")
         # A character of base64 holds six bits: at the ends, those of a neighbour are among them.

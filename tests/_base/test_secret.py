@@ -78,6 +78,7 @@ AROUND = st.binary(max_size=5)
 @given(KEYS, AROUND, AROUND, st.integers(1, 76))
 @example('sk-"a/bc<d>&e', b"user:", b"", 8)
 @example("000000000%09", b"", b"", 76)
+@example("000%09000000", b"", b"", 3)
 def test_it_is_taken_out_of_texts_in_each_form_in_which_servers_quote(
     key: str, before: bytes, behind: bytes, width: int
 ) -> None:
@@ -99,6 +100,7 @@ def test_it_is_taken_out_of_texts_in_each_form_in_which_servers_quote(
         *(
             joint.join(key[at : at + width] for at in range(0, len(key), width))
             for joint in (" ", "\n", "\r\n\t", "\\n", "%0A", "%0d%0a")
+            if not ("%0a" in joint.lower() and "%0a" in key.lower())  # nobody can tell which of them are the key's
         ),
     ]
     secret = Secret(key)
