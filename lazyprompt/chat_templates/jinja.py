@@ -92,15 +92,15 @@ def _plain_messages(messages: Sequence[object], places: Sequence[int]) -> PlainD
     except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
         copies = []
     # An item takes a byte, but in lists that hold each other, or themselves.
-    found = _said_in(copies, len(packed)) if {*map(type, copies)} == {dict} else None
+    found = _contents_of(copies, len(packed)) if {*map(type, copies)} == {dict} else None
     # What is not as it should be, or might not be, is looked at piece by piece.
     if found is None or not found.kinds <= _PLAIN or found.depth >= MAX_DEPTH:
         copies = [_plain_message(message, f"messages[{at}]") for at, message in zip(places, messages, strict=True)]
-        found = _said_in(copies)
+        found = _contents_of(copies)
     return PlainData(copies, found.texts)
 
 
-def _said_in(messages: Sequence[dict[str, Any]], most: float = inf) -> _Contents:
+def _contents_of(messages: Sequence[dict[str, Any]], most: float = inf) -> _Contents:
     values = [value for each in messages for name, value in each.items() if name != "role" or value not in ROLES]
     return _looked_through([dict.fromkeys(chain.from_iterable(messages)), *values], most)
 

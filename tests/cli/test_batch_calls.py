@@ -99,7 +99,7 @@ def test_wrong_use_is_said(run: Callable[..., Ran], tmp_path: Path, more: list[s
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal for one process")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal to one process; CI runs it on Linux")
 def test_ctrl_c_leaves_what_is_under_way_its_time_and_says_how_to_go_on(server: Clocked, tmp_path: Path) -> None:
     server.misbehaves = lambda said: Slow(first=3 if int(said) > 2 else 0)
     command = [sys.executable, "-m", "lazyprompt", *COMMAND, *at(server, "ollama"), "--concurrency", "2"]

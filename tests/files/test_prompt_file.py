@@ -243,7 +243,7 @@ def test_large_file(tmp_path: Path) -> None:
     assert PromptFile.loads("instruction: ".ljust(MAX_BYTES, "x")).prompter.slots == ()
 
 
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no endless file here")
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="it needs /dev/zero, which the Linux of CI has")
 def test_endless_file_is_not_read_to_its_end() -> None:
     with pytest.raises(PromptFileError, match="it is a device, not a regular file"):
         PromptFile.load("/dev/zero")
@@ -354,7 +354,7 @@ SYNTAX = {
 }
 
 
-@pytest.mark.skipif(not yaml.__with_libyaml__, reason="the words are libyaml's")
+@pytest.mark.skipif(not yaml.__with_libyaml__, reason="libyaml, which CI has, words its errors so")
 @pytest.mark.parametrize(("text", "message"), SYNTAX.items())
 def test_syntax_errors_show_the_line(text: str, message: str) -> None:
     assert fault(text) == message

@@ -160,7 +160,7 @@ def test_their_programs_print_what_stands_below(title: str, tmp_path: Path, monk
     library = LIBRARIES[title]
     wanted, found = pinned(library.requirements, library.distribution), installed(library.distribution)
     if found != wanted:
-        said = f"{library.distribution} {wanted} is needed, and there is {found}: see {library.requirements}"
+        said = f"{library.distribution} {wanted} is needed, not {found}: .ci/run release has {library.requirements}"
         if PEERS:
             pytest.fail(said)
         pytest.skip(said)

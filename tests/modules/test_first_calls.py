@@ -123,7 +123,7 @@ def test_four_sources_are_asked_at_once_for_the_first_time() -> None:
     run(AT_ONCE, *FEW)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork; CI runs it on Linux")
 def test_a_process_that_is_forked_while_a_client_is_made_can_make_its_own() -> None:
     needs("openai")
     run(FORKED)

@@ -88,7 +88,7 @@ def test_cancelled_between_two_attempts_it_is_not_tried_again(server: Counted, s
     assert len(server.seen) == 1
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="where open files are listed")
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="it counts files in /proc, which the Linux of CI has")
 @pytest.mark.parametrize("source", sorted({*CLIENTS} - {"litellm"}))  # whose connections are its own
 def test_closing_leaves_no_socket(server: Counted, source: str) -> None:
     before = opened_sockets()

@@ -238,7 +238,7 @@ class TestTgi(Contract):
                 way()
         assert [seen.headers.get("authorization") for seen in server.seen] == [None] * 4
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="where open files are listed")
+    @pytest.mark.skipif(sys.platform != "linux", reason="it counts files in /proc, which the Linux of CI has")
     def test_closing_leaves_no_socket_open(self, server: ModelServer) -> None:
         before = opened_sockets()
         with self.opened(server) as client:
