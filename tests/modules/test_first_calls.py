@@ -74,6 +74,22 @@ AT_ONCE = """
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ask_at_once, sys.argv[1:]))
 """
+IMPORTED = """
+    import sys
+    from lazyprompt import ModuleError, OnlineChatModule
+    from lazyprompt.modules.clients._base import OfficialClient
+
+    before, make = set(), OfficialClient.client
+
+    def made(client, loop=None):
+        official = make(client, loop)
+        before.update(sys.modules)
+        return official
+
+    OfficialClient.client = made
+    ask(sys.argv[1])
+    sys.exit(", ".join(sys.modules.keys() - before) or None)
+"""
 FORKED = """
     import os, sys, time
     from threading import Event, Thread
@@ -116,6 +132,16 @@ def test_a_request_never_meets_half_a_package(server: ModelServer, source: str) 
     """Some clients look in ``sys.modules`` for a package that another thread may just be importing."""
     needs("openai")
     run(HALF_IMPORTED, source, "httpx2", server.url(source))
+
+
+@pytest.mark.parametrize(
+    ("source", "package"),
+    [("openai", "openai"), pytest.param("gemini", "google.genai", marks=pytest.mark.slow), ("ollama", "ollama")],
+)
+def test_a_request_imports_nothing(source: str, package: str) -> None:
+    """The child of a process that was forked just then waited forever for what its parent's thread imported."""
+    needs(package)
+    run(IMPORTED, source)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import sys
@@ -275,6 +276,7 @@ class OfficialClient(ABC):
                 self._loops.pop(each, None)
                 self._clients.pop(each, None)
             if (client := self._clients.get(loop)) is None:
+                codecs.lookup("idna")  # a socket's first address imports it: a fork could copy half of it
                 self._clients[loop] = client = self._make(in_loop=loop is not None)
             return client
 
