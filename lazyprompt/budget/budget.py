@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, get_args
 
@@ -15,17 +15,19 @@ from lazyprompt.budget.tally import Tally
 from lazyprompt.budget.units import SlotValue
 from lazyprompt.errors import BudgetError, did_you_mean
 from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.prompt import Text
 from lazyprompt.messages.tools import ToolSet
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from lazyprompt.budget.fitting import Fitted, Steps
     from lazyprompt.budget.meters import Cost
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budget.summary import Summarizer, Task
     from lazyprompt.budget.units import Item, Message, Unit
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolLike
     from lazyprompt.tokens.counter import CountsMessages, Form
 
@@ -34,6 +36,7 @@ _M = TypeVar("_M")
 Policy: TypeAlias = 'Literal["oldest", "priority", "cache"] | Summarizer'
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 Priority: TypeAlias = "Mapping[int | str, float] | Callable[[Message], float]"
+BudgetLike: TypeAlias = "Budget | Mapping[str, int]"
 _POLICIES = ("oldest", "priority", "cache")
 # Of the limit, so much is a summary's by default.
 _SUMMARY_SHARE = 8
@@ -58,6 +61,17 @@ def checked_budget(budget: object, more: str = "") -> Budget:
         return budget
     instead = f": give Budget({budget})" if isinstance(budget, int) else ""
     raise BudgetError(f"budget is a Budget{more}, not {budget!r}{instead}")
+
+
+def read_budget(budget: BudgetLike) -> Budget:
+    """Return a budget, read from a dict of slots and their limits where one was given.
+
+    Raises:
+        BudgetError: It is neither.
+    """
+    if isinstance(budget, Mapping):
+        return Budget(None, slots=budget)
+    return checked_budget(budget, ", or a dict of slots and their limits")
 
 
 class Budget:
@@ -210,6 +224,27 @@ class Budget:
     def count_tools(self, tools: Sequence[Form]) -> int:
         """Count tools beside messages."""
         return self._tally.tools(tools)
+
+    def count_slots(self, prompt: Prompt, system: str) -> dict[str, int]:
+        """Count the slots of a prompt, each by itself; those without tokens are left out.
+
+        Args:
+            prompt: The prompt.
+            system: Its system text.
+        """
+        texts = (Text.trusted(system, "system"), prompt.instruction, prompt.user)
+        found = [each for text in texts for each in zip(text.slots, text.parts, strict=True)]
+        found += [("input", prompt.input or ""), ("label", prompt.label or "")]
+        counted = [(slot, self.count_text(part)) for slot, part in found if part]
+        counted += [
+            ("history", sum(map(self.share, prompt.history.messages))),
+            ("tools", self.count_tools(list(prompt.tools))),
+        ]
+        counts: dict[str, int] = {}
+        # A slot may have the name of what stands beside it.
+        for slot, count in counted:
+            counts[slot] = counts.get(slot, 0) + count
+        return {slot: count for slot, count in counts.items() if count}
 
     def shortened(self, slot: str, value: str) -> str:
         """The value of a slot, cut where the slot has a limit and it is longer."""

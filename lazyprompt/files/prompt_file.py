@@ -17,8 +17,8 @@ from lazyprompt.files.library.names import key_and_version
 from lazyprompt.files.yaml_nodes import KINDS, Node, Reader, Source, plain, text_of_file
 from lazyprompt.messages.history import History
 from lazyprompt.messages.tools import ToolSet
+from lazyprompt.prompters.definition import Origin
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
-from lazyprompt.prompters.prompter import Origin
 from lazyprompt.templates.slots import escape
 
 if TYPE_CHECKING:

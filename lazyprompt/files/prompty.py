@@ -23,7 +23,7 @@ from lazyprompt.files.targets import read_answer, request, sent_to
 from lazyprompt.files.turns import messages_of, neutral
 from lazyprompt.files.yaml_nodes import text_of_file
 from lazyprompt.messages.history import History
-from lazyprompt.prompters.prompter import Origin
+from lazyprompt.prompters.definition import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -34,6 +34,7 @@ from lazyprompt.formatters._validate import violations
 from lazyprompt.formatters.profile import Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
+from lazyprompt.messages.histories.read import without_role_name
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.openai_form import PART_FIELDS
 from lazyprompt.messages.tools import ToolSet
@@ -48,8 +49,10 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._cache import CacheLike
     from lazyprompt.formatters._turns import Loaded, MessageLike, Messages, Reading
     from lazyprompt.formatters.profile import HistoryStyle, Turn
+    from lazyprompt.formatters.report import Report
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Base64Source, URLSource
+    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolLike
     from lazyprompt.tokens.counter import CountsMessages
 
@@ -375,6 +378,62 @@ class MultiAgentFormatter(ChatFormatter):
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, and {self.profile.name} has no place for the name of who does"
             notes.add("messages", "name", "left out", why, name)
+
+
+class ProviderTarget:
+    """A provider's payload.
+
+    Args:
+        provider: The provider.
+        model: The model.
+        system: Tells the system text of a prompt.
+
+    Raises:
+        FormatError: The provider is unknown.
+    """
+
+    def __init__(self, provider: str, model: str | None, system: Callable[[Prompt], str]) -> None:
+        self._formatter = ChatFormatter(provider, model=model)
+        self._system = system
+
+    def render(self, prompt: Prompt) -> Payload:
+        """Return the payload.
+
+        If the user has no text and there is no history, the instruction is the user's turn: no provider is sent an
+        empty one.
+
+        Raises:
+            FormatError: The provider cannot carry what the prompt holds.
+        """
+        system, instruction = self._system(prompt), "".join(prompt.instruction.parts)
+        question, past = prompt.said, prompt.history
+        if question is None and prompt.input is not None and instruction and not past:
+            instruction, question = "", instruction
+        text = f"{system}\n{instruction}" if system and instruction else system or instruction
+        messages: list[MessageLike] = [{"role": "system", "content": text}] if text else []
+        if not past.has_messages:
+            messages += past.to_openai()
+        elif self._formatter.profile.names is None:
+            messages += past.messages
+        else:
+            # A history of pairs or dicts names nobody, and a Msg of one has its role for a name.
+            messages += map(without_role_name, past.messages)
+        if question is not None:
+            messages.append({"role": "user", "content": question})
+        if prompt.label is not None:
+            messages.append({"role": "assistant", "content": prompt.label})
+        payload = self._formatter.format(messages, tools=prompt.tools)
+        if prompt.source is not None and prompt.source.report:
+            payload.report = (*cast("Report", prompt.source.report), *payload.report)
+        return payload
+
+    def cost(self, prompt: Prompt, budget: Budget) -> int:
+        """Return the tokens of the payload."""
+        return budget.count(*countable(self.render(prompt), self._formatter.profile))
+
+    def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
+        """Return the tokens of each slot, each counted by itself."""
+        return budget.count_slots(prompt, self._system(prompt))
 
 
 def countable(

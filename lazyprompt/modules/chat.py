@@ -12,19 +12,20 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cast, get_args
 
 from lazyprompt._base.files import read_regular, write_whole
+from lazyprompt.budget.budget import read_budget
 from lazyprompt.errors import HistoryError, ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY, History, messages_from
 from lazyprompt.messages.msg import Block, Msg, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.tools import ToolSet
 from lazyprompt.modules._reading import AsyncReplyStream, ReplyStream, Structure
-from lazyprompt.prompters.fitting import read_budget
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from lazyprompt.modules._reading import Exchange, ResponseFormat
     from lazyprompt.modules._sending import Sender
     from lazyprompt.modules.clients._base import OfficialClient, Settings
-    from lazyprompt.prompters.fitting import BudgetLike
 
     class HasPrompter(Protocol):
         """A prompt in a file."""

@@ -18,11 +18,11 @@ from lazyprompt.tokens.windows import context_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.chat import Call
     from lazyprompt.modules.clients._faults import Fault
     from lazyprompt.modules.telemetry import CallHook
-    from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.tokens.counter import CountsMessages
 
 TIMEOUT = 60.0

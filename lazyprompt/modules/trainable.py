@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
+    from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.encoding import TokenizerLike
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from lazyprompt.modules.engines import AnswerIds, Engine
     from lazyprompt.modules.process import Status
     from lazyprompt.modules.telemetry import CallHook
-    from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.rendering.markers import Markers
 
 # An engine may load a long prompt for a while before its first word.

@@ -2,62 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
-from lazyprompt.budget.budget import Budget, checked_budget
 from lazyprompt.budget.cut import CUT_MARK
 from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
 from lazyprompt.budget.units import SlotValue
-from lazyprompt.errors import BudgetError, did_you_mean
+from lazyprompt.errors import BudgetError
 from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.templates.slots import listed, value_text
+from lazyprompt.templates.slots import value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.prompters.targets import Target
-
-BudgetLike: TypeAlias = "Budget | Mapping[str, int]"
-
-
-def read_budget(budget: BudgetLike) -> Budget:
-    """Return a budget, read from a dict of slots and their limits where one was given.
-
-    Raises:
-        BudgetError: It is neither.
-    """
-    if isinstance(budget, Mapping):
-        return Budget(None, slots=budget)
-    return checked_budget(budget, ", or a dict of slots and their limits")
-
-
-def budget_for(budget: BudgetLike, slots: Sequence[str]) -> Budget:
-    """Return a budget for a prompter.
-
-    Args:
-        budget: The budget; or the most tokens of slots, by their names.
-        slots: The prompter's slots.
-
-    Returns:
-        The budget.
-
-    Raises:
-        BudgetError: It is no budget, or limits a slot that the prompter does not have.
-    """
-    made = read_budget(budget)
-    known = (*slots, "input")
-    for slot in made.slots:
-        if slot not in known:
-            raise BudgetError(
-                f"the budget limits the slot {slot!r}{did_you_mean(slot, known)}, which the prompter has not; it has "
-                f"{listed(known)}"
-            )
-    return made
 
 
 def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, TrimReport]:

@@ -13,9 +13,9 @@ from lazyprompt.templates.instruction import AlpacaInstructionTemplate, ChatInst
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.messages.history import History, HistoryLike
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import Instruction, Syntax
 

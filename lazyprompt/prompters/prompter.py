@@ -6,82 +6,32 @@ It keeps nothing of a call, so one prompter serves any number of threads and mod
 
 from __future__ import annotations
 
-from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, cast, overload
+import sys
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from lazyprompt._base.json import checked_text
-from lazyprompt.errors import FormatError, SlotError, TemplateError, ToolsError, did_you_mean
-from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.messages.prompt import Prompt, Source, prompt_of
-from lazyprompt.messages.tools import ToolSet
-from lazyprompt.prompters.calls import PrompterCalls
-from lazyprompt.prompters.targets import OpenAITarget, System, TextTarget, tokens_of
-from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
-from lazyprompt.rendering.prompt_template import resolved_system
-from lazyprompt.safety.policy import NEUTRALIZE, policy_of
-from lazyprompt.templates.instruction import name_of_text
+from lazyprompt.errors import BudgetError, FormatError
+from lazyprompt.formatters.report import Payload
+from lazyprompt.prompters.definition import PromptDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from lazyprompt._base.json import JsonObject
-    from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.messages.history import HistoryLike, PastLike
+    from lazyprompt.formatters.providers import OtherProvider
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.openai_form import OpenAIPrompt
+    from lazyprompt.messages.prompt import Prompt, Rendered
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.prompters.fitting import BudgetLike
     from lazyprompt.prompters.rows import Columns, OnError, RayMap, RowFault
-    from lazyprompt.prompters.targets import Target
-    from lazyprompt.rendering.prompt_template import PromptTemplate
-    from lazyprompt.safety.policy import Policy, Safety
-    from lazyprompt.templates.instruction import InstructionTemplate
-
-# Input, history, tools and label.
-HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
-Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
-
-FORMATS = ("flat", *PROVIDERS)
-# What a prompter's own targets write: flat text and OpenAI's form. A model means its markers and its system text there.
-OWN_FORMS = (None, "flat", "openai")
-# A prompter remembers so many targets.
-_TARGETS_KEPT = 32
+    from lazyprompt.prompters.targets import Made, OpenAITarget, Target
+    from lazyprompt.training.masks import Mask
+    from lazyprompt.training.preference import PreferenceSample
+    from lazyprompt.training.samples import Train, TrainingSample
 
 
-class MadeOf(NamedTuple):
-    """Arguments that a prompter was made of, for writers of other forms.
-
-    Attributes:
-        instruction: The instruction.
-        system: The system text that its prompts have.
-        history: What every conversation begins with.
-        tools: The tools that the model may always call.
-        has_functions: True if functions change each call: hooks, or those that give fixed values.
-        has_budget: Whether prompts are made to fit.
-    """
-
-    instruction: InstructionTemplate
-    system: str
-    history: History
-    tools: ToolSet
-    has_functions: bool
-    has_budget: bool
-
-
-class Origin(NamedTuple):
-    """The name and version of a prompt in a file or library.
-
-    Attributes:
-        name: The name that the file gives it, or else its key in the library, or that of the file.
-        version: The version in the file's name, or else in its metadata; None without one.
-    """
-
-    name: str
-    version: str | None
-
-
-class Prompter(PrompterCalls):
+class Prompter(PromptDefinition):
     """A prompter of your own: any instruction template with any prompt template.
 
     Args:
@@ -99,161 +49,346 @@ class Prompter(PrompterCalls):
         BudgetError: The budget limits a slot that is not there.
     """
 
-    _default_safety: ClassVar[Policy] = NEUTRALIZE
-    origin: Origin | None = None
-    """The prompt file that the prompter was read from; None of any other."""
-
-    def __init__(
+    @overload
+    def generate_prompt(
         self,
-        instruction_template: InstructionTemplate,
-        prompt_template: PromptTemplate,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
         *,
-        system: str | None = None,
-        tools: ToolsLike = None,
-        history: HistoryLike | None = None,
-        show: bool = False,
-        budget: BudgetLike | None = None,
-    ) -> None:
-        self._instruction = instruction_template
-        self._template = prompt_template
-        self._system = checked_text(system, "the system text", TemplateError)
-        self._added_system = ""
-        self._tools = ToolSet.of(tools)
-        self._history = History.of(history)
-        self._show = show
-        self._hooks: tuple[Hook, ...] = ()
-        self._safety: Policy = self._default_safety
-        self._budget = None if budget is None else self._checked_budget(budget)
-        self._markers = DEFAULT_MARKERS
-        self._chat_template: ChatTemplate | None = None
-        self._targets: dict[tuple[str | None, str | None, ChatTemplate | None], Target] = {}
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """The names of the slots that the input must fill."""
-        return self._instruction.slots
-
-    def name_of_text(self, given: Iterable[str] = ()) -> str:
-        """Return the name of what a text without a name is: the slot that it fills, or ``input``, the user's text.
-
-        Args:
-            given: The slots that have a value already.
-
-        Raises:
-            SlotError: Text goes into slots only, and not just one is open.
-        """
-        form = self._instruction.input_form
-        return name_of_text(form, {*given, *dict(form.fixed)})
-
-    @property
-    def response_format(self) -> JsonObject | None:
-        """The JSON Schema that answers are to be of; None for any answer."""
-        return None
-
-    @property
-    def prompt_template(self) -> PromptTemplate:
-        """Fields that a flat prompt shows, and the text between them."""
-        return self._template
-
-    @property
-    def shows(self) -> bool:
-        """True if each prompt is written to the standard error as well."""
-        return self._show
-
-    @property
-    def made_of(self) -> MadeOf:
-        """Arguments that it was made of."""
-        system = self._system_for(self._markers).of(Prompt(self._system))
-        has_functions = bool(self._hooks) or self._instruction.has_functions
-        return MadeOf(self._instruction, system, self._history, self._tools, has_functions, self._budget is not None)
-
-    def fill(
+        show: bool = ...,
+        return_dict: Literal[False] = ...,
+        format: Literal["flat"] | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> str: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: Literal[True],
+        format: Literal["openai"] | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> OpenAIPrompt: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: bool = ...,
+        format: Literal["openai"],
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> OpenAIPrompt: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: Literal[False] = ...,
+        format: OtherProvider,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> Payload: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: bool = ...,
+        format: None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> str | OpenAIPrompt: ...
+    @overload
+    def generate_prompt(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        show: bool = ...,
+        return_dict: bool = ...,
+        format: str | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> str | OpenAIPrompt | Payload: ...
+    def generate_prompt(  # noqa: PLR0913 - the forms of one prompt; all but four are given by name
         self,
         input: object = None,
         history: HistoryLike | None = None,
         tools: ToolsLike = None,
         label: str | None = None,
-    ) -> Prompt:
-        """Make the prompt as a value, before it takes any form.
-
-        Args:
-            input: As of :meth:`generate_prompt`.
-            history: As of :meth:`generate_prompt`.
-            tools: As of :meth:`generate_prompt`.
-            label: As of :meth:`generate_prompt`.
-
-        Returns:
-            The filled prompt.
-
-        Raises:
-            SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
-        """
-        if self._hooks:
-            input, history, tools, label = self._after_hooks(input, history, tools, label)
-        if label is not None:
-            checked_text(label, "the label", SlotError)
-        instruction = self._instruction
-        past = EMPTY_HISTORY if history is None and self._history is EMPTY_HISTORY else self._past(history)
-        all_tools = self._tools if tools is None else self._all_tools(tools)
-        asked = None if past is EMPTY_HISTORY else past.question_before_results
-        source: Source | None = None
-        if self._budget is not None or instruction.has_functions:
-            # A budget cuts values by their names. The functions that give values are called here, once.
-            input = instruction.by_name(input, asked)
-            source = self._source(input, all_tools)
-        system, user, text = instruction.parts(input, asked)
-        if text is None and instruction.always_user_turn and (past is EMPTY_HISTORY or not past.waits_for_answer):
-            text = ""
-        return prompt_of(self._system, system, user, text, past, all_tools, label, source)
-
-    def target(
-        self,
+        *,
+        show: bool = False,
+        return_dict: bool = False,
         format: str | None = None,
         model: str | None = None,
         chat_template: ChatTemplate | None = None,
-    ) -> Target:
-        """Return what renders the prompts of this prompter in a form; the last few are kept.
+    ) -> str | OpenAIPrompt | Payload:
+        """Make the prompt.
 
         Args:
-            format: As of :meth:`generate_prompt`.
-            model: As of :meth:`generate_prompt`.
-            chat_template: As of :meth:`generate_prompt`.
-
-        Raises:
-            FormatError: The format is unknown.
-            TemplateError: The model is of no known family, or both a model and a chat template are given.
-        """
-        key = (format, model, chat_template)
-        found = self._targets.get(key)
-        if found is None:
-            found = self._new_target(*key)
-            if len(self._targets) >= _TARGETS_KEPT:
-                self._targets.clear()
-            self._targets[key] = found
-        return found
-
-    def text_target(self, model: str | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
-        """Return what lays the prompts of this prompter out as flat text; see :meth:`target`."""
-        return cast("TextTarget", self.target(None, model, chat_template))
-
-    def fitted(self, prompt: Prompt, target: Target) -> tuple[Prompt, TrimReport | None]:
-        """Make a prompt fit the prompter's budget.
-
-        Args:
-            prompt: A prompt of :meth:`fill`.
-            target: What renders it.
+            input: A dict with a value for each slot, and under ``input`` the user's text, if no slot has that name.
+                Text alone fills the only slot if that is called ``input``, stands in the user's part, or is Alpaca's;
+                else it is the user's text.
+            history: The earlier messages: pairs, OpenAI dicts, Msg, in any mixture.
+            tools: Tools the model may call: dicts or Python functions.
+            label: The answer, in training data.
+            show: Show the prompt as well: in the log ``lazyprompt.prompts`` where the program logs that at level INFO,
+                else on the standard error.
+            return_dict: The same as ``format="openai"``.
+            format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``, or another provider
+                for its payload.
+            model: The model whose markers (and system text) are used in place of the prompter's own; with a provider
+                other than ``openai``, the model at that provider.
+            chat_template: The model's own chat template, which lays flat text out in the place of markers.
 
         Returns:
-            The prompt that fits, and what went; the very prompt and None where there is no budget.
+            The flat string, or a dict that shares nothing mutable with anything given.
 
         Raises:
-            BudgetError: Even what never goes does not fit.
+            SlotError: A slot has no value, or a value no slot.
+            HistoryError: The history has no accepted shape, or the prompt template no place for it.
+            ToolsError: A tool cannot be described, or the prompter has tools of its own.
+            FormatError: The format is unknown, or cannot show a picture or the like.
+            SafetyError: A value holds a control sequence, and the prompter refuses them.
+            TemplateError: The model is of no known family.
+        """
+        if return_dict:
+            if format not in (None, "openai"):
+                raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
+            format = "openai"
+        target = self.target(format, model, chat_template)
+        prompt = self.fill(input, history, tools, label)
+        made = target.render(prompt) if self._budget is None else self._made(prompt, target)[0]
+        if show or self._show:
+            _show(made)
+        return made
+
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: Literal["flat"] | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[str, TrimReport]: ...
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: Literal["openai"],
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[OpenAIPrompt, TrimReport]: ...
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: OtherProvider,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[Payload, TrimReport]: ...
+    @overload
+    def fit(
+        self,
+        input: object = ...,
+        history: HistoryLike | None = ...,
+        tools: ToolsLike = ...,
+        label: str | None = ...,
+        *,
+        format: str | None = ...,
+        model: str | None = ...,
+        chat_template: ChatTemplate | None = ...,
+    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]: ...
+    def fit(
+        self,
+        input: object = None,
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+        *,
+        format: str | None = None,
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
+        """Make a prompt as :meth:`generate_prompt` does, with the report of the budget.
+
+        Args:
+            input: As in :meth:`generate_prompt`.
+            history: As in :meth:`generate_prompt`.
+            tools: As in :meth:`generate_prompt`.
+            label: As in :meth:`generate_prompt`.
+            format: As in :meth:`generate_prompt`.
+            model: As in :meth:`generate_prompt`.
+            chat_template: As in :meth:`generate_prompt`.
+
+        Returns:
+            The prompt, and what went so that it fits. The messages of the report are those of the history, then the
+            values of the slots.
+
+        Raises:
+            BudgetError: The prompter has no budget, or even what never goes does not fit.
+            LazyPromptError: As in :meth:`generate_prompt`.
         """
         if self._budget is None:
-            return prompt, None
-        from lazyprompt.prompters.fitting import fitted  # noqa: PLC0415 - only a budget needs it
+            raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
+        return self._made(self.fill(input, history, tools, label), self.target(format, model, chat_template))
 
-        return fitted(self._budget, prompt, target)
+    def _made(self, prompt: Prompt, target: Target) -> tuple[Made, TrimReport]:
+        """Render a prompt within the budget; a payload tells what went."""
+        prompt, trim = self.fitted(prompt, target)
+        report = cast("TrimReport", trim)  # there is one, as there is a budget
+        made = target.render(prompt)
+        if isinstance(made, Payload):
+            made.trim = report
+        return made, report
+
+    def render(
+        self,
+        input: object = None,
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        label: str | None = None,
+        *,
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> Rendered:
+        """The flat prompt with its segments: ``render(x).text == generate_prompt(x)``.
+
+        Args:
+            input: As in :meth:`generate_prompt`.
+            history: As in :meth:`generate_prompt`.
+            tools: As in :meth:`generate_prompt`.
+            label: As in :meth:`generate_prompt`.
+            model: As in :meth:`generate_prompt`.
+            chat_template: As in :meth:`generate_prompt`.
+
+        Returns:
+            The flat prompt.
+
+        Raises:
+            LazyPromptError: As in :meth:`generate_prompt`.
+        """
+        target = self.text_target(model, chat_template)
+        return target.segments(self.fitted(self.fill(input, history, tools, label), target)[0])
+
+    def training_sample(
+        self,
+        input: object = None,
+        label: str | Msg | Mapping[str, Any] | None = None,
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        train: Train = "last",
+        mask: Mask = (),
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> TrainingSample:
+        """A conversation to fine-tune a model with: what :meth:`generate_prompt` makes, the answer, and its end marker.
+
+        Args:
+            input: As in :meth:`generate_prompt` (so with history, tools and model).
+            label: The answer: text, or a message with its calls; without one it is the assistant's turn that the
+                history ends with.
+            history: The earlier messages.
+            tools: Tools the model may call.
+            train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
+            mask: Text inside the answers that is not trained, as of :meth:`TrainingSample.with_mask`.
+            model: The model whose markers are used.
+            chat_template: As in :meth:`generate_prompt`.
+
+        Returns:
+            The sample. A budget is for its prompt: the answer is beside it, as it is when the model gives one.
+
+        Raises:
+            SlotError: There is no answer.
+            LazyPromptError: As in :meth:`generate_prompt`; a turn that is to be trained cannot be shown as it is.
+        """
+        from lazyprompt.prompters.samples import sample_of  # noqa: PLC0415 - prompts need none
+        from lazyprompt.training.answers import answer_in, answered, split_answer  # noqa: PLC0415 - as above
+
+        target = self.text_target(model, chat_template)
+        openai = cast("OpenAITarget", self.target("openai", model, chat_template))
+        if label is None or isinstance(label, str):
+            past, answer = (history, None) if label is not None else split_answer(history)
+            prompt, answer = answered(self.fill(input, past, tools, label), answer)
+        else:
+            prompt, answer = self.fill(input, history, tools), answer_in(label)
+        sample = sample_of(self.fitted(prompt, target)[0], answer, train, target, openai)
+        return sample.with_mask(mask) if mask else sample
+
+    def preference_sample(
+        self,
+        input: object = None,
+        chosen: str | Msg | Mapping[str, Any] = "",
+        rejected: str | Msg | Mapping[str, Any] = "",
+        history: HistoryLike | None = None,
+        tools: ToolsLike = None,
+        *,
+        mask: Mask = (),
+        model: str | None = None,
+        chat_template: ChatTemplate | None = None,
+    ) -> PreferenceSample:
+        """Make a preference pair: one prompt with two answers, for DPO, KTO and reward models.
+
+        Args:
+            input: As in :meth:`generate_prompt` (so with history, tools and model).
+            chosen: The preferred answer: text, or a message with its calls.
+            rejected: The other answer.
+            history: The earlier messages.
+            tools: Tools the model may call.
+            mask: As in :meth:`training_sample`.
+            model: The model whose markers are used.
+            chat_template: As in :meth:`generate_prompt`.
+
+        Returns:
+            The pair; each side is the :meth:`training_sample` of its answer.
+
+        Raises:
+            FormatError: Both answers are the same, or the prompt is not the same before both.
+            LazyPromptError: As in :meth:`training_sample`.
+        """
+        from lazyprompt.training.preference import PreferenceSample  # noqa: PLC0415 - prompts need none
+
+        one, other = (
+            self.training_sample(input, answer, history, tools, mask=mask, model=model, chat_template=chat_template)
+            for answer in (chosen, rejected)
+        )
+        return PreferenceSample(one, other)
 
     @overload
     def render_batch(
@@ -337,108 +472,6 @@ class Prompter(PrompterCalls):
 
         return ray_map(RowPlan.of(self, format, model=model, columns=columns, params=params))
 
-    def pre_hook(self, hook: Hook) -> Self:
-        """Call a function with the arguments of each call first; it gives back what is used in their place.
-
-        Args:
-            hook: ``hook(input, history, tools, label)`` returns the same four. It works on copies.
-
-        Returns:
-            The prompter itself.
-        """
-        self._hooks = (*self._hooks, hook)
-        return self
-
-    def partial(self, /, **values: object) -> Self:
-        """Return a copy with values for some slots, which a call may then leave out; those of a call win.
-
-        Args:
-            **values: A value for each slot, or a function without arguments, which is called once for each prompt.
-
-        Raises:
-            SlotError: A name is that of no slot, or a value is None or cannot become text.
-        """
-        return self._changed(instruction=self._instruction.partial(**values))
-
-    def with_markers(self, markers: Markers | str) -> Self:
-        """A copy for a model.
-
-        Args:
-            markers: Markers, or the name of a model or family.
-
-        Returns:
-            The copy; this prompter stays as it is.
-
-        Raises:
-            TemplateError: The model is of no known family.
-        """
-        found = markers if isinstance(markers, Markers) else Markers.for_model(markers)
-        return self._changed(markers=found, chat_template=None)
-
-    def with_chat_template(self, template: ChatTemplate) -> Self:
-        """A copy whose flat text a model's own chat template lays out.
-
-        Args:
-            template: The template; what it brings, as a system text, is the model family's.
-
-        Returns:
-            The copy; this prompter stays as it is.
-        """
-        return self._changed(markers=template.markers, chat_template=template)
-
-    def with_system(self, system: str | None) -> Self:
-        """A copy with another system text.
-
-        Args:
-            system: The text; ``""`` is none, ``None`` leaves it to the model family or the default.
-
-        Returns:
-            The copy; this prompter stays as it is.
-        """
-        return self._changed(system=checked_text(system, "the system text", TemplateError))
-
-    def with_added_system(self, text: str) -> Self:
-        """A copy with words behind its system text, whichever that is.
-
-        Args:
-            text: The words; they stand in a paragraph of their own.
-
-        Returns:
-            The copy; this prompter stays as it is.
-        """
-        words = checked_text(text, "the system text", TemplateError)
-        added = "\n\n".join(filter(None, (self._added_system, words)))
-        return self._changed(added_system=added)
-
-    def with_safety(self, safety: Safety, slots: Mapping[str, Safety] | None = None) -> Self:
-        """A copy with another policy for control sequences in untrusted text.
-
-        Args:
-            safety: ``neutralize`` (the default), ``raise`` or ``off``.
-            slots: The same for the text of some slots, by their names; so are ``input``, ``history`` and ``tools``.
-
-        Returns:
-            The copy; this prompter stays as it is.
-
-        Raises:
-            SafetyError: There is no such policy.
-        """
-        return self._changed(safety=policy_of(safety, slots))
-
-    def with_budget(self, budget: BudgetLike | None) -> Self:
-        """A copy whose prompts fit a number of tokens.
-
-        Args:
-            budget: The budget; or the most tokens of slots, by their names; ``None`` is none.
-
-        Returns:
-            The copy; this prompter stays as it is.
-
-        Raises:
-            BudgetError: The budget limits a slot that is not there.
-        """
-        return self._changed(budget=None if budget is None else self._checked_budget(budget))
-
     def get_response(self, output: str, input: str | None = None) -> str:
         """The answer in what a local model gave back.
 
@@ -454,102 +487,12 @@ class Prompter(PrompterCalls):
         cuts = [at for end in ends if (at := found.find(end)) >= 0]
         return found[: min(cuts)] if cuts else found
 
-    def __getstate__(self) -> dict[str, object]:
-        """Return the fields for a pickle, without those made on first use."""
-        return {**self.__dict__, "_targets": {}}
 
-    def __setstate__(self, state: Mapping[str, object]) -> None:
-        # Pickles made before there were targets have none.
-        for name, value in state.items():
-            setattr(self, name, value)
-        self._targets = {}
+def _show(made: object) -> None:
+    import logging  # noqa: PLC0415 - slow, and few prompts are shown
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(slots={self.slots!r})"
-
-    def _changed(self, **fields: object) -> Self:
-        """Return a copy with other fields."""
-        changed = copy(self)  # as a pickle it has made no target yet
-        for name, value in fields.items():
-            setattr(changed, f"_{name}", value)
-        return changed
-
-    def _after_hooks(self, *args: *HookArgs) -> HookArgs:
-        """Return the arguments of a call after the hooks."""
-        for hook in self._hooks:
-            result = hook(*deepcopy(args))
-            if not isinstance(cast("object", result), tuple) or len(result) != len(args):
-                raise TemplateError(
-                    f"pre_hook {getattr(hook, '__name__', hook)!r} returned {result!r}; "
-                    "it must return the four (input, history, tools, label)"
-                )
-            args = result
-        return args
-
-    def _source(self, values: Mapping[str, object], tools: ToolSet) -> Source | None:
-        """Return what a budget needs to know of a prompt; None without one."""
-        if self._budget is None:
-            return None
-        bare = self._changed(hooks=(), history=EMPTY_HISTORY, tools=tools, budget=None)
-        opening = self._opening
-
-        def refill(_: Prompt, values: Mapping[str, object], left: History) -> Prompt:
-            return bare.fill(values, cast("HistoryLike", opening + left))
-
-        return Source(opening, values, refill)
-
-    @property
-    def _opening(self) -> History:
-        """Return the beginning of every conversation."""
-        return self._history.without_empty_questions()
-
-    def _past(self, history: PastLike) -> History:
-        """Return the history without empty turns of the user, which providers refuse."""
-        past = History.of(history)
-        return (past if self._history is EMPTY_HISTORY else self._history + past).without_empty_questions()
-
-    def _all_tools(self, tools: ToolsLike) -> ToolSet:
-        given = ToolSet.of(tools)
-        if given and self._tools:
-            raise ToolsError(
-                f"this prompter has the tools {', '.join(self._tools.names)} since its construction, "
-                f"so none may be given at the call; given were {', '.join(given.names)}"
-            )
-        return given or self._tools
-
-    def _new_target(self, form: str | None, model: str | None, chat_template: ChatTemplate | None) -> Target:
-        if form is not None and form not in FORMATS:
-            raise FormatError(
-                f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
-            )
-        markers, template = self._markers, self._chat_template
-        if form in OWN_FORMS:
-            if model is not None and chat_template is not None:
-                raise TemplateError("model= and chat_template= both say how flat text is laid out; give one of them")
-            if chat_template is not None:
-                markers, template = chat_template.markers, chat_template
-            elif model is not None:
-                template = None
-                try:
-                    markers = Markers.for_model(model)
-                except TemplateError:
-                    # OpenAI's form has no markers: a model of no family only has no system text of its own.
-                    if form != "openai":
-                        raise
-        system = self._system_for(markers)
-        if form == "openai":
-            return OpenAITarget(system, keeps_empty_turn=self._instruction.keeps_empty_turn)
-        if form in OWN_FORMS:
-            return TextTarget(self._template, markers, template, system, self._instruction, self._tools, self._safety)
-        from lazyprompt.formatters.provider_target import ProviderTarget  # noqa: PLC0415 - only such a form needs it
-
-        return ProviderTarget(str(form), model, system.of, tokens_of)
-
-    def _system_for(self, markers: Markers) -> System:
-        return System(resolved_system(None, markers), self._added_system)
-
-    def _checked_budget(self, budget: BudgetLike) -> Budget:
-        """Return a budget whose slots are there."""
-        from lazyprompt.prompters.fitting import budget_for  # noqa: PLC0415 - only a budget needs it
-
-        return budget_for(budget, self._instruction.input_form.slots)
+    log = logging.getLogger("lazyprompt.prompts")
+    if log.hasHandlers() and log.isEnabledFor(logging.INFO):
+        log.info("%s", made)
+    else:
+        sys.stderr.write(f"{made}\n")

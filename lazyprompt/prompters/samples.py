@@ -3,75 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lazyprompt.errors import FormatError, HistoryError, SlotError
-from lazyprompt.messages.history import History, messages_from
-from lazyprompt.messages.msg import Msg
+from lazyprompt.errors import FormatError
 from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.turns import answers_in
 from lazyprompt.training.samples import Train, TrainingSample, trained_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.prompters.targets import OpenAITarget, TextTarget
     from lazyprompt.rendering.layout import SampleParts
-
-
-def split_answer(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]:
-    """Split the last turn off a history, if it is the assistant's and calls no tool: it is the answer."""
-    past = History.of(history)
-    if not _is_answered(past):
-        return history, None
-    return [*past.messages[:-1]], past.messages[-1]
-
-
-def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
-    """Split a prompt into what stands before the answer, and the answer.
-
-    Args:
-        prompt: The prompt.
-        answer: The answer, where it was split off the history; else it is the label, or the last turn of the history
-            that a prompter or a file has itself.
-
-    Raises:
-        SlotError: There is no answer, or there is a message behind it.
-    """
-    if prompt.label is not None:
-        return prompt.evolve(label=None), Msg("assistant", str.__str__(prompt.label), "assistant")
-    # The examples that every conversation of a prompter begins with are no answers; the turns of a file are.
-    has_own_turns = prompt.source is not None and not prompt.source.opening
-    if answer is None and has_own_turns and _is_answered(prompt.history):
-        past = prompt.history.messages
-        before, answer = History(messages=past[:-1]), past[-1]
-        prompt = prompt.evolve(history=before, input=None if before.waits_for_answer else prompt.input)
-    if answer is None or prompt.said is not None:
-        raise SlotError(
-            "a training sample needs an answer: give label=, or a history that ends with the assistant's turn, "
-            "and nothing that is said behind it"
-        )
-    return prompt, answer
-
-
-def answer_in(message: Msg | Mapping[str, Any]) -> Msg:
-    """Read an answer that is given as a message.
-
-    Raises:
-        HistoryError: It is no message, or not the assistant's.
-    """
-    answer = messages_from([message])[0]
-    if answer.role != "assistant" or any(block.type == "tool_result" for block in answer.blocks):
-        raise HistoryError(f"the answer is a message of role {answer.role!r}; expected the assistant's own message")
-    return answer
-
-
-def _is_answered(past: History) -> bool:
-    return bool(past) and not past.waits_for_answer and past.messages[-1].role == "assistant"
 
 
 def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, openai: OpenAITarget) -> TrainingSample:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY
-from lazyprompt.messages.prompt import MARKERS, Rendered, Text
+from lazyprompt.messages.prompt import MARKERS, Rendered
 from lazyprompt.rendering.prompt_template import Writer
 
 if TYPE_CHECKING:
@@ -191,27 +191,4 @@ class OpenAITarget:
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
         """Return the tokens of each slot, each counted by itself."""
-        return tokens_of(prompt, self._system.of(prompt), budget)
-
-
-def tokens_of(prompt: Prompt, system: str, budget: Budget) -> dict[str, int]:
-    """Return the tokens of the slots of a prompt, each by itself; those of slots without any are left out.
-
-    Args:
-        prompt: The prompt.
-        system: Its system text.
-        budget: The budget whose counter counts them.
-    """
-    texts = (Text.trusted(system, "system"), prompt.instruction, prompt.user)
-    found = [each for text in texts for each in zip(text.slots, text.parts, strict=True)]
-    found += [("input", prompt.input or ""), ("label", prompt.label or "")]
-    counted = [(slot, budget.count_text(part)) for slot, part in found if part]
-    counted += [
-        ("history", sum(map(budget.share, prompt.history.messages))),
-        ("tools", budget.count_tools(list(prompt.tools))),
-    ]
-    counts: dict[str, int] = {}
-    # A slot may have the name of what stands beside it.
-    for slot, count in counted:
-        counts[slot] = counts.get(slot, 0) + count
-    return {slot: count for slot, count in counts.items() if count}
+        return budget.count_slots(prompt, self._system.of(prompt))

@@ -18,7 +18,7 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.slot_diff import shared_prefix, slot_diff
-from lazyprompt.prompters.prompter import OWN_FORMS
+from lazyprompt.prompters.definition import OWN_FORMS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, markers_of
 from lazyprompt.studio.reading import describe_input, first_values, read_draft

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.prompters.prompter import MadeOf
+    from lazyprompt.prompters.definition import MadeOf
     from lazyprompt.templates.jinja import JinjaTemplate
 
 _INPUT: Final = "input"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.clients._faults import Fault, FaultKind
-    from lazyprompt.prompters.prompter import Origin
+    from lazyprompt.prompters.definition import Origin
 
 # The parameters that modules know by themselves: every client takes them, or says why it does not.
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
