@@ -22,8 +22,6 @@ _INVISIBLE = re.compile(
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]")
 # Characters that look like a space and do not fold to one: Braille's, and the one that SentencePiece has for a space.
 _BLANKS = re.compile("[\u2800\u2581]")
-# So many signs of a text are looked at one by one.
-MOST_WINDOWS = 50
 
 
 def fold(text: str) -> str:
@@ -40,19 +38,6 @@ def as_read(text: str) -> str:
     if shown.isascii():
         return shown
     return "".join(each for each in fold(_BLANKS.sub(" ", shown)) if category(each) not in ("Mn", "Me"))
-
-
-def windows(text: str, sign: str, width: int) -> Iterator[tuple[int, str]]:
-    """Yield where a sign is, and what begins with it, folded, as far as the longest sequence could reach.
-
-    To fold a long text for the sake of a few signs in it would take most of the time.
-    """
-    for at in places(text, sign):
-        size = width
-        # Signs that do not show take up room, and may be many.
-        while len(window := fold(text[at : at + size])) < width and at + size < len(text):
-            size *= 2
-        yield at, window
 
 
 def places(text: str, sign: str) -> Iterator[int]:

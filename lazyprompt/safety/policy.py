@@ -18,7 +18,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import lru_cache, partial
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
 from string import digits
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias, get_args
 from unicodedata import normalize
@@ -26,7 +26,7 @@ from unicodedata import normalize
 from lazyprompt._base.json import JsonText
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import SafetyError, did_you_mean
-from lazyprompt.safety.folding import MOST_WINDOWS, Folded, fold, places, windows
+from lazyprompt.safety.folding import Folded, fold, places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -82,8 +82,8 @@ _WIDEST = 8
 _TOLD = 4
 # So many literals are remembered.
 _LITERALS_KEPT = 1_000
-# So many signs are looked at one by one.
-_MOST_FINDS = 16
+# So many signs are looked at one by one, in plain text, and in text that may have to be folded.
+_MOST_FINDS, _MOST_WINDOWS = 16, 50
 
 # The signs that decompose to text with a sign in it, for the signs that nearly all sequences begin with.
 _DISGUISES = {
@@ -134,6 +134,8 @@ class _Forged(NamedTuple):
     text: str
 
 
+# A control sequence in a text: where it begins and ends, and True if it is a section header.
+_Found: TypeAlias = tuple[int, int, bool]
 # What is put in place of what: from one index to another, this text.
 _Edit: TypeAlias = tuple[int, int, str]
 
@@ -332,29 +334,45 @@ class Controls:
             return self._disguised_places(text)
         for sign in self._searches:
             if sign in text:
-                return [found.begin for found in self._plain(text)]
+                return [begin for begin, _, _ in self._plain(text)]
         return ()
 
     def _plain(self, text: str) -> list[_Found]:
         """Return the control sequences in a folded text, in order."""
-        return sorted(chain.from_iterable(search.occurrences(text) for search in self._searches.values()))
+        found = [each for search in self._searches.values() if search.sign in text for each in search.occurrences(text)]
+        return sorted(found)
 
     def _disguised_places(self, text: str) -> Iterator[int]:
         whole = ""
         for search in self._searches.values():
-            # To look for a sign that is not there takes much less time than to count it.
-            forms = [form for form in search.forms if form in text]
-            count = sum(map(text.count, forms)) if search.forms else MOST_WINDOWS + 1
-            if count > MOST_WINDOWS:
-                whole = whole or fold(text)
-                if any(search.occurrences(whole)):
-                    folded = Folded.of(text)
-                    yield from (folded.origin(found.begin)[0] for found in search.occurrences(folded.text))
-            elif count:
-                for form in forms:
-                    for at, window in windows(text, form, self._longest):
-                        if search.match(window, 0):
-                            yield at
+            most = _MOST_WINDOWS + 1
+            near = [at for form in search.forms if form in text for at in islice(places(text, form), most)]
+            if search.forms and len(near) < most:
+                for at in near:
+                    if self._begins_at(search, text, at):
+                        yield at
+                continue
+            whole = whole or fold(text)
+            if any(search.occurrences(whole)):
+                folded = Folded.of(text)
+                yield from (folded.origin(begin)[0] for begin, _, _ in search.occurrences(folded.text))
+
+    def _begins_at(self, search: _Search, text: str, at: int) -> bool:
+        """Return True if one of some sequences begins at a place, in plain or in disguise.
+
+        To fold a long text for the sake of a few signs in it would take most of the time.
+        """
+        size = self._longest
+        near = text[at : at + size]
+        if search.match(near, 0):
+            return True
+        if near.isascii():
+            return False
+        # Signs that do not show take up room, and may be many.
+        while len(folded := fold(near)) < self._longest and at + size < len(text):
+            size *= 2
+            near = text[at : at + size]
+        return search.match(folded, 0) is not None
 
     def may_cross(self, literal: str) -> bool:
         """Return True if a control sequence could lie partly in this trusted text and partly in a value beside it."""
@@ -494,11 +512,11 @@ class Controls:
     def _guarded(self, parts: Sequence[str], slots: Sequence[str], policy: Policy, where: Sequence[str]) -> list[str]:
         """Return one stretch of parts with its control sequences neutralised."""
         guarded = list(parts)
-        spared = {at for at, part in enumerate(parts) if is_trusted(at, part) or policy.of(slots[at]) == "off"}
+        safeties = ["off" if is_trusted(at, part) else policy.of(slots[at]) for at, part in enumerate(parts)]
         for _ in range(_MOST_PASSES):
             by_part: dict[int, list[_Forged]] = {}
-            for each in self._forged(guarded, spared):
-                if policy.of(slots[each.part]) == "raise":
+            for each in self._forged(guarded, safeties):
+                if safeties[each.part] == "raise":
                     raise SafetyError(
                         f"{where[each.part]!r} holds the control sequence {each.text!r}; "
                         'take it out, or use safety="neutralize" to make it harmless'
@@ -512,7 +530,7 @@ class Controls:
 
     def found(self, text: str) -> list[tuple[int, str]]:
         """Return the places and texts of the control sequences in a text, in plain and in disguise."""
-        return [(each.begin, each.text) for each in self._forged(("", text, ""), frozenset((0, 2)))]
+        return [(each.begin, each.text) for each in self._forged(("", text, ""), ("off", "neutralize", "off"))]
 
     def begins_in(self, text: str) -> bool:
         """Return True if a text holds a character that a control sequence may begin with."""
@@ -544,31 +562,37 @@ class Controls:
         folded = fold(text[at] + behind)
         search = self._searches.get(folded[:1])
         found = None if search is None else search.match(folded, 0)
-        return found is not None and (not found.is_header or _at_line_start(text, at))
+        return found is not None and (not found[2] or _at_line_start(text, at))
 
-    def _forged(self, parts: Sequence[str], spared: Collection[int]) -> list[_Forged]:
-        """The sequences that reach into text that is not spared."""
+    def _forged(self, parts: Sequence[str], safeties: Sequence[Safety]) -> list[_Forged]:
+        """Return the sequences that reach into text whose treatment is not ``off``."""
         whole = "".join(parts)
         folded = Folded.of(whole)
         starts = list(accumulate(map(len, parts), initial=0))
         forged: list[_Forged] = []
         at = 0
-        for found in self._plain(folded.text):
+        for begin, end, is_header in self._plain(folded.text):
             # Another sequence may begin inside one that is not forged.
-            if found.begin < at or (found.is_header and not _at_line_start(folded.text, found.begin)):
+            if begin < at or (is_header and not _at_line_start(folded.text, begin)):
                 continue
-            begin, into = folded.origin(found.begin)
-            end = folded.origin(found.end - 1)[0] + 1
-            first = bisect_right(starts, begin) - 1
-            for index in range(first, bisect_left(starts, end)):
-                if index not in spared and parts[index]:
-                    start = starts[index]
-                    sign = fold(whole[begin])
-                    sequence = _Forged(
-                        index, max(begin - start, 0), end - start, begin < start, sign, into, whole[begin:end]
+            source, into = folded.origin(begin)
+            source_end = folded.origin(end - 1)[0] + 1
+            first = bisect_right(starts, source) - 1
+            for index in range(first, bisect_left(starts, source_end)):
+                if safeties[index] != "off" and parts[index]:
+                    start, sign = starts[index], fold(whole[source])
+                    forged.append(
+                        _Forged(
+                            index,
+                            max(source - start, 0),
+                            source_end - start,
+                            source < start,
+                            sign,
+                            into,
+                            whole[source:source_end],
+                        )
                     )
-                    forged.append(sequence)
-                    at = found.end
+                    at = end
                     break
         return forged
 
@@ -708,20 +732,6 @@ def _json_escape(sign: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-class _Found(NamedTuple):
-    """A control sequence in a text.
-
-    Attributes:
-        begin: Its index.
-        end: The index behind it.
-        is_header: True if it is a section header.
-    """
-
-    begin: int
-    end: int
-    is_header: bool = False
-
-
 class _Search:
     """The control sequences that begin with one sign.
 
@@ -734,7 +744,7 @@ class _Search:
         others: A pattern of what is behind the sign in further ones; empty if there are none.
     """
 
-    __slots__ = ("_lengths", "_others", "_texts", "begun", "forms", "sign")
+    __slots__ = ("_lengths", "_others", "_short_lengths", "_texts", "begun", "forms", "sign")
 
     def __init__(self, sign: str, texts: Sequence[str], others: str) -> None:
         self.sign = sign
@@ -742,8 +752,11 @@ class _Search:
         lengths: dict[str, set[int]] = {}
         for text in self._texts:
             lengths.setdefault(text[:_TOLD] if len(text) >= _TOLD else "", set()).add(len(text))
-        # By how sequences begin; those of the short ones under none.
-        self._lengths = {begun: sorted(found, reverse=True) for begun, found in lengths.items()}
+        self._short_lengths = sorted(lengths.pop("", ()), reverse=True)
+        # By how sequences begin, which are longer than the short ones.
+        self._lengths = {
+            begun: [*sorted(found, reverse=True), *self._short_lengths] for begun, found in lengths.items()
+        }
         self._others = re.compile(f"{re.escape(sign)}{others}" if others else "(?!)")
         self.forms = _forms(sign, {text[1:2] for text in texts})
         """The sign and its disguises; none where nobody knows them all."""
@@ -755,14 +768,12 @@ class _Search:
         """Return the longest sequence at a place."""
         if not self.begun.match(text, at):
             return None
-        begun = text[at : at + _TOLD]
-        known = self._lengths.get(begun, ())
-        for length in (*known, *self._lengths.get("", ())):
+        for length in self._lengths.get(text[at : at + _TOLD], self._short_lengths):
             piece = text[at : at + length]
             if piece in self._texts:
-                return _Found(at, at + len(piece))
+                return at, at + len(piece), False
         found = self._others.match(text, at)
-        return None if found is None else _Found(at, found.end(), found.lastgroup == "header")
+        return None if found is None else (at, found.end(), found.lastgroup == "header")
 
     def occurrences(self, text: str) -> Iterator[_Found]:
         """Yield the sequences in a text, in order."""

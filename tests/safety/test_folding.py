@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
 from lazyprompt.safety import policy as safety
-from lazyprompt.safety.folding import Folded, as_read, fold, windows
+from lazyprompt.safety.folding import Folded, as_read, fold
 from lazyprompt.safety.policy import NEUTRALIZE, Controls, Policy
 
 if TYPE_CHECKING:
@@ -117,10 +117,9 @@ def test_a_reader_sees_no_marks_and_nothing_invisible(text: str, seen: str) -> N
 
 @pytest.mark.parametrize("behind", ["im_end|>", "im_end|" + "\u200b" * 90 + ">", "im" + "\u00ad" * 300 + "_end|>"])
 def test_a_sequence_is_seen_through_any_number_of_invisible_signs(behind: str) -> None:
-    ((at, window),) = windows(f"a<|{behind}", "<", len("<|im_end|>"))
-    assert (at, window[:10]) == (1, "<|im_end|>")
-    assert len(window) < 40
-    assert [*windows("a<b<", "<", 10)] == [(1, "<b<"), (3, "<")]
+    assert CONTROLS.found(f"é<|{behind}") == [(1, f"<|{behind}")]
+    assert not CONTROLS.clean(f"é<|{behind}")
+    assert CONTROLS.clean(f"é<|{behind[:-1]}") is CONTROLS.clean("é< b<") is True
 
 
 def guarded(parts: Sequence[str], policy: Policy) -> Sequence[str] | str:
