@@ -15,7 +15,8 @@ from lazyprompt.chat_templates.dialect import parsed
 from lazyprompt.chat_templates.jinja import CALLING, TOOL
 from lazyprompt.chat_templates.traced import Origin, parts_of, trace, trace_message
 from lazyprompt.rendering.markers import tokens_in
-from lazyprompt.safety.policy import COMMON_TAGS, JOINT, Controls, caseless, controls_for
+from lazyprompt.safety.pieces import JOINT, caseless
+from lazyprompt.safety.policy import COMMON_TAGS, Controls, controls_for
 from lazyprompt.safety.special_tokens import tokens_beside
 
 if TYPE_CHECKING:

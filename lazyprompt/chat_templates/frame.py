@@ -22,7 +22,7 @@ from lazyprompt.messages.history import EMPTY_HISTORY, History
 from lazyprompt.messages.prompt import Prompt
 from lazyprompt.rendering.family_layout import FamilyLayout
 from lazyprompt.rendering.markers import Markers
-from lazyprompt.safety.policy import JOINT
+from lazyprompt.safety.pieces import JOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

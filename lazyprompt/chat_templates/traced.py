@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlia
 
 from lazyprompt._base.json import JsonText, to_json
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.safety.policy import Neutralised, NeutralisedJson
+from lazyprompt.safety.neutralised import Neutralised, NeutralisedJson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

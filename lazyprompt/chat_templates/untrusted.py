@@ -20,7 +20,8 @@ from lazyprompt.chat_templates.conversation import CONTINUED
 from lazyprompt.chat_templates.dialect import parsed
 from lazyprompt.chat_templates.traced import OWN, Origin, Traced, cut, map_texts, parts_of, trace
 from lazyprompt.errors import SafetyError, TemplateError
-from lazyprompt.safety.policy import Neutralised, Policy
+from lazyprompt.safety.neutralised import Neutralised
+from lazyprompt.safety.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from lazyprompt.safety.policy import Neutralised
+from lazyprompt.safety.neutralised import Neutralised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -15,21 +15,22 @@ that begins in the template and ends in a value.
 from __future__ import annotations
 
 import re
-from array import array
 from bisect import bisect_left, bisect_right
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate, islice
-from string import digits
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias, get_args
-from unicodedata import normalize
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
-from lazyprompt._base.json import JsonText
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import SafetyError, did_you_mean
 from lazyprompt.safety.folding import Folded, fold, places
+from lazyprompt.safety.neutralised import Forged, neutralise
+from lazyprompt.safety.pieces import JOINT, Edges, plain
+from lazyprompt.safety.search import LONGEST_RESERVED, RESERVED, Search
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from lazyprompt.safety.search import Found
 
 Safety: TypeAlias = Literal["neutralize", "raise", "off"]
 SAFETIES: tuple[Safety, ...] = get_args(Safety)
@@ -63,192 +64,19 @@ COMMON_TAGS = frozenset(
     f"<{slash}{tag}>" for tag in ("think", "tool_call", "tool_response", "tools") for slash in ("", "/")
 )
 
-# The form of nearly all reserved tokens, <|name|>; a tokenizer may have more of them than its template uses. Others are
-# numbered.
-_NAME = r"[^<>|\s\\]{1,64}"
-_NUMBERED = ("unused", "reserved_", "SPECIAL_", "special_", "extra_id_")
-_RESERVED = rf"<(?:\|{_NAME}\||(?:{'|'.join(_NUMBERED)})[0-9]{{1,5}})>"
-# The pieces that one of the form <|name|> can be cut into: its beginning, which is its end backwards, without the first
-# character; and what is between them.
-_RESERVED_BEGUN = rf"(?:\|(?:{_NAME}\|?)?)?"
-_RESERVED_INSIDE = re.compile(rf"\|?(?:{_NAME})?\|?")
-# One of each form; digits stand for any others.
-_RESERVED_SAMPLES = ("<|x|>", *(f"<{name}{'0' * digits}>" for name in _NUMBERED for digits in range(1, 6)))
-
-_LONGEST_RESERVED = f"<|{'x' * 64}|>"
 # How many times the longest sequence one may be that has signs within it that do not show.
 _WIDEST = 8
-# By so many signs a sequence may begin that is then looked up.
-_TOLD = 4
 # So many literals are remembered.
 _LITERALS_KEPT = 1_000
-# So many signs are looked at one by one, in plain text, and in text that may have to be folded.
-_MOST_FINDS, _MOST_WINDOWS = 16, 50
-
-# The signs that decompose to text with a sign in it, for the signs that nearly all sequences begin with.
-_DISGUISES = {
-    "<": "\u226e\ufe64\uff1c",
-    ">": "\u226f\ufe65\uff1e",
-    "[": "\ufe47\uff3b",
-    "]": "\ufe48\uff3d",
-    "#": "\ufe5f\uff03",
-}
-_DISGUISED = frozenset((*_DISGUISES, *"".join(_DISGUISES.values())))
-# Joins texts that are looked at together: it is part of no sequence.
-JOINT = "\0"
+# So many signs of a text that may have to be folded are looked at one by one.
+_MOST_WINDOWS = 50
 
 
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
-_DIGITS = re.compile(r"\d")
-_BLANKS = re.compile(r"[ \t]+")
-# Text that may become shorter when it is folded.
-_SHORTENED = re.compile(r"[^\x00-\x7f]|[ \t]{2}")
-_ASCII = frozenset(map(chr, range(128)))
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-_JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
-_JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
 # Each pass breaks what it finds; a second one is needed where sequences overlap, more only where somebody tries hard.
 _MOST_PASSES = 100
-
-
-class _Forged(NamedTuple):
-    """A control sequence that reaches into untrusted text.
-
-    Attributes:
-        part: The first untrusted part that it reaches into.
-        begin: Where in the part it begins; 0 where it begins before the part.
-        end: Where it ends, counted from the part's beginning.
-        crosses: Whether it begins before the part.
-        sign: What the sign at its beginning is decomposed to.
-        into: At which of these it begins.
-        text: The sequence as it is written.
-    """
-
-    part: int
-    begin: int
-    end: int
-    crosses: bool
-    sign: str
-    into: int
-    text: str
-
-
-# A control sequence in a text: where it begins and ends, and True if it is a section header.
-_Found: TypeAlias = tuple[int, int, bool]
-# What is put in place of what: from one index to another, this text.
-_Edit: TypeAlias = tuple[int, int, str]
-
-
-class _Beginnings:
-    """Beginnings of control sequences; of those written backwards, which are their ends.
-
-    Args:
-        texts: The sequences.
-        reserved: Whether anything of the form ``<|name|>`` counts.
-        backwards: Whether all texts are read backwards.
-    """
-
-    __slots__ = ("_backwards", "_known", "_reserved", "_signs")
-
-    def __init__(self, texts: Iterable[str], *, reserved: bool, backwards: bool) -> None:
-        self._backwards = backwards
-        self._reserved = re.compile((">" if backwards else "<") + _RESERVED_BEGUN if reserved else "(?!)")
-        self._signs: dict[str, tuple[set[str], int]] = {}
-        """By the first character, in plain or in disguise: the characters within sequences, and the longest length."""
-        known = {self.plain(text): text[-1 if backwards else 0] for text in texts}
-        for plain, first in known.items():
-            for sign in {plain[0], first}:
-                for form in (sign, *_DISGUISES.get(sign, sign.upper() + sign.lower())):
-                    within, length = self._signs.get(form, (set[str](), 0))
-                    is_reserved = reserved and sign in "<>"
-                    within.update(_ASCII if is_reserved else _in_any_case(plain[:-1]))
-                    longest = len(_LONGEST_RESERVED) if is_reserved else 0
-                    self._signs[form] = within, max(length, longest, len(plain))
-        # Sorted, so that one that begins with a piece is found however many there are.
-        self._known = sorted(known)
-
-    def plain(self, text: str) -> str:
-        """Return a text as :func:`_plain` does, in the direction of reading."""
-        return _plain(text)[::-1] if self._backwards else _plain(text)
-
-    def begin(self, piece: str) -> bool:
-        """Return True if a sequence begins with a piece, which is plain, and goes on."""
-        return _begins_longer(self._known, piece) or self._reserved.fullmatch(piece) is not None
-
-    def at_end(self, texts: Sequence[str]) -> set[str]:
-        """Return the pieces that texts end with, plain, white space aside."""
-        joined = JOINT.join(texts)
-        # Nobody knows all the disguises of a letter.
-        known = joined.isascii()
-        signs = {sign for sign in self._signs if sign in joined or not (known or sign in _DISGUISED)}
-        if not signs:
-            return set()
-        # Only a few characters can be the last ones of a piece.
-        last = set[str]().union(*(self._signs[sign][0] for sign in signs))
-        tails = self._near(texts, last, signs, max(self._signs[sign][1] for sign in signs), ends=True)
-        pieces = (tail[at:] for tail in tails for at, sign in enumerate(tail) if sign in self._signs)
-        return {piece for piece in pieces if self.begin(piece)}
-
-    def go_on(self, pieces: Iterable[str], texts: Iterable[str]) -> bool:
-        """Return True if a sequence that begins with one of some pieces could go on with one of some texts."""
-        rests: set[str] = set()
-        for piece in pieces:
-            if self._reserved.fullmatch(piece):
-                return True
-            for known in islice(self._known, bisect_right(self._known, piece), None):
-                if not known.startswith(piece):
-                    break
-                rests.add(known[len(piece) :].strip())
-        if not rests:
-            return False
-        firsts = _in_any_case([rest[:1] for rest in rests])
-        heads = self._near(texts, firsts, firsts, max(map(len, rests)), ends=False)
-        return "" in firsts or any(rest.startswith(head) or head.startswith(rest) for head in heads for rest in rests)
-
-    def _near(
-        self, texts: Iterable[str], outermost: set[str], within: set[str], width: int, *, ends: bool
-    ) -> Iterator[str]:
-        """Yield the ends or the beginnings of texts, plain, with these characters outermost and within them."""
-        right = ends != self._backwards
-        for text in texts:
-            bare = text.rstrip() if right else text.lstrip()
-            if bare and (bare[-1 if right else 0] in outermost or not bare.isascii()):
-                near = bare[-width:] if right else bare[:width]
-                shortened = _SHORTENED.search(near)
-                if shortened or not within.isdisjoint(near):
-                    plain = self.plain(bare if shortened else near).strip()
-                    yield plain[-width:] if ends else plain[:width]
-
-
-def _in_any_case(plain: Iterable[str]) -> set[str]:
-    """Return characters of plain texts in all forms that ASCII has for them."""
-    return {*plain, *map(str.upper, plain), *(digits if "0" in plain else "")}
-
-
-class _Edges:
-    """The pieces that control sequences can be cut into. All texts that it is asked about are :func:`_plain`.
-
-    Args:
-        texts: The sequences.
-        reserved: Whether anything of the form ``<|name|>`` counts.
-    """
-
-    __slots__ = ("_insides", "_reserved", "begun", "ended")
-
-    def __init__(self, texts: Iterable[str], *, reserved: bool) -> None:
-        known = (*texts, *(_RESERVED_SAMPLES if reserved else ()))
-        self._reserved = reserved
-        self._insides = JOINT.join(_plain(text)[1:-1] for text in known)
-        self.begun, self.ended = (_Beginnings(known, reserved=reserved, backwards=each) for each in (False, True))
-
-    def is_inside(self, piece: str) -> bool:
-        """Return True if a sequence has a piece within it, and more on both sides."""
-        return bool(piece) and piece in self._insides
-
-    def is_inside_reserved(self, piece: str) -> bool:
-        """Return True if a reserved token could have a piece within it."""
-        return self._reserved and _RESERVED_INSIDE.fullmatch(piece) is not None
 
 
 class _Memo(dict[str, str]):
@@ -263,22 +91,6 @@ class _Memo(dict[str, str]):
             self.clear()
         made = self[literal] = self._function(literal)
         return made
-
-
-def caseless(text: str) -> str:
-    """Return a folded text in which letters that differ by case only are the same."""
-    return fold(text).casefold().replace("\u0131", "i")
-
-
-def _plain(text: str) -> str:
-    """Return a caseless text in which all digits are the same, and all runs of blanks."""
-    return _BLANKS.sub(" ", _DIGITS.sub("0", caseless(text)))
-
-
-def _begins_longer(known: Sequence[str], piece: str) -> bool:
-    """Return True if one of several sorted texts begins with a piece and goes on."""
-    at = bisect_right(known, piece)
-    return bool(piece) and at < len(known) and known[at].startswith(piece)
 
 
 class Controls:
@@ -307,9 +119,9 @@ class Controls:
         self._reserved = reserved
         self.texts = (*plain, *headers)
         self._has_headers = bool(headers)
-        self._longest = max(map(len, (*self.texts, _LONGEST_RESERVED)))
+        self._longest = max(map(len, (*self.texts, LONGEST_RESERVED)))
         # What sequences may end and begin with: made when somebody asks.
-        self._edges: _Edges | None = None
+        self._edges: Edges | None = None
         self._ends, self._contexts = _Memo(self._ends_of), _Memo(self._context_of)
         by_sign: dict[str, list[str]] = {}
         for text in plain:
@@ -319,10 +131,10 @@ class Controls:
         if headers:
             by_sign.setdefault("#", [])
         known = "|".join(re.sub(r"(?:\\?[ \t])+", r"[ \\t]+", re.escape(text[1:])) for text in headers)
-        others = {"<": _RESERVED[1:] if reserved else "", "#": f"(?P<header>(?i:{known}))" if headers else ""}
+        others = {"<": RESERVED[1:] if reserved else "", "#": f"(?P<header>(?i:{known}))" if headers else ""}
         # Looking for one sign costs a thirtieth of a search: text without any first sign is clean at once. Values are
         # looked at joined, where a line's start is not to be seen, so a header anywhere counts.
-        self._searches = {sign: _Search(sign, texts, others.get(sign, "")) for sign, texts in by_sign.items()}
+        self._searches = {sign: Search(sign, texts, others.get(sign, "")) for sign, texts in by_sign.items()}
 
     def clean(self, text: str) -> bool:
         """Return True if a text surely holds no control sequence, in plain or in disguise."""
@@ -337,7 +149,7 @@ class Controls:
                 return [begin for begin, _, _ in self._plain(text)]
         return ()
 
-    def _plain(self, text: str) -> list[_Found]:
+    def _plain(self, text: str) -> list[Found]:
         """Return the control sequences in a folded text, in order."""
         found = [each for search in self._searches.values() if search.sign in text for each in search.occurrences(text)]
         return sorted(found)
@@ -357,7 +169,7 @@ class Controls:
                 folded = Folded.of(text)
                 yield from (folded.origin(begin)[0] for begin, _, _ in search.occurrences(folded.text))
 
-    def _begins_at(self, search: _Search, text: str, at: int) -> bool:
+    def _begins_at(self, search: Search, text: str, at: int) -> bool:
         """Return True if one of some sequences begins at a place, in plain or in disguise.
 
         To fold a long text for the sake of a few signs in it would take most of the time.
@@ -381,14 +193,14 @@ class Controls:
     def _ends_of(self, literal: str) -> str:
         """Return the ends of a trusted text that a control sequence could share with a value beside it."""
         folded, edges = fold(literal), self._pieces()
-        whole = _plain(literal)
+        whole = plain(literal)
         # White space at a line's start stands between its end and a header.
         indents = self._has_headers and whole == " "
         if not whole or indents or edges.is_inside(whole) or edges.is_inside_reserved(whole):
             return folded
         head, tail = self._first(folded), self._first(folded[::-1])[::-1]
-        head = next((head[:at] for at in range(len(head), 0, -1) if edges.ended.begin(_plain(head[:at])[::-1])), "")
-        tail = next((tail[at:] for at in range(len(tail)) if edges.begun.begin(_plain(tail[at:]))), "")
+        head = next((head[:at] for at in range(len(head), 0, -1) if edges.ended.begin(plain(head[:at])[::-1])), "")
+        tail = next((tail[at:] for at in range(len(tail)) if edges.begun.begin(plain(tail[at:]))), "")
         return f"{head}{JOINT}{tail}" if head or tail else ""
 
     def _first(self, text: str) -> str:
@@ -426,7 +238,7 @@ class Controls:
         """
         edges = self._pieces()
         short = [text for text in texts if len(text) <= self._longest and text not in known]
-        return any(edges.is_inside(_plain(text).strip()) for text in short)
+        return any(edges.is_inside(plain(text).strip()) for text in short)
 
     def begins_at_end(self, literal: str) -> bool:
         """Return True if a trusted text ends with the beginning of a control sequence."""
@@ -436,8 +248,8 @@ class Controls:
         """Return True if a trusted text begins with the end of a control sequence."""
         return bool(self._pieces().ended.at_end([literal]))
 
-    def _pieces(self) -> _Edges:
-        self._edges = self._edges or _Edges(self.texts, reserved=self._reserved)
+    def _pieces(self) -> Edges:
+        self._edges = self._edges or Edges(self.texts, reserved=self._reserved)
         return self._edges
 
     def guard(
@@ -514,7 +326,7 @@ class Controls:
         guarded = list(parts)
         safeties = ["off" if is_trusted(at, part) else policy.of(slots[at]) for at, part in enumerate(parts)]
         for _ in range(_MOST_PASSES):
-            by_part: dict[int, list[_Forged]] = {}
+            by_part: dict[int, list[Forged]] = {}
             for each in self._forged(guarded, safeties):
                 if safeties[each.part] == "raise":
                     raise SafetyError(
@@ -523,7 +335,7 @@ class Controls:
                     )
                 by_part.setdefault(each.part, []).append(each)
             for part, sequences in by_part.items():
-                guarded[part] = _broken(guarded[part], sequences)
+                guarded[part] = neutralise(guarded[part], sequences)
             if not by_part or self.clean("".join(guarded)):
                 return guarded
         raise SafetyError(f"{where[1]!r} and its neighbours hold control sequences that cannot be made harmless")
@@ -564,12 +376,12 @@ class Controls:
         found = None if search is None else search.match(folded, 0)
         return found is not None and (not found[2] or _at_line_start(text, at))
 
-    def _forged(self, parts: Sequence[str], safeties: Sequence[Safety]) -> list[_Forged]:
+    def _forged(self, parts: Sequence[str], safeties: Sequence[Safety]) -> list[Forged]:
         """Return the sequences that reach into text whose treatment is not ``off``."""
         whole = "".join(parts)
         folded = Folded.of(whole)
         starts = list(accumulate(map(len, parts), initial=0))
-        forged: list[_Forged] = []
+        forged: list[Forged] = []
         at = 0
         for begin, end, is_header in self._plain(folded.text):
             # Another sequence may begin inside one that is not forged.
@@ -582,7 +394,7 @@ class Controls:
                 if safeties[index] != "off" and parts[index]:
                     start, sign = starts[index], fold(whole[source])
                     forged.append(
-                        _Forged(
+                        Forged(
                             index,
                             max(source - start, 0),
                             source_end - start,
@@ -606,212 +418,6 @@ def _at_line_start(text: str, at: int) -> bool:
     while at and text[at - 1] in " \t":
         at -= 1
     return not at or text[at - 1] in _LINE_ENDS
-
-
-# The start and end of a neutralised sequence in a text, and the sequence as it was given.
-TextMark: TypeAlias = tuple[int, int, str]
-
-
-class Neutralised(str):
-    """Text in which control sequences were neutralised.
-
-    Args:
-        text: The text.
-        marks: Finds where they are: most prompts are sent, and nobody asks.
-    """
-
-    __slots__ = ("_find_marks",)
-    _find_marks: Callable[[], Iterable[TextMark]]
-
-    def __new__(cls, text: str, marks: Callable[[], Iterable[TextMark]]) -> Self:
-        """Make the text."""
-        made = super().__new__(cls, text)
-        made._find_marks = marks
-        return made
-
-    def __getnewargs__(self) -> tuple[str, Callable[[], Iterable[TextMark]]]:  # type: ignore[override]  # of str, of which there is more here
-        return str.__str__(self), self._find_marks
-
-    @property
-    def marks(self) -> tuple[TextMark, ...]:
-        """The neutralised sequences, in order."""
-        return (*self._find_marks(),)
-
-
-class NeutralisedJson(Neutralised, JsonText):
-    """JSON in which control sequences were neutralised."""
-
-    __slots__ = ()
-
-
-def _broken(text: str, sequences: Iterable[_Forged]) -> Neutralised:
-    """Text with its sequences broken, put together in one go."""
-    edit = _json_editor(text) if isinstance(text, JsonText) else _edit
-    pieces: list[str] = []
-    spans: list[tuple[int, int, int]] = []
-    done = 0
-    for sequence in sequences:
-        begin, end, instead = edit(text, sequence)
-        pieces += text[done:begin], instead
-        spans.append((sequence.begin, min(sequence.end, len(text)), len(instead) - end + begin))
-        done = end
-    kind = NeutralisedJson if isinstance(text, JsonText) else Neutralised
-    return kind("".join(pieces) + text[done:], partial(_marks, text, spans))
-
-
-def _marks(text: str, spans: Sequence[tuple[int, int, int]]) -> Iterator[TextMark]:
-    """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
-
-    Args:
-        text: The text before the pass.
-        spans: The start and end of each sequence that was broken, and its growth.
-    """
-    known = text.marks if isinstance(text, Neutralised) else ()
-    joined: list[tuple[int, int, int]] = []
-    for start, end, growth in sorted([*spans, *((start, end, 0) for start, end, _ in known)]):
-        if joined and start < joined[-1][1]:
-            before = joined.pop()
-            joined.append((before[0], max(before[1], end), before[2] + growth))
-        else:
-            joined.append((start, end, growth))
-    moved = 0
-    for start, end, growth in joined:
-        yield start + moved, end + moved + growth, _given(text, start, end, known)
-        moved += growth
-
-
-def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
-    """Return a stretch of a text as it was given."""
-    given, done = "", start
-    for begin, stop, raw in known[bisect_left(known, (start,)) :]:
-        if begin >= end:
-            break
-        given += text[done:begin] + raw
-        done = stop
-    return given + text[done:end]
-
-
-def _edit(_: str, sequence: _Forged) -> _Edit:
-    """A backslash behind a sequence's first sign, or before the first one it takes from the text."""
-    begin = sequence.begin
-    if sequence.crosses:
-        return begin, begin, "\\"
-    if len(sequence.sign) > sequence.into + 1:
-        # One sign stands for several of the sequence, or for all of it: they are written out, to be broken apart.
-        return begin, begin + 1, f"{sequence.sign[: sequence.into + 1]}\\{sequence.sign[sequence.into + 1 :]}"
-    return begin + 1, begin + 1, "\\"
-
-
-def _json_editor(text: str) -> Callable[[str, _Forged], _Edit]:
-    """Return an editor that breaks a sequence in JSON without a change of its value, by an escape in a string.
-
-    A sequence of nothing but brackets and the like gets a space, which JSON allows between them.
-    """
-    # Where strings begin and end, in turn: before an escape in them is an end, too, and behind it a beginning.
-    bounds = array("Q")
-    for string in _JSON_STRING.finditer(text):
-        begin, end = string.span()
-        bounds.append(begin + 1)
-        for escape in _JSON_ESCAPE.finditer(text, begin + 1, end - 1):
-            bounds.extend(escape.span())
-        bounds.append(end - 1)
-
-    def edit(text: str, sequence: _Forged) -> _Edit:
-        for index in range(sequence.begin, min(sequence.end, len(text))):
-            if bisect_right(bounds, index) % 2:
-                return index, index + 1, _json_escape(text[index])
-        at = 0 if sequence.crosses else sequence.begin + 1
-        return at, at, " "
-
-    return edit
-
-
-def _json_escape(sign: str) -> str:
-    """A sign as JSON's escape; one beyond the basic plane as a pair of them."""
-    units = sign.encode("utf-16-be")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-
-
-class _Search:
-    """The control sequences that begin with one sign.
-
-    A pattern of all of them would take long to compile. So the pattern knows but how they begin, and what is found is
-    then looked up by its length.
-
-    Args:
-        sign: The sign.
-        texts: The sequences.
-        others: A pattern of what is behind the sign in further ones; empty if there are none.
-    """
-
-    __slots__ = ("_lengths", "_others", "_short_lengths", "_texts", "begun", "forms", "sign")
-
-    def __init__(self, sign: str, texts: Sequence[str], others: str) -> None:
-        self.sign = sign
-        self._texts = frozenset(texts)
-        lengths: dict[str, set[int]] = {}
-        for text in self._texts:
-            lengths.setdefault(text[:_TOLD] if len(text) >= _TOLD else "", set()).add(len(text))
-        self._short_lengths = sorted(lengths.pop("", ()), reverse=True)
-        # By how sequences begin, which are longer than the short ones.
-        self._lengths = {
-            begun: [*sorted(found, reverse=True), *self._short_lengths] for begun, found in lengths.items()
-        }
-        self._others = re.compile(f"{re.escape(sign)}{others}" if others else "(?!)")
-        self.forms = _forms(sign, {text[1:2] for text in texts})
-        """The sign and its disguises; none where nobody knows them all."""
-        rests = [*_grouped({text[1:_TOLD] for text in texts}), *filter(None, (others,))]
-        self.begun = re.compile(f"{re.escape(sign)}(?:{'|'.join(rests)})")
-        """A pattern of how they begin."""
-
-    def match(self, text: str, at: int) -> _Found | None:
-        """Return the longest sequence at a place."""
-        if not self.begun.match(text, at):
-            return None
-        for length in self._lengths.get(text[at : at + _TOLD], self._short_lengths):
-            piece = text[at : at + length]
-            if piece in self._texts:
-                return at, at + len(piece), False
-        found = self._others.match(text, at)
-        return None if found is None else (at, found.end(), found.lastgroup == "header")
-
-    def occurrences(self, text: str) -> Iterator[_Found]:
-        """Yield the sequences in a text, in order."""
-        at = -1
-        # A few signs are found sooner one by one than by a search, which goes through all that is between them.
-        for _ in range(_MOST_FINDS):
-            at = text.find(self.sign, at + 1)
-            if at < 0:
-                return
-            if occurrence := self.match(text, at):
-                yield occurrence
-        # One may begin within another's beginning.
-        while found := self.begun.search(text, at + 1):
-            at = found.start()
-            if occurrence := self.match(text, at):
-                yield occurrence
-
-
-def _grouped(rests: Iterable[str]) -> list[str]:
-    """Patterns for texts, which ask each first sign of theirs but once."""
-    by_sign: dict[str, list[str]] = {}
-    for text in sorted(rests):
-        by_sign.setdefault(text[:1], []).append(re.escape(text[1:]))
-    return [f"{re.escape(sign)}(?:{'|'.join(more)})" for sign, more in by_sign.items()]
-
-
-def _forms(sign: str, seconds: Collection[str]) -> tuple[str, ...]:
-    """A sign and those of its disguises that sequences could begin with.
-
-    Args:
-        sign: The sign.
-        seconds: The signs behind it in the sequences.
-    """
-    if sign not in _DISGUISES:
-        return ()
-    # A mark upon the sign stands behind it when decomposed: no sequence begins so that does not go on with the mark.
-    marks = ((form, normalize("NFKD", form).partition(sign)[2]) for form in _DISGUISES[sign])
-    return (sign, *(form for form, mark in marks if not mark or not {"", mark[0]}.isdisjoint(seconds)))
 
 
 @lru_cache(maxsize=64)

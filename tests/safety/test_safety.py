@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
+from lazyprompt.safety.neutralised import Neutralised
 from lazyprompt.safety.policy import (
     COMMON_TAGS,
     NEUTRALIZE,
     OFF,
     SAFETIES,
     Controls,
-    Neutralised,
     Policy,
     Safety,
     controls_for,

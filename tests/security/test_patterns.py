@@ -41,7 +41,7 @@ BOUNDED = {
     "lazyprompt.files.check.subject._TAG": "given a line that an error shows",
     "lazyprompt.files.roles._ATTRIBUTE": "only within brackets that were read as attributes",
     "lazyprompt.files.writing.conversion._TAG": "only for templates that were parsed",
-    "lazyprompt.safety.policy._JSON_STRING": "only for JSON, in which all strings are closed",
+    "lazyprompt.safety.neutralised._JSON_STRING": "only for JSON, in which all strings are closed",
 }
 
 

@@ -1,0 +1,164 @@
+"""Control sequences made harmless, in text and in JSON, and the marks of where that was done."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+
+from lazyprompt._base.json import JsonText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+_JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
+
+# The start and end of a neutralised sequence in a text, and the sequence as it was given.
+TextMark: TypeAlias = tuple[int, int, str]
+# What is put in place of what: from one index to another, this text.
+_Edit: TypeAlias = tuple[int, int, str]
+
+
+class Forged(NamedTuple):
+    """A control sequence that reaches into untrusted text.
+
+    Attributes:
+        part: The first untrusted part that it reaches into.
+        begin: Where in the part it begins; 0 where it begins before the part.
+        end: Where it ends, counted from the part's beginning.
+        crosses: Whether it begins before the part.
+        sign: What the sign at its beginning is decomposed to.
+        into: At which of these it begins.
+        text: The sequence as it is written.
+    """
+
+    part: int
+    begin: int
+    end: int
+    crosses: bool
+    sign: str
+    into: int
+    text: str
+
+
+class Neutralised(str):
+    """Text in which control sequences were neutralised.
+
+    Args:
+        text: The text.
+        marks: Finds where they are: most prompts are sent, and nobody asks.
+    """
+
+    __slots__ = ("_find_marks",)
+    _find_marks: Callable[[], Iterable[TextMark]]
+
+    def __new__(cls, text: str, marks: Callable[[], Iterable[TextMark]]) -> Self:
+        """Make the text."""
+        made = super().__new__(cls, text)
+        made._find_marks = marks
+        return made
+
+    def __getnewargs__(self) -> tuple[str, Callable[[], Iterable[TextMark]]]:  # type: ignore[override]  # of str, of which there is more here
+        return str.__str__(self), self._find_marks
+
+    @property
+    def marks(self) -> tuple[TextMark, ...]:
+        """The neutralised sequences, in order."""
+        return (*self._find_marks(),)
+
+
+class NeutralisedJson(Neutralised, JsonText):
+    """JSON in which control sequences were neutralised."""
+
+    __slots__ = ()
+
+
+def neutralise(text: str, sequences: Iterable[Forged]) -> Neutralised:
+    """Break the sequences of a text, put together in one go."""
+    edit = _json_editor(text) if isinstance(text, JsonText) else _edit
+    pieces: list[str] = []
+    spans: list[tuple[int, int, int]] = []
+    done = 0
+    for sequence in sequences:
+        begin, end, instead = edit(text, sequence)
+        pieces += text[done:begin], instead
+        spans.append((sequence.begin, min(sequence.end, len(text)), len(instead) - end + begin))
+        done = end
+    kind = NeutralisedJson if isinstance(text, JsonText) else Neutralised
+    return kind("".join(pieces) + text[done:], partial(_marks, text, spans))
+
+
+def _marks(text: str, spans: Sequence[tuple[int, int, int]]) -> Iterator[TextMark]:
+    """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
+
+    Args:
+        text: The text before the pass.
+        spans: The start and end of each sequence that was broken, and its growth.
+    """
+    known = text.marks if isinstance(text, Neutralised) else ()
+    joined: list[tuple[int, int, int]] = []
+    for start, end, growth in sorted([*spans, *((start, end, 0) for start, end, _ in known)]):
+        if joined and start < joined[-1][1]:
+            before = joined.pop()
+            joined.append((before[0], max(before[1], end), before[2] + growth))
+        else:
+            joined.append((start, end, growth))
+    moved = 0
+    for start, end, growth in joined:
+        yield start + moved, end + moved + growth, _given(text, start, end, known)
+        moved += growth
+
+
+def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
+    """Return a stretch of a text as it was given."""
+    given, done = "", start
+    for begin, stop, raw in known[bisect_left(known, (start,)) :]:
+        if begin >= end:
+            break
+        given += text[done:begin] + raw
+        done = stop
+    return given + text[done:end]
+
+
+def _edit(_: str, sequence: Forged) -> _Edit:
+    """A backslash behind a sequence's first sign, or before the first one it takes from the text."""
+    begin = sequence.begin
+    if sequence.crosses:
+        return begin, begin, "\\"
+    if len(sequence.sign) > sequence.into + 1:
+        # One sign stands for several of the sequence, or for all of it: they are written out, to be broken apart.
+        return begin, begin + 1, f"{sequence.sign[: sequence.into + 1]}\\{sequence.sign[sequence.into + 1 :]}"
+    return begin + 1, begin + 1, "\\"
+
+
+def _json_editor(text: str) -> Callable[[str, Forged], _Edit]:
+    """Return an editor that breaks a sequence in JSON without a change of its value, by an escape in a string.
+
+    A sequence of nothing but brackets and the like gets a space, which JSON allows between them.
+    """
+    # Where strings begin and end, in turn: before an escape in them is an end, too, and behind it a beginning.
+    bounds = array("Q")
+    for string in _JSON_STRING.finditer(text):
+        begin, end = string.span()
+        bounds.append(begin + 1)
+        for escape in _JSON_ESCAPE.finditer(text, begin + 1, end - 1):
+            bounds.extend(escape.span())
+        bounds.append(end - 1)
+
+    def edit(text: str, sequence: Forged) -> _Edit:
+        for index in range(sequence.begin, min(sequence.end, len(text))):
+            if bisect_right(bounds, index) % 2:
+                return index, index + 1, _json_escape(text[index])
+        at = 0 if sequence.crosses else sequence.begin + 1
+        return at, at, " "
+
+    return edit
+
+
+def _json_escape(sign: str) -> str:
+    """A sign as JSON's escape; one beyond the basic plane as a pair of them."""
+    units = sign.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
