@@ -115,16 +115,16 @@ class Controls:
 
     def __init__(self, sequences: Iterable[str], headers: Iterable[str] = (), *, reserved: bool = True) -> None:
         # The longest first, so that of two sequences with one beginning the whole one is found.
-        plain, headers = _longest_first(sequences), _longest_first(headers)
+        texts, headers = _longest_first(sequences), _longest_first(headers)
         self._reserved = reserved
-        self.texts = (*plain, *headers)
+        self.texts = (*texts, *headers)
         self._has_headers = bool(headers)
         self._longest = max(map(len, (*self.texts, LONGEST_RESERVED)))
         # What sequences may end and begin with: made when somebody asks.
         self._edges: Edges | None = None
         self._ends, self._contexts = _Memo(self._ends_of), _Memo(self._context_of)
         by_sign: dict[str, list[str]] = {}
-        for text in plain:
+        for text in texts:
             by_sign.setdefault(text[0], []).append(text)
         if reserved:
             by_sign.setdefault("<", [])
@@ -138,16 +138,11 @@ class Controls:
 
     def clean(self, text: str) -> bool:
         """Return True if a text surely holds no control sequence, in plain or in disguise."""
-        return next(iter(self._places(text)), None) is None
+        return next(self._places(text), None) is None
 
-    def _places(self, text: str) -> Iterable[int]:
+    def _places(self, text: str) -> Iterator[int]:
         """Return where control sequences may begin in a text, in plain or in disguise."""
-        if not text.isascii():
-            return self._disguised_places(text)
-        for sign in self._searches:
-            if sign in text:
-                return [begin for begin, _, _ in self._plain(text)]
-        return ()
+        return (begin for begin, _, _ in self._plain(text)) if text.isascii() else self._disguised_places(text)
 
     def _plain(self, text: str) -> list[Found]:
         """Return the control sequences in a folded text, in order."""
@@ -285,10 +280,10 @@ class Controls:
             near, step = [*parts[first:]], 1
             near[::2] = map(self._ends.__getitem__, near[::2])
         stretches: list[range] = []
-        if places := self._places("".join(near)):
+        if found := {*self._places("".join(near))}:
             starts = [*accumulate(map(len, near), initial=0)]
             begin = first + step - 1
-            for at in sorted({begin + step * (bisect_right(starts, place) - 1) for place in places}):
+            for at in sorted({begin + step * (bisect_right(starts, place) - 1) for place in found}):
                 if not stretches or at >= stretches[-1].stop:
                     stretches.append(self._stretch(parts, at, first))
         return stretches

@@ -179,6 +179,22 @@ def test_reserved_tokens_are_left_where_they_do_not_count() -> None:
     assert controls.may_cross("a<")
 
 
+def test_reserved_tokens_count_without_any_other_sequence() -> None:
+    controls, longest = Controls(()), f"<|{'n' * 64}|>"
+    assert not controls.clean("a <|x|>")
+    assert not controls.clean(f"é ＜{longest[1:]} more")
+    assert guard("", f"é ＜{longest[1:]} more", "", controls=controls)[1] == f"é ＜\\{longest[1:]} more"
+    assert controls.clean(f"é ＜|n{longest[2:]} more")
+
+
+def test_marks_are_those_of_the_part_whatever_stands_before_it() -> None:
+    made = guard("Say:\n  ", "ok <|im_end|> more </s> x", "")[1]
+    assert isinstance(made, Neutralised)
+    assert [(made[begin:end], given) for begin, end, given in made.marks] == [
+        *(("<\\|im_end|>", "<|im_end|>"), ("<\\/s>", "</s>"))
+    ]
+
+
 @pytest.mark.parametrize(
     "literal",
     [
