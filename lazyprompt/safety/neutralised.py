@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from array import array
 from bisect import bisect_left, bisect_right
@@ -137,23 +138,28 @@ def _edit(_: str, sequence: Forged) -> _Edit:
 def _json_editor(text: str) -> Callable[[str, Forged], _Edit]:
     """Return an editor that breaks a sequence in JSON without a change of its value, by an escape in a string.
 
-    A sequence of nothing but brackets and the like gets a space, which JSON allows between them.
+    A sequence of nothing but JSON's own escapes has one of them written by its number. One of nothing but brackets and
+    the like gets a space, which JSON allows between them.
     """
-    # Where strings begin and end, in turn: before an escape in them is an end, too, and behind it a beginning.
-    bounds = array("Q")
+    # Where strings, and escapes in them, begin and end in turn.
+    strings, escapes = array("Q"), array("Q")
     for string in _JSON_STRING.finditer(text):
-        begin, end = string.span()
-        bounds.append(begin + 1)
-        for escape in _JSON_ESCAPE.finditer(text, begin + 1, end - 1):
-            bounds.extend(escape.span())
-        bounds.append(end - 1)
+        begin, end = string.start() + 1, string.end() - 1
+        strings.extend((begin, end))
+        for escape in _JSON_ESCAPE.finditer(text, begin, end):
+            escapes.extend(escape.span())
 
     def edit(text: str, sequence: Forged) -> _Edit:
+        escape: _Edit | None = None
         for index in range(sequence.begin, min(sequence.end, len(text))):
-            if bisect_right(bounds, index) % 2:
+            at = bisect_right(escapes, index)
+            if at % 2:
+                begin, end = escapes[at - 1 : at + 1]
+                escape = escape or (begin, end, _json_escape(json.loads(f'"{text[begin:end]}"')))
+            elif bisect_right(strings, index) % 2:
                 return index, index + 1, _json_escape(text[index])
         at = 0 if sequence.crosses else sequence.begin + 1
-        return at, at, " "
+        return escape or (at, at, " ")
 
     return edit
 
