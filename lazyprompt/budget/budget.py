@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from lazyprompt.budget.fitting import Fitted, Steps
-    from lazyprompt.budget.meters import Cost
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budget.summary import Summarizer, Task
+    from lazyprompt.budget.tally import Cost
     from lazyprompt.budget.units import Item, Message, Unit
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolLike

@@ -10,11 +10,10 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
-from lazyprompt.budget.cut import CUT_MARK, shortened
-from lazyprompt.budget.meters import AsWhole, ByMessage
+from lazyprompt.budget.cut import CUT_MARK, longest_text, shortened, with_text
 from lazyprompt.budget.report import Account, ItemTokens, Tokens, TrimReport
 from lazyprompt.budget.summary import SUMMARY, Task, checked_summary, summary_message
-from lazyprompt.budget.texts import longest_text, with_text
+from lazyprompt.budget.tally import AsWhole, ByMessage
 from lazyprompt.budget.units import SlotValue, conversation_of
 from lazyprompt.errors import BudgetError, LazyPromptError
 from lazyprompt.messages.msg import Msg
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from lazyprompt.budget.cut import Cut
-    from lazyprompt.budget.meters import Cost, Meter
     from lazyprompt.budget.report import Outcome
     from lazyprompt.budget.summary import Summaries
-    from lazyprompt.budget.tally import Tally
+    from lazyprompt.budget.tally import Cost, Meter, Tally
     from lazyprompt.budget.units import Conversation, Item, Message, Unit
     from lazyprompt.tokens.counter import Form
 

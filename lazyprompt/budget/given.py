@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from lazyprompt.budget.cut import with_cut_of
 from lazyprompt.budget.sent import as_sent
-from lazyprompt.budget.texts import with_cut_of
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.histories.read import is_openai, read_history, without_role_names
 from lazyprompt.messages.msg import Msg
