@@ -106,9 +106,12 @@ class _Beginnings:
             if bare and (bare[-1 if right else 0] in outermost or not bare.isascii()):
                 near = bare[-width:] if right else bare[:width]
                 shortened = _SHORTENED.search(near)
-                if shortened or not within.isdisjoint(near):
-                    plain = self.plain(bare if shortened else near).strip()
-                    yield plain[-width:] if ends else plain[:width]
+                whole = (
+                    self.plain(bare if shortened else near).strip() if shortened or not within.isdisjoint(near) else ""
+                )
+                # Of signs that do not show, nothing is left.
+                if whole:
+                    yield whole[-width:] if ends else whole[:width]
 
 
 def _in_any_case(plain: Iterable[str]) -> set[str]:
