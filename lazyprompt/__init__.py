@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.formatters.report import Entry, Payload
     from lazyprompt.media.resolver import MediaResolver
+    from lazyprompt.messages.encoding import TokenCache
     from lazyprompt.messages.history import messages_from
     from lazyprompt.messages.msg import (
         AudioBlock,
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     )
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.prompt import Prompt, Rendered, Segment, Text
-    from lazyprompt.messages.token_cache import TokenCache
     from lazyprompt.modules._reading import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
@@ -253,7 +253,7 @@ _HOMES = {
     "modules.telemetry": "CallLog CallRecord",
     "modules.trainable": "TrainableModule",
     "messages.prompt": "Prompt Rendered Segment Text",
-    "messages.token_cache": "TokenCache",
+    "messages.encoding": "TokenCache",
     "messages.openai_form": "OpenAIPrompt",
     "prompters.prompter": "Prompter",
     "prompters.kinds": "AlpacaPrompter ChatPrompter EmptyPrompter",

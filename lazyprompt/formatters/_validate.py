@@ -11,15 +11,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
-from lazyprompt.formatters._cache import marked_blocks
+from lazyprompt.formatters._beside import marked_blocks
 from lazyprompt.formatters.shape import Check, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
-    from lazyprompt.formatters.shape import Fault, Path
-    from lazyprompt.formatters.views import Kind, View
+    from lazyprompt.formatters.shape import Fault, Kind, Path, View
 
 
 class Violation(NamedTuple):

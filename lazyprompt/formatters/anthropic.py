@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_anthropic
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
-from lazyprompt.formatters.shape import check_of, listed, parts_of, tagged
-from lazyprompt.formatters.views import name_of_json, named, objects, role_of_json, text_of_json
+from lazyprompt.formatters.shape import (
+    check_of,
+    listed,
+    name_of_json,
+    named,
+    objects,
+    parts_of,
+    role_of_json,
+    tagged,
+    text_of_json,
+)
 from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
@@ -29,8 +38,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters.profile import Content, Turn
-    from lazyprompt.formatters.shape import Check, Path, Spec
-    from lazyprompt.formatters.views import Kind, Seen, View
+    from lazyprompt.formatters.shape import Check, Kind, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Source
 
 

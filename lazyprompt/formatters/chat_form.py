@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.formatters._answers import from_openai_chat
 from lazyprompt.formatters._turns import PREFILL, tools_called
-from lazyprompt.formatters.shape import FINE, check_of, listed, nullable, one_of, parts_of, tagged, text
-from lazyprompt.formatters.views import name_of_json, named, objects, role_of_json, text_of_json
+from lazyprompt.formatters.shape import (
+    FINE,
+    check_of,
+    listed,
+    name_of_json,
+    named,
+    nullable,
+    objects,
+    one_of,
+    parts_of,
+    role_of_json,
+    tagged,
+    text,
+    text_of_json,
+)
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of, write_part
 
@@ -18,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt.formatters.profile import MediaKind, Profile, Turn
-    from lazyprompt.formatters.shape import Check, Fault, Path, Spec
-    from lazyprompt.formatters.views import Seen, View
+    from lazyprompt.formatters.shape import Check, Fault, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Block, VideoBlock
 
 

@@ -14,9 +14,8 @@ from lazyprompt._base.json import dump
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
-from lazyprompt.formatters._cache import checked_cache, with_marks
+from lazyprompt.formatters._beside import checked_cache, packed_tools, with_marks
 from lazyprompt.formatters._carry import add_urls, carry
-from lazyprompt.formatters._exchanges import order_exchanges
 from lazyprompt.formatters._merge import STYLES, merge_speakers
 from lazyprompt.formatters._repair import (
     add_user_turns,
@@ -25,14 +24,13 @@ from lazyprompt.formatters._repair import (
     ids_fit,
     join_neighbours,
     move_media,
+    order_exchanges,
     put_system_first,
     strip_last_space,
 )
-from lazyprompt.formatters._tools import packed_tools
 from lazyprompt.formatters._turns import PREFILL, Job, Merging, calls_tools, flat, read
 from lazyprompt.formatters._validate import violations
-from lazyprompt.formatters.profile import Layout, Profile
-from lazyprompt.formatters.providers import profile_of
+from lazyprompt.formatters.profile import Layout, Profile, profile_of
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages.histories.read import without_role_name
 from lazyprompt.messages.msg import Msg
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
-    from lazyprompt.formatters._cache import CacheLike
+    from lazyprompt.formatters._beside import CacheLike
     from lazyprompt.formatters._turns import Loaded, MessageLike, Messages, Reading
     from lazyprompt.formatters.profile import HistoryStyle, Turn
     from lazyprompt.formatters.report import Report

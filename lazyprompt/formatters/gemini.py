@@ -14,8 +14,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
 from lazyprompt.formatters._turns import tools_called
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
-from lazyprompt.formatters.shape import check_of, listed, one_of, text_or
-from lazyprompt.formatters.views import name_of_json, named, objects, text_of_json
+from lazyprompt.formatters.shape import check_of, listed, name_of_json, named, objects, one_of, text_of_json, text_or
 from lazyprompt.media.resolver import media_type_of
 from lazyprompt.messages.msg import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters.profile import Content, Turn
-    from lazyprompt.formatters.shape import Check, Path, Spec
-    from lazyprompt.formatters.views import Kind, Seen, View
+    from lazyprompt.formatters.shape import Check, Kind, Path, Seen, Spec, View
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
 
 # What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.

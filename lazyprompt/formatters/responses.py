@@ -16,8 +16,19 @@ from lazyprompt.formatters._answers import from_responses
 from lazyprompt.formatters.chat_form import json_text
 from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Media
-from lazyprompt.formatters.shape import check_of, listed, one_of, parts_of, tagged, text_or
-from lazyprompt.formatters.views import name_of_json, named, objects, role_of_json, text_of_json
+from lazyprompt.formatters.shape import (
+    check_of,
+    listed,
+    name_of_json,
+    named,
+    objects,
+    one_of,
+    parts_of,
+    role_of_json,
+    tagged,
+    text_of_json,
+    text_or,
+)
 from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
@@ -33,8 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt.formatters.profile import Content, Profile, Turn
-    from lazyprompt.formatters.shape import Check, Path, Spec
-    from lazyprompt.formatters.views import Seen, View
+    from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Block
 
 

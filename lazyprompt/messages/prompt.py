@@ -172,8 +172,7 @@ class Rendered:
         Raises:
             TokenizerError: It is no such tokenizer.
         """
-        from lazyprompt.messages.encoding import encode_ids  # noqa: PLC0415 - only ids need it
-        from lazyprompt.messages.token_cache import TokenCache  # noqa: PLC0415 - as above
+        from lazyprompt.messages.encoding import TokenCache, encode_ids  # noqa: PLC0415 - only ids need it
 
         kept = tokenizer if isinstance(tokenizer, TokenCache) else None
         return encode_ids(self.parts, tokenizer) if kept is None else kept.encode(self.parts)

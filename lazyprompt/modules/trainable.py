@@ -15,9 +15,8 @@ from lazyprompt.chat_templates.token_counter import read_tokenizer
 from lazyprompt.errors import EngineError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import at, user_turn
-from lazyprompt.messages.encoding import backend_of
+from lazyprompt.messages.encoding import TokenCache, backend_of
 from lazyprompt.messages.history import History
-from lazyprompt.messages.token_cache import TokenCache
 from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender

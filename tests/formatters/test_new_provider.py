@@ -32,19 +32,16 @@ from lazyprompt import (
     VideoBlock,
 )
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.profile import HistoryStyle
-from lazyprompt.formatters.providers import row_of
-from lazyprompt.formatters.shape import fields, listed, one_of, text
-from lazyprompt.formatters.views import objects
+from lazyprompt.formatters.profile import HistoryStyle, row_of
+from lazyprompt.formatters.shape import fields, listed, objects, one_of, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from lazyprompt.formatters.profile import Turn
-    from lazyprompt.formatters.shape import Check
+    from lazyprompt.formatters.shape import Check, Seen, View
     from lazyprompt.formatters.shape import Path as Place
-    from lazyprompt.formatters.views import Seen, View
     from lazyprompt.messages.msg import Block
 
 # A provider that speaks OpenAI's form, but has a key for thoughts, and wants the tool's name beside its result.

@@ -30,7 +30,7 @@ BOUNDS: dict[str, str] = {
     "budget/tally.py:Tally._new": "the counts of 16,384 messages, and as many from before",
     "messages/backends.py:_KNOWN": "one entry a tokenizer, as long as that lives",
     "messages/backends.py:_VOCABULARIES": "one entry an encoding, while that lives; of its tokens, those seen",
-    "messages/token_cache.py:TokenCache._kept": "`max_bytes` of texts and ids, 64 MB unless another number is given",
+    "messages/encoding.py:TokenCache._kept": "`max_bytes` of texts and ids, 64 MB unless another number is given",
     "files/library/layers.py:FileCache._kept": (
         "1,000 prompts, and 4,000 listings of directories, of a library; 8 texts of a studio"
     ),

@@ -1,6 +1,7 @@
-"""Reads messages in the OpenAI chat form; their content may be in any provider's parts, Anthropic's too.
+"""Reads OpenAI's forms: chat messages, whose content may be in any provider's parts; items of the Responses API.
 
-Source of the form: the Chat Completions API reference, "Create chat completion", and the types of the official client.
+Source of the forms: the API references, "Create chat completion" and "Create a model response", and the types of the
+official client.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_well_formed, to_json, well_formed
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, did_you_mean
-from lazyprompt.messages.histories.parts import Beside, are_parts, list_in, object_in, read_parts, text_at
+from lazyprompt.messages.histories.parts import (
+    Beside,
+    are_parts,
+    list_in,
+    needed_text,
+    object_in,
+    read_parts,
+    text_at,
+    text_in,
+)
 from lazyprompt.messages.msg import (
     Block,
     Msg,
@@ -28,6 +38,7 @@ from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from lazyprompt._base.json import Fields
     from lazyprompt._base.roles import Role
 
 # The name, content, role, url and metadata of a message.
@@ -236,3 +247,90 @@ def parted(message: Msg) -> tuple[Msg, ...]:
     rest = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
     tool = Msg("tool", results, "tool", metadata=message.metadata)
     return (tool, Msg(message.name, rest, "user", message.url)) if rest or message.url else (tool,)
+
+
+# State of the service's own; no content of a speaker.
+_STATE = {"type", "id", "status"}
+
+
+def read_item(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
+    """Read an item.
+
+    Args:
+        item: The item as a dict.
+        where: How an error names it.
+        waiting: The calls still without a result: their tools by their ids.
+
+    Returns:
+        The message that the item is, or is a part of; see :func:`continues`.
+
+    Raises:
+        HistoryError: A field has a wrong shape.
+    """
+    beside: Beside = {}
+    message = ITEMS[str(item["type"])](item, where, waiting, beside)
+    if not beside:
+        return (message,)
+    return (Msg(message.name, message.content, message.role, metadata={**message.metadata, PART_FIELDS: beside}),)
+
+
+def continues(before: Msg, new: Msg) -> bool:
+    """Return True if an item belongs to the message of the items before it.
+
+    Outputs belong together. An answer is thoughts, then text, then calls, as one message of any other form has them.
+    """
+    if before.role != new.role or new.role not in ("assistant", "tool") or (before.metadata and new.metadata):
+        return False
+    order = ["thinking", "text", "tool_use", "tool_result"]
+    last, first = before.blocks[-1:], new.blocks[:1]
+    return (
+        bool(last and first)
+        and order.index(_kind_of(last[0].type)) <= order.index(_kind_of(first[0].type))
+        and not (last[0].type == first[0].type == "text")
+    )
+
+
+def _kind_of(kind: str) -> str:
+    return kind if kind in ("thinking", "tool_use", "tool_result") else "text"
+
+
+def _message_item(item: Fields, where: str, waiting: Mapping[str, str], _: Beside) -> Msg:
+    return message_from_openai({key: item[key] for key in item if key not in _STATE}, where, waiting)
+
+
+def _reasoning_item(item: Fields, where: str, _: Mapping[str, str], __: Beside) -> Msg:
+    parts = list_in(item.get("summary"), f"{where}.summary") or list_in(item.get("content"), f"{where}.content")
+    texts = [
+        text_in(object_in(part, f"{where}.summary[{index}]").get("text"), f"{where}.summary[{index}].text")
+        for index, part in enumerate(parts)
+    ]
+    thought = ThinkingBlock(
+        "\n\n".join(texts),
+        text_in(item.get("encrypted_content"), f"{where}.encrypted_content") or None,
+        id=text_in(item.get("id"), f"{where}.id") or None,
+        provider="openai-responses",
+    )
+    return Msg("assistant", [thought], "assistant")
+
+
+def _call_item(item: Fields, where: str, _: Mapping[str, str], __: Beside) -> Msg:
+    call_id = text_in(item.get("call_id"), f"{where}.call_id") or id_of_place(where)
+    name = needed_text(item.get("name"), f"{where}.name")
+    arguments = arguments_in(item.get("arguments"), f"{where}.arguments")
+    return Msg("assistant", [ToolUseBlock(call_id, name, arguments)], "assistant")
+
+
+def _output_item(item: Fields, where: str, _: Mapping[str, str], beside: Beside) -> Msg:
+    call_id = needed_text(item.get("call_id"), f"{where}.call_id")
+    output = item.get("output")
+    content = output if isinstance(output, str) else read_parts(output, f"{where}.output", beside)
+    return Msg("tool", [ToolResultBlock(call_id, text_in(item.get("name"), f"{where}.name"), content)], "tool")
+
+
+ITEMS: dict[str, Callable[[Fields, str, Mapping[str, str], Beside], Msg]] = {
+    "message": _message_item,
+    "reasoning": _reasoning_item,
+    "function_call": _call_item,
+    "function_call_output": _output_item,
+}
+"""The readers of items, by their type."""

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from lazyprompt._base.client_objects import members_of, plain
 from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError, MediaError
-from lazyprompt.messages.histories.gemini import read_content
-from lazyprompt.messages.histories.langchain import TYPES, read_message, read_tuple
-from lazyprompt.messages.histories.openai import parted, read_fields
-from lazyprompt.messages.histories.responses import ITEMS, continues, read_item
+from lazyprompt.messages.histories.openai import ITEMS, continues, parted, read_fields, read_item
+from lazyprompt.messages.histories.others import TYPES, read_content, read_message, read_tuple
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock, message_of
 
 if TYPE_CHECKING:
