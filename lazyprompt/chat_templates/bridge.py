@@ -27,11 +27,9 @@ from lazyprompt.chat_templates.bridge_proof import (
     thought_in,
     without_space,
 )
-from lazyprompt.chat_templates.bridge_rendered import Rendering, behind_answer, check_prompt
-from lazyprompt.chat_templates.untrusted import rendered_with_origins
+from lazyprompt.chat_templates.bridge_rendered import behind_answer, check_prompt
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.encoding import backend_of, encode
-from lazyprompt.safety.policy import NEUTRALIZE
 
 if TYPE_CHECKING:
     import re
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
 
     from lazyprompt.chat_templates.bridge_proof import Call, Proof, Shape, Shown, Trial
     from lazyprompt.chat_templates.jinja import ChatJinja
+    from lazyprompt.chat_templates.untrusted import Rendering
     from lazyprompt.messages.encoding import TokenizerLike
-    from lazyprompt.safety.policy import Controls, Policy
 
 
 class Bridge(NamedTuple):
@@ -72,32 +70,23 @@ class _Found(NamedTuple):
     strict: bool
 
 
-def bridged(  # noqa: PLR0913 - some are given by name
-    template: ChatJinja,
-    controls: Controls,
+def bridged(
+    rendering: Rendering,
     previous_ids: Iterable[int],
     completion_ids: Iterable[int],
     new_messages: Sequence[Mapping[str, Any]],
     tokenizer: TokenizerLike,
-    tools: Sequence[Mapping[str, Any]] | None = None,
-    *,
     messages: Sequence[Mapping[str, Any]] | None = None,
-    safety: Policy = NEUTRALIZE,
-    **variables: object,
 ) -> Bridge:
     """Make the ids of the next prompt out of those of the last one and of its answer.
 
     Args:
-        template: The template.
-        controls: Its control sequences.
+        rendering: The template, with all that the prompt was rendered with.
         previous_ids: The prompt that the engine was given, with the generation prompt at its end.
         completion_ids: The model's answer, with the token that ended it or without.
         new_messages: The messages behind it, as plain data: results of calls, a user's text.
         tokenizer: The tokenizer of both.
-        tools: The tools that the prompt was rendered with.
         messages: The chat that the prompt was rendered of, to prove the bridge by rendering it; None for trials.
-        safety: The policy for control sequences in the new messages.
-        variables: The other variables that the prompt was rendered with.
 
     Returns:
         The ids, or the reason why there are none. Where the model wrote its words as the template does, they are the
@@ -107,7 +96,8 @@ def bridged(  # noqa: PLR0913 - some are given by name
         TokenizerError: The tokenizer is of no known kind, or cannot encode the text.
         SafetyError: There is a control sequence, and ``safety`` is ``raise``.
     """
-    setting = Setting.of(template, variables, tools=bool(tools))
+    variables = {name: value for name, value in rendering.given.items() if name != "tools"}
+    setting = Setting.of(rendering.template, variables, tools=bool(rendering.given["tools"]))
     # What is no tokenizer is no reason, but an error.
     encode([""], tokenizer)
     try:
@@ -115,13 +105,12 @@ def bridged(  # noqa: PLR0913 - some are given by name
         shape = _shape(new_messages)
         answer = _decoded(sampled, tokenizer)
         if messages is not None:
-            return _by_rendering(
-                Rendering(template, {**variables, "tools": tools}, controls, safety),
-                *(call_opening(setting), messages, new_messages, seen, sampled, tokenizer),
-            )
+            asked = rendering._replace(given={"documents": None, **rendering.given, "add_generation_prompt": True})
+            return _by_rendering(asked, call_opening(setting), messages, new_messages, seen, sampled, tokenizer)
         proof = proof_of(setting, shape)
         trial, found = _found(proof, seen, answer, tokenizer, answers_calls=shape[0][0] == "tool")
-        parts = _behind(setting, trial, new_messages, answer, controls, safety)
+        tried = rendering._replace(template=setting.template, given=setting.given(prompted=True))
+        parts = _behind(setting, tried, trial, new_messages, answer)
         return Bridge([*seen, *sampled, *_added(parts, found, sampled, answer, tokenizer)])
     except (UnprovenError, TemplateError) as refused:
         return Bridge(None, str(refused))
@@ -244,12 +233,7 @@ def _found(
 
 
 def _behind(
-    setting: Setting,
-    trial: Trial,
-    new: Sequence[Mapping[str, Any]],
-    completion: str,
-    controls: Controls,
-    safety: Policy,
+    setting: Setting, rendering: Rendering, trial: Trial, new: Sequence[Mapping[str, Any]], completion: str
 ) -> list[str]:
     """Render the new messages behind a trial's answer; return the text there, trusted and untrusted in turn."""
     results = new[: results_in(str(message["role"]) for message in new)]
@@ -269,8 +253,7 @@ def _behind(
         return end
 
     looks = [shown(calls_for(results))]
-    given = setting.given(prompted=True)
-    traces = rendered_with_origins(setting.template, [*looks[0].chat, *new], given, controls, safety)
+    traces = rendering.traced([*looks[0].chat, *new])
     if traces.note:
         raise UnprovenError(traces.note)
     at = start(traces.text, looks[0])

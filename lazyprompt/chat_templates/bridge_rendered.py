@@ -22,16 +22,14 @@ from lazyprompt.chat_templates.bridge_proof import (
     without_space,
 )
 from lazyprompt.chat_templates.traced import common_prefix, common_start
-from lazyprompt.chat_templates.untrusted import rendered_with_origins
 from lazyprompt.messages.encoding import backend_of, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt.chat_templates.jinja import ChatJinja
-    from lazyprompt.chat_templates.untrusted import Traces
+    from lazyprompt.chat_templates.untrusted import Rendering
     from lazyprompt.messages.encoding import TokenizerLike
-    from lazyprompt.safety.policy import Controls, Policy
 
 # gpt-oss gives a thought a message of its own.
 _MARKS = (("<|start|>assistant<|channel|>analysis<|message|>", "<|end|>"), *(pair for pair in MARKS if pair[0]))
@@ -60,31 +58,6 @@ class Behind(NamedTuple):
     shared: str
 
 
-class Rendering(NamedTuple):
-    """The way in which a chat is rendered.
-
-    Attributes:
-        template: The template.
-        given: Its variables, with the tools.
-        controls: The template's control sequences.
-        safety: What becomes of them in what is not trusted.
-    """
-
-    template: ChatJinja
-    given: Mapping[str, object]
-    controls: Controls
-    safety: Policy
-
-    def traced(self, chat: Sequence[Mapping[str, Any]]) -> Traces:
-        """Render a chat with its origins and the generation prompt."""
-        given = {"documents": None, **self.given, "add_generation_prompt": True}
-        return rendered_with_origins(self.template, chat, given, self.controls, self.safety)
-
-    def ended(self, chat: Sequence[Mapping[str, Any]]) -> str:
-        """Render a chat without the generation prompt."""
-        return self.template.run(chat, {"documents": None, **self.given, "add_generation_prompt": False})
-
-
 def behind_answer(
     rendering: Rendering,
     messages: Sequence[Mapping[str, Any]],
@@ -96,7 +69,7 @@ def behind_answer(
     """Render what the template writes behind an answer.
 
     Args:
-        rendering: The template, with all that it is given.
+        rendering: The template, with all that it is given, and the generation prompt asked for.
         messages: The chat that the prompt was rendered of.
         new: The messages behind the answer.
         answer: The text of the completion.
@@ -105,8 +78,8 @@ def behind_answer(
     Raises:
         UnprovenError: The template does not go on with its prompt, or what stands behind depends on the answer.
     """
-    prompt = rendering.traced(messages)
-    begin = len(common_prefix(rendering.ended(messages), prompt.text))
+    prompt, ended = rendering.traced(messages), rendering.but(add_generation_prompt=False).given
+    begin = len(common_prefix(rendering.template.run(messages, ended), prompt.text))
     thought = thought_in(without_space(prompt.text[begin:] + answer))
     if thought is Thought.OPEN:
         raise UnprovenError("the completion ends within a thought")
@@ -119,7 +92,8 @@ def behind_answer(
         silent = bool(results) and (calls_only or at == _THINKS)
         value = number if at else f"verbum {number}"
         message = _answer(rendering.template, "" if silent else f"dictum {number}", results, {"at": value}, at)
-        last, traces = rendering.ended([*messages, message]), rendering.traced([*messages, message, *new])
+        last = rendering.template.run([*messages, message], ended)
+        traces = rendering.traced([*messages, message, *new])
         if traces.note:
             raise UnprovenError(traces.note)
         times = len(results) + (not silent)

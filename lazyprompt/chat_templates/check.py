@@ -14,7 +14,7 @@ from lazyprompt.chat_templates.dialect import parsed
 from lazyprompt.chat_templates.frame import frame_of, markers_of
 from lazyprompt.chat_templates.jinja import CALLING, TOOL, with_arguments, with_json_arguments
 from lazyprompt.chat_templates.trained import answer_end
-from lazyprompt.chat_templates.untrusted import rendered_with_origins
+from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
 from lazyprompt.safety.policy import NEUTRALIZE
 
@@ -265,9 +265,9 @@ def _origins(tried: _Tried) -> _Answer:
         if tried.text(*chat, tools=tools) is None:
             continue
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
-        found = rendered_with_origins(tried.template, tried.shown(chat), given, tried.controls, NEUTRALIZE)
-        if found.note:
-            return False, found.note
+        note = Rendering(tried.template, given, tried.controls, NEUTRALIZE).traced(tried.shown(chat)).note
+        if note:
+            return False, note
     return True, ""
 
 

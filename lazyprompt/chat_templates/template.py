@@ -15,7 +15,7 @@ from lazyprompt.chat_templates.frame import frame_of, markers_of, messages_of, p
 from lazyprompt.chat_templates.jinja import ChatJinja, plain_data, plain_tools, texts_in, with_json_arguments
 from lazyprompt.chat_templates.source import read_source
 from lazyprompt.chat_templates.trained import answer_end, trained_parts
-from lazyprompt.chat_templates.untrusted import rendered_with_origins
+from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Composition, Rendered
 from lazyprompt.rendering.markers import Markers
@@ -172,7 +172,10 @@ class ChatTemplate:
         given["tools"] = own.data
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
-            return self._continued(jinja, tagged(data, field), given, policy)
+            return _continued(
+                Rendering(jinja, {**given, "add_generation_prompt": False}, self.controls(jinja), policy),
+                tagged(data, field),
+            )
         return self.laid_out(jinja, data, given, policy, [*texts, *own.texts, *texts_in(given["documents"])])
 
     def __markers__(self) -> Markers:
@@ -270,11 +273,10 @@ class ChatTemplate:
         jinja = self.jinja(tools=bool(tools))
         new = jinja.prepared(dicts_from(new_messages, jinja)).data
         chat = None if messages is None else jinja.prepared(dicts_from(messages, jinja)).data
-        given: dict[str, Any] = {name: plain_data(value, name) for name, value in variables.items()}
-        own = plain_tools(dicts_of(tools)).data
-        controls, policy = self.controls(jinja), policy_of(safety)
-        given["messages"], given["safety"] = chat, policy
-        return bridged(jinja, controls, previous_ids, completion_ids, new, tokenizer, own, **given)
+        given = {name: plain_data(value, name) for name, value in variables.items()}
+        given["tools"] = plain_tools(dicts_of(tools)).data
+        rendering = Rendering(jinja, given, self.controls(jinja), policy_of(safety))
+        return bridged(rendering, previous_ids, completion_ids, new, tokenizer, chat)
 
     def training_sample(
         self,
@@ -315,12 +317,11 @@ class ChatTemplate:
             raise HistoryError("a training sample ends with the answer: its last message is the assistant's")
         own = plain_tools(dicts_of(tools)).data
         given = {name: plain_data(value, name) for name, value in {"documents": None, **variables}.items()}
+        given["tools"] = own
         trained = trained_messages(dicts, train)
         wanted = {at for at, is_trained in enumerate(trained) if is_trained}
-        found = trained_parts(
-            *(jinja, jinja.prepared(dicts).data, {**given, "tools": own}, self.controls(jinja)),
-            *(policy_of(safety), wanted),
-        )
+        rendering = Rendering(jinja, given, self.controls(jinja), policy_of(safety))
+        found = trained_parts(rendering, jinja.prepared(dicts).data, wanted)
         chat_given = tuple(cast("JsonObject", with_json_arguments(message)) for message in dicts)
         tools_given = tuple(own or ())
         sample = TrainingSample(
@@ -378,15 +379,15 @@ class ChatTemplate:
         Returns:
             The text; its segments are found out when they are asked for.
         """
-        controls = self.controls(jinja)
+        rendering = Rendering(jinja, given, self.controls(jinja), safety)
         with_origins = chat if traced is None else traced
         own = None if traced is not None else texts_in([each for name, each in given.items() if name not in _UNTRUSTED])
-        if safety.looks and (texts is None or not is_clean(jinja, controls, texts, own)):
-            return Rendered(*_composition(jinja, with_origins, given, controls, safety))
+        if safety.looks and (texts is None or not is_clean(jinja, rendering.controls, texts, own)):
+            return Rendered(*_composition(rendering, with_origins))
         plain = plain_chat(chat) if traced is not None and given == _PROMPTED else None
         text = self._plain_text(plain, OFF)
         text = jinja.run(chat, given) if text is None else text
-        return Rendered.later(text, partial(_composition, jinja, with_origins, given, controls, OFF))
+        return Rendered.later(text, partial(_composition, rendering._replace(safety=OFF), with_origins))
 
     def _plain_text(self, chat: PlainChat | None, safety: Policy) -> str | None:
         """Return a plain chat without running the template; None where it is for the template itself."""
@@ -407,7 +408,7 @@ class ChatTemplate:
     def _plain_composition(self, chat: PlainChat) -> Composition:
         """Return the composition of a plain chat's text."""
         jinja = self._chats[0]
-        return _composition(jinja, messages_of(chat), _PROMPTED, self.controls(jinja), OFF)
+        return _composition(Rendering(jinja, _PROMPTED, self.controls(jinja), OFF), messages_of(chat))
 
     def controls(self, jinja: ChatJinja) -> Controls:
         """The control sequences of the template and of its tokenizer.
@@ -417,37 +418,27 @@ class ChatTemplate:
         """
         return controls_of(jinja, self._tokens)
 
-    def _continued(
-        self, jinja: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], safety: Policy
-    ) -> Rendered:
-        """The text up to the end of what is to be gone on with."""
-        given = {**given, "add_generation_prompt": False}
-        parts, slots, note = _composition(jinja, chat, given, self.controls(jinja), safety)
-        text = "".join(parts)
-        at = text.rfind(CONTINUED.strip())
-        if at < 0:
-            raise TemplateError(
-                "there is nothing to go on with: the template does not show the end of the last message"
-            )
-        # A template that trims has trimmed the tag; what stands before it is then trimmed as well, as in transformers.
-        left = at if text.startswith(CONTINUED, at) else len(text[:at].rstrip())
-        kept: list[str] = []
-        for part in parts:
-            kept.append(part[:left])
-            left -= len(kept[-1])
-        return Rendered(kept, slots, note)
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source!r})"
 
 
-def _composition(
-    jinja: ChatJinja,
-    chat: Sequence[Mapping[str, Any]],
-    given: Mapping[str, object],
-    controls: Controls,
-    safety: Policy,
-) -> Composition:
+def _composition(rendering: Rendering, chat: Sequence[Mapping[str, Any]]) -> Composition:
     """Return the composition of a text."""
-    parts, origins, note = rendered_with_origins(jinja, chat, given, controls, safety)
+    parts, origins, note = rendering.traced(chat)
     return Composition(tuple(parts), tuple(origin.slot for origin in origins), note)
+
+
+def _continued(rendering: Rendering, chat: Sequence[Mapping[str, Any]]) -> Rendered:
+    """The text up to the end of what is to be gone on with."""
+    parts, slots, note = _composition(rendering, chat)
+    text = "".join(parts)
+    at = text.rfind(CONTINUED.strip())
+    if at < 0:
+        raise TemplateError("there is nothing to go on with: the template does not show the end of the last message")
+    # A template that trims has trimmed the tag; what stands before it is then trimmed as well, as in transformers.
+    left = at if text.startswith(CONTINUED, at) else len(text[:at].rstrip())
+    kept: list[str] = []
+    for part in parts:
+        kept.append(part[:left])
+        left -= len(kept[-1])
+    return Rendered(kept, slots, note)

@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt.chat_templates.traced import Traced, common_start, cut, parts_of
-from lazyprompt.chat_templates.untrusted import rendered_with_origins, with_origins
+from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.layout import SampleParts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.chat_templates.traced import Run
-    from lazyprompt.safety.policy import Controls, Policy
+    from lazyprompt.safety.policy import Controls
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")
@@ -65,22 +65,12 @@ class _Shown(NamedTuple):
         return [span for span in self.spans if span.message == at]
 
 
-def trained_parts(
-    template: ChatJinja,
-    chat: Sequence[Mapping[str, Any]],
-    given: Mapping[str, object],
-    controls: Controls,
-    safety: Policy,
-    wanted: Collection[int],
-) -> SampleParts:
+def trained_parts(rendering: Rendering, chat: Sequence[Mapping[str, Any]], wanted: Collection[int]) -> SampleParts:
     """Render a whole chat for training.
 
     Args:
-        template: The template.
+        rendering: The template, with all that it is given.
         chat: The messages, as plain data, the answer last.
-        given: The variables of the template.
-        controls: Its control sequences.
-        safety: What becomes of them in untrusted text.
         wanted: The indexes of the assistant's messages that are trained.
 
     Returns:
@@ -90,19 +80,20 @@ def trained_parts(
         TemplateError: The template refuses the messages, or loses where its text came from.
         SafetyError: There is a control sequence, and that is refused.
     """
-    given = {**given, "add_generation_prompt": False}
-    traces = rendered_with_origins(template, chat, given, controls, safety)
+    rendering = rendering.but(add_generation_prompt=False)
+    traces = rendering.traced(chat)
     if traces.note:
         raise TemplateError(f"nobody can say which text is the assistant's: {traces.note}")
     runs = [*zip(map(len, traces.parts), traces.origins, strict=True)]
     shown = _Shown(traces.text, tuple(_spans(runs)))
-    if _TAG.search(template.text):
+    if _TAG.search(rendering.template.text):
         answers = [at for at, message in enumerate(chat) if message.get("role") == "assistant"]
         found = _marked(shown.spans, answers, wanted)
     else:
-        traced, variables = with_origins(chat, given, controls, safety)
-        header = _header(template, given)
-        found = [piece for at in sorted(wanted) for piece in _turn(template, traced, variables, shown, at, header)]
+        header = _header(rendering)
+        traced, given = rendering.with_origins(chat)
+        rendering = rendering._replace(given=given)
+        found = [piece for at in sorted(wanted) for piece in _turn(rendering, traced, shown, at, header)]
     parts, origins = parts_of(Traced(shown.text, _with_marks(runs, found)))
     return SampleParts(
         tuple(parts),
@@ -136,16 +127,11 @@ def _marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[i
 
 
 def _turn(
-    template: ChatJinja,
-    chat: Sequence[Mapping[str, Any]],
-    given: Mapping[str, object],
-    shown: _Shown,
-    at: int,
-    header: str,
+    rendering: Rendering, chat: Sequence[Mapping[str, Any]], shown: _Shown, at: int, header: str
 ) -> Iterator[tuple[int, int]]:
     """From where to where a turn of the assistant goes; in pieces, where a template puts results between them."""
-    prompt = _shown(template, chat[:at], {**given, "add_generation_prompt": True})
-    last, followed = _shown(template, chat[: at + 1], given), _shown(template, [*chat[: at + 1], _NEXT], given)
+    prompt = _shown(rendering, chat[:at], prompted=True)
+    last, followed = _shown(rendering, chat[: at + 1]), _shown(rendering, [*chat[: at + 1], _NEXT])
     alone = last.of_message(at) if last else []
     own = _of_one_turn(shown, at, last) if last and alone else shown.of_message(at)
     tails = [one.behind(one.of_message(at)[-1].stop) for one in (last, followed) if one and one.of_message(at)]
@@ -189,18 +175,18 @@ def _of_one_turn(shown: _Shown, at: int, last: _Shown) -> list[_Span]:
     return own
 
 
-def _header(template: ChatJinja, given: Mapping[str, object]) -> str:
+def _header(rendering: Rendering) -> str:
     """Return the text that invites the assistant to answer the user."""
-    bare, prompted = (_shown(template, [_NEXT], {**given, "add_generation_prompt": on}) for on in (False, True))
+    bare, prompted = (_shown(rendering, [_NEXT], prompted=on) for on in (False, True))
     if bare is None or prompted is None or not prompted.text.startswith(bare.text):
         return _NONE
     return prompted.text.removeprefix(bare.text) or _NONE
 
 
-def _shown(template: ChatJinja, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object]) -> _Shown | None:
+def _shown(rendering: Rendering, chat: Sequence[Mapping[str, Any]], *, prompted: bool = False) -> _Shown | None:
     """A part of the chat as the template shows it; None where it refuses."""
     try:
-        text = template.run(chat, given, traced=True)
+        text = rendering.template.run(chat, {**rendering.given, "add_generation_prompt": prompted}, traced=True)
     except TemplateError:
         return None
     parts, origins = parts_of(text)
@@ -231,7 +217,7 @@ def answer_end(template: ChatJinja, controls: Controls) -> str:
     """
     chat = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _WORD})
     try:
-        found = trained_parts(template, chat, {"tools": None, "documents": None}, controls, OFF, {1})
+        found = trained_parts(Rendering(template, {"tools": None, "documents": None}, controls, OFF), chat, {1})
     except TemplateError:
         return ""
     text = "".join(part for part, trained in zip(found.parts, found.trained, strict=True) if trained)

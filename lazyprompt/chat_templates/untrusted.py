@@ -11,7 +11,7 @@ import re
 from functools import lru_cache, partial
 from itertools import chain
 from string import ascii_lowercase, ascii_uppercase, digits
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from jinja2 import nodes
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.chat_templates.traced import Run
     from lazyprompt.safety.policy import Controls
+
+    # The messages and the variables of a template, their texts traced.
+    _Run: TypeAlias = tuple[Sequence[Mapping[str, Any]], Mapping[str, object]]
 
 # The fields of a message that hold untrusted text.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
@@ -70,101 +73,135 @@ class Traces(NamedTuple):
         return "".join(self.parts)
 
 
-def rendered_with_origins(
-    template: ChatJinja,
-    chat: Sequence[Mapping[str, Any]],
-    given: Mapping[str, object],
-    controls: Controls,
-    safety: Policy,
-) -> Traces:
-    """Render a chat with its origins, and make harmless what nobody trusts.
+class Rendering(NamedTuple):
+    """The way in which chats are rendered.
 
-    Untrusted text is made harmless before the template sees it, so that no forged tag makes it cut there. What a
-    template puts together itself (arguments, tools, a sequence that begins in its own text) is looked at behind it.
-
-    Args:
+    Attributes:
         template: The template.
-        chat: The messages, as plain data; what is traced already keeps its origins.
-        given: The variables of the template.
+        given: Its variables, beside the messages.
         controls: Its control sequences.
-        safety: What becomes of them in untrusted text.
-
-    Returns:
-        The text in parts.
-
-    Raises:
-        TemplateError: The template refuses the messages.
-        SafetyError: There is a control sequence, and that is refused.
+        safety: The policy for them in untrusted text.
     """
-    traced, variables = with_origins(chat, given, controls, safety)
-    text = template.run(map_texts(traced, str.__str__), {**given})
-    parts, origins, lost = _traced_parts(template, (traced, variables), text, controls)
-    if lost:
-        guard = partial(guarded, controls=controls, safety=safety)
-        parts, origins = untraced_parts(template, map_texts((traced, variables), guard), controls, safety)
-        return Traces(parts, origins, f"where its text came from is lost in the template: {lost}")
-    if safety.looks:
-        parts = controls.guard(parts, [origin.slot for origin in origins], safety)
-    return Traces(parts, origins)
 
+    template: ChatJinja
+    given: Mapping[str, object]
+    controls: Controls
+    safety: Policy
 
-def _traced_parts(
-    template: ChatJinja, run: tuple[list[dict[str, Any]], dict[str, object]], text: str, controls: Controls
-) -> tuple[list[str], list[Origin], str]:
-    """Return the parts of a text and their origins, or the reason why the template loses them."""
-    try:
-        parts, origins = parts_of(template.run(*run, traced=True))
-    except TemplateError as error:
-        return [], [], str(error)
-    if "".join(parts) != text:
-        return [], [], "it writes another text with them"
-    mixed = any(origin.mixed and not controls.clean(part) for part, origin in zip(parts, origins, strict=True))
-    return parts, origins, "it changes text of its own and of others as one" if mixed else ""
+    def but(self, **given: object) -> Rendering:
+        """Return the rendering with other values of some variables."""
+        return self._replace(given={**self.given, **given})
 
+    def traced(self, chat: Sequence[Mapping[str, Any]]) -> Traces:
+        """Render a chat with its origins, and make harmless what nobody trusts.
 
-def with_origins(
-    chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], controls: Controls, safety: Policy
-) -> tuple[list[dict[str, Any]], dict[str, object]]:
-    """Return the values for a template, with origins, control sequences neutralised.
+        Untrusted text is made harmless before the template sees it, so that no forged tag makes it cut there. What a
+        template puts together itself (arguments, tools, a sequence that begins in its own text) is looked at behind it.
 
-    Args:
-        chat: The messages, as plain data.
-        given: The variables of the template.
-        controls: Its control sequences.
-        safety: What becomes of them in untrusted text.
+        Args:
+            chat: The messages, as plain data; what is traced already keeps its origins.
 
-    Returns:
-        The messages and the variables.
+        Raises:
+            TemplateError: The template refuses the messages.
+            SafetyError: There is a control sequence, and that is refused.
+        """
+        run = self.with_origins(chat)
+        text = self.template.run(map_texts(run[0], str.__str__), self.given)
+        parts, origins, lost = self._traced_parts(run, text)
+        if lost:
+            parts, origins = self._untraced_parts(map_texts(run, self._guarded))
+            return Traces(parts, origins, f"where its text came from is lost in the template: {lost}")
+        if self.safety.looks:
+            parts = self.controls.guard(parts, [origin.slot for origin in origins], self.safety)
+        return Traces(parts, origins)
 
-    Raises:
-        SafetyError: There is a control sequence, and that is refused.
-    """
-    traced = [_traced_message(message, at, controls, safety) for at, message in enumerate(chat)]
-    return traced, {**given, **{name: trace(given[name], Origin(name)) for name in ("tools", "documents")}}
+    def _traced_parts(self, run: _Run, text: str) -> tuple[list[str], list[Origin], str]:
+        """Return the parts of a text and their origins, or the reason why the template loses them."""
+        try:
+            parts, origins = parts_of(self.template.run(*run, traced=True))
+        except TemplateError as error:
+            return [], [], str(error)
+        if "".join(parts) != text:
+            return [], [], "it writes another text with them"
+        mixed = any(origin.mixed and not self.controls.clean(part) for part, origin in zip(parts, origins, strict=True))
+        return parts, origins, "it changes text of its own and of others as one" if mixed else ""
 
+    def with_origins(self, chat: Sequence[Mapping[str, Any]]) -> _Run:
+        """Return messages and variables with origins, control sequences neutralised.
 
-def guarded(text: Traced, controls: Controls, safety: Policy) -> Traced:
-    """A text with its origins, what is not trusted in it made harmless.
+        Raises:
+            SafetyError: There is a control sequence, and that is refused.
+        """
+        traced = [self._traced_message(message, at) for at, message in enumerate(chat)]
+        given = self.given
+        return traced, {**given, **{name: trace(given[name], Origin(name)) for name in ("tools", "documents")}}
 
-    Args:
-        text: The text.
-        controls: The control sequences.
-        safety: What becomes of them.
+    def _traced_message(self, message: Mapping[str, Any], at: int) -> dict[str, Any]:
+        """Return a message whose texts know where they came from, untrusted text made harmless."""
+        role = message.get("role")
+        known = role in ROLES
+        origin = Origin(str(role) if known else "role", at)
+        traced = {name: value if name == "role" and known else trace(value, origin) for name, value in message.items()}
+        for name in _SAID:
+            if name in traced:
+                traced[name] = self._said(traced[name], may_think=role == "assistant" and name == "content")
+        return traced
 
-    Returns:
-        The text.
+    def _said(self, value: object, *, may_think: bool) -> object:
+        """Neutralise the content of a message, part by part."""
+        if isinstance(value, Traced):
+            return self._guarded(_with_thought(value) if may_think else value)
+        if isinstance(value, list):
+            return [self._said(item, may_think=may_think) for item in cast("list[object]", value)]
+        if isinstance(value, dict):
+            fields = cast("dict[object, object]", value)
+            return {key: self._said(item, may_think=may_think) for key, item in fields.items()}
+        return value
 
-    Raises:
-        SafetyError: There is one, and that is refused.
-    """
-    if not safety.looks or controls.clean(text):
-        return text
-    parts, origins = parts_of(text)
-    where = [
-        origin.slot if origin.message is None else f"messages[{origin.message}] ({origin.slot})" for origin in origins
-    ]
-    parts = controls.guard(parts, [origin.slot for origin in origins], safety, where)
-    return Traced("".join(parts), chain.from_iterable(map(_runs, parts, origins)))
+    def _guarded(self, text: Traced) -> Traced:
+        """Make what is not trusted in a text harmless."""
+        if not self.safety.looks or self.controls.clean(text):
+            return text
+        parts, origins = parts_of(text)
+        where = [
+            origin.slot if origin.message is None else f"messages[{origin.message}] ({origin.slot})"
+            for origin in origins
+        ]
+        parts = self.controls.guard(parts, [origin.slot for origin in origins], self.safety, where)
+        return Traced("".join(parts), chain.from_iterable(map(_runs, parts, origins)))
+
+    def _untraced_parts(self, run: _Run) -> tuple[list[str], list[Origin]]:
+        """Render a chat whose origins the template loses: its own control sequences are trusted, all else is not.
+
+        Raises:
+            TemplateError: The template refuses the messages.
+            SafetyError: The values bring about a control sequence, and that is refused or cannot be prevented.
+        """
+        template, _, controls, safety = self
+        words = _words(template)
+        policies = {safety.default, *(each for _, each in safety.slots)}
+        for change in (None, partial(_spaced_out, controls=controls)):
+            run = run if change is None else map_texts(run, _unless(words, change))
+            text = template.run(*map_texts(run, str.__str__))
+            found = _compared(text, _rendered(template, map_texts(run, _unless(words, _exchange))), controls)
+            parts, origins = _parted(text, found.own)
+            if not safety.looks:
+                return parts, origins
+            if "off" in policies:
+                spared = map_texts(
+                    run, lambda each: each if _is_spared(each, safety) else _unless(words, _exchange)(each)
+                )
+                found = _compared(text, _rendered(template, spared), controls)
+            if "raise" in policies and (found.forged or not found.settled):
+                break
+            if found.settled:
+                slots = [origin.slot for origin in origins]
+                return controls.guard(parts, slots, Policy()) if found.forged else parts, origins
+        made = f"the control sequence {found.forged[0]!r}" if found.forged else "another structure"
+        raise SafetyError(
+            f"the template makes {made} of what the messages hold, and loses where its text came from; "
+            "take out the text that it is made of"
+        )
 
 
 def _runs(part: str, origin: Origin) -> Iterator[Run]:
@@ -175,30 +212,6 @@ def _runs(part: str, origin: Origin) -> Iterator[Run]:
         yield end - start, origin._replace(raw=raw)
         done = end
     yield len(part) - done, origin
-
-
-def _traced_message(message: Mapping[str, Any], at: int, controls: Controls, safety: Policy) -> dict[str, Any]:
-    """A message whose texts know where they came from, untrusted text made harmless."""
-    role = message.get("role")
-    known = role in ROLES
-    origin = Origin(str(role) if known else "role", at)
-    traced = {name: value if name == "role" and known else trace(value, origin) for name, value in message.items()}
-    for name in _SAID:
-        if name in traced:
-            traced[name] = _said(traced[name], role == "assistant" and name == "content", controls, safety)
-    return traced
-
-
-def _said(value: object, may_think: bool, controls: Controls, safety: Policy) -> object:  # noqa: FBT001 - of the caller's own
-    """Neutralise the content of a message, part by part."""
-    if isinstance(value, Traced):
-        return guarded(_with_thought(value) if may_think else value, controls, safety)
-    if isinstance(value, list):
-        return [_said(item, may_think, controls, safety) for item in cast("list[object]", value)]
-    if isinstance(value, dict):
-        fields = cast("dict[object, object]", value)
-        return {key: _said(item, may_think, controls, safety) for key, item in fields.items()}
-    return value
 
 
 def _with_thought(text: Traced) -> Traced:
@@ -226,51 +239,6 @@ class _Compared(NamedTuple):
     own: Sequence[tuple[int, str]]
     forged: Sequence[str]
     settled: bool
-
-
-def untraced_parts(
-    template: ChatJinja,
-    run: tuple[Sequence[Mapping[str, Any]], Mapping[str, object]],
-    controls: Controls,
-    safety: Policy,
-) -> tuple[list[str], list[Origin]]:
-    """Render a chat whose origins the template loses.
-
-    Args:
-        template: The template.
-        run: The messages and the variables of the template, their texts traced.
-        controls: Its control sequences.
-        safety: The policy for control sequences in untrusted text.
-
-    Returns:
-        The text in parts and their origins: the template's own control sequences are trusted, all else is not.
-
-    Raises:
-        TemplateError: The template refuses the messages.
-        SafetyError: The values bring about a control sequence, and that is refused or cannot be prevented.
-    """
-    words = _words(template)
-    policies = {safety.default, *(each for _, each in safety.slots)}
-    for change in (None, partial(_spaced_out, controls=controls)):
-        run = run if change is None else map_texts(run, _unless(words, change))
-        text = template.run(*map_texts(run, str.__str__))
-        found = _compared(text, _rendered(template, map_texts(run, _unless(words, _exchange))), controls)
-        parts, origins = _parted(text, found.own)
-        if not safety.looks:
-            return parts, origins
-        if "off" in policies:
-            spared = map_texts(run, lambda each: each if _is_spared(each, safety) else _unless(words, _exchange)(each))
-            found = _compared(text, _rendered(template, spared), controls)
-        if "raise" in policies and (found.forged or not found.settled):
-            break
-        if found.settled:
-            slots = [origin.slot for origin in origins]
-            return controls.guard(parts, slots, Policy()) if found.forged else parts, origins
-    made = f"the control sequence {found.forged[0]!r}" if found.forged else "another structure"
-    raise SafetyError(
-        f"the template makes {made} of what the messages hold, and loses where its text came from; "
-        "take out the text that it is made of"
-    )
 
 
 @lru_cache(maxsize=128)
@@ -309,7 +277,7 @@ def _is_spared(text: Traced, safety: Policy) -> bool:
     return all(origin.trusted or safety.of(origin.slot) == "off" for _, origin in text.runs)
 
 
-def _rendered(template: ChatJinja, run: tuple[Sequence[Mapping[str, Any]], Mapping[str, object]]) -> str | None:
+def _rendered(template: ChatJinja, run: _Run) -> str | None:
     try:
         return template.run(*map_texts(run, str.__str__))
     except TemplateError:

@@ -8,6 +8,7 @@ from lazyprompt.chat_templates.controls import turn_sequences_in
 from lazyprompt.chat_templates.conversation import dicts_from, prompted
 from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
+from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.messages.prompt import MARKERS, Rendered
 from lazyprompt.rendering.layout import PartList
 from lazyprompt.safety.policy import controls_for
@@ -96,8 +97,7 @@ class ChatTemplateWriter:
         answers = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
         variables = {"tools": given.tools, "documents": None}
-        controls = self._template.controls(jinja)
-        found = trained_parts(jinja, chat, variables, controls, self._safety, wanted)
+        found = trained_parts(Rendering(jinja, variables, self._template.controls(jinja), self._safety), chat, wanted)
         # The system text may be a message before the history, or stand in the first one.
         first = len(given.chat) - len(prompt.history.to_openai()) - (prompt.said is not None)
         places = zip(found.slots, found.messages, strict=True)

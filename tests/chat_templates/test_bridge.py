@@ -15,6 +15,7 @@ from lazyprompt import ChatTemplate, Msg
 from lazyprompt.chat_templates.bridge import Bridge, bridged
 from lazyprompt.chat_templates.controls import controls_of
 from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import SafetyError, TokenizerError
 from lazyprompt.messages.encoding import encode
 from lazyprompt.safety.policy import NEUTRALIZE, OFF, Policy
@@ -71,7 +72,10 @@ def bridge(template: str, completion: Any = "Hi.<|end|>", *new: Any, start: Any 
     jinja = ChatJinja(template)
     controls = controls_of(jinja, frozenset(BYTES.special_tokens_set))
     before, behind = (ids(given) if isinstance(given, str) else given for given in (start, completion))
-    return bridged(jinja, controls, before, behind, new or (USER,), options.pop("tokenizer", BYTES), **options)
+    tokenizer, messages = options.pop("tokenizer", BYTES), options.pop("messages", None)
+    safety = options.pop("safety", NEUTRALIZE)
+    rendering = Rendering(jinja, {"tools": None, **options}, controls, safety)
+    return bridged(rendering, before, behind, new or (USER,), tokenizer, messages)
 
 
 def added(template: str, completion: str = "Hi.<|end|>", *new: Any, **options: Any) -> str:
@@ -304,7 +308,8 @@ def test_the_chat_may_be_given_in_any_form() -> None:
 
 def test_without_new_messages_there_is_nothing_to_go_on_with() -> None:
     jinja = ChatJinja(PLAIN)
-    made = bridged(jinja, controls_of(jinja, frozenset()), ids(START), ids("Hi."), [], BYTES)
+    rendering = Rendering(jinja, {"tools": None}, controls_of(jinja, frozenset()), NEUTRALIZE)
+    made = bridged(rendering, ids(START), ids("Hi."), [], BYTES)
     assert made == (None, "there are no new messages")
 
 

@@ -15,7 +15,7 @@ from lazyprompt.chat_templates.bridge import Bridge, bridge_refusal, bridged
 from lazyprompt.chat_templates.controls import controls_of, sequences_in
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.traced import common_start
-from lazyprompt.chat_templates.untrusted import rendered_with_origins
+from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.encoding import encode
 from lazyprompt.safety.policy import NEUTRALIZE
@@ -107,7 +107,7 @@ class Judge:
 
     def rendered(self, chat: list[dict[str, Any]], tools: Any, *, prompted: bool) -> Traces:
         given = {"tools": tools, "documents": None, "add_generation_prompt": prompted}
-        return rendered_with_origins(self.template, chat, given, self.controls, NEUTRALIZE)
+        return Rendering(self.template, given, self.controls, NEUTRALIZE).traced(chat)
 
     def judge(self, chance: random.Random, *, by_rendering: bool = False) -> Iterator[Judged]:
         chat = turns(chance)
@@ -132,7 +132,8 @@ class Judge:
         straddles = any(begin < start < end for begin, end in made.offsets)
         for kind, ids in self.completions(prompt, last, full, len(chat[:at])).items():
             messages = chat[:at] if by_rendering else None
-            got = bridged(self.template, self.controls, before, ids, new, self.tokenizer, tools, messages=messages)
+            rendering = Rendering(self.template, {"tools": tools}, self.controls, NEUTRALIZE)
+            got = bridged(rendering, before, ids, new, self.tokenizer, messages)
             problem = "" if got.ids or got.reason else "there is no reason"
             if got.ids is not None:
                 wrong = got.ids[: len(before) + len(ids)] != before + ids

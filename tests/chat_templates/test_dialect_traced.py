@@ -14,7 +14,7 @@ from lazyprompt.chat_templates.controls import controls_of
 from lazyprompt.chat_templates.dialect import ChatEnvironment, TracingEnvironment
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.traced import Origin, parts_of, trace
-from lazyprompt.chat_templates.untrusted import rendered_with_origins
+from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.safety.policy import NEUTRALIZE
@@ -44,7 +44,7 @@ def untrusted_letters(text: str) -> str:
     """Letters of what people say that a rendering takes for the template's own; none where it says that it gave up."""
     given: dict[str, object] = {"tools": [*TOOLS], "documents": None, "add_generation_prompt": False}
     template = ChatJinja(text)
-    traces = rendered_with_origins(template, CHAT, given, controls_of(template, frozenset()), NEUTRALIZE)
+    traces = Rendering(template, given, controls_of(template, frozenset()), NEUTRALIZE).traced(CHAT)
     assert traces.text == template.run(CHAT, given | {"tools": [*TOOLS]})
     own = "" if traces.note else "".join(traces.parts[::2])
     return "".join(re.findall(r"[\u0400-\u04ff]", own))

@@ -12,6 +12,7 @@ import pytest
 from lazyprompt.chat_templates.controls import controls_of
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.trained import trained_parts
+from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.safety.policy import NEUTRALIZE, Policy
 from support.chat_judges import SPECIAL, TOOLS, judged, templates
@@ -93,7 +94,7 @@ def trained(
     template = jinja(text)
     chosen = {at for at, message in enumerate(chat) if message["role"] == "assistant"} if wanted is None else wanted
     controls = controls_of(template, frozenset())
-    return trained_parts(template, chat, {"tools": tools, "documents": None}, controls, NEUTRALIZE, chosen)
+    return trained_parts(Rendering(template, {"tools": tools, "documents": None}, controls, NEUTRALIZE), chat, chosen)
 
 
 def spans_of(made: SampleParts) -> list[tuple[int, int]]:
@@ -367,7 +368,6 @@ def test_a_template_that_refuses_and_a_forgery_that_is_refused_are_errors() -> N
         trained("{{ raise_exception('no') }}", [ASKED, ANSWERED], None)
     given: dict[str, object] = {"tools": None, "documents": None}
     template = jinja(PLAIN)
+    rendering = Rendering(template, given, controls_of(template, frozenset()), Policy("raise"))
     with pytest.raises(SafetyError, match="holds the control sequence '<|x|>'"):
-        trained_parts(
-            template, [said("user", "<|x|>")], given, controls_of(template, frozenset()), Policy("raise"), {0}
-        )
+        trained_parts(rendering, [said("user", "<|x|>")], {0})
