@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from lazyprompt._base.client_objects import fields_of, json_or_text, members_of, plain, snake_keys, standard_base64
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import (
-    AudioBlock,
     Base64Source,
-    FileBlock,
     ImageBlock,
     Msg,
     TextBlock,
     ThinkingBlock,
     ToolUseBlock,
-    VideoBlock,
+    block_of_media,
 )
 from lazyprompt.messages.openai_form import source_of
 
@@ -54,7 +52,6 @@ _GEMINI_KEYS = ("candidates", "promptFeedback", "prompt_feedback", "usageMetadat
 # What a thought is called beside an answer: by most, by vLLM and OpenRouter, by Ollama.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KINDS: dict[type | UnionType, str] = {list: "a list", Mapping: "a dict"}
-_MEDIA = {"image": ImageBlock, "audio": AudioBlock, "video": VideoBlock}
 
 
 def as_dict(response: object) -> dict[str, object]:
@@ -279,7 +276,7 @@ def _gemini_part(part: Fields) -> list[Block]:
     blob = snake_keys(part.get("inline_data"))
     if data := standard_base64(blob.get("data")):
         media_type = json_or_text(blob.get("mime_type")) or "application/octet-stream"
-        return [_MEDIA.get(media_type.partition("/")[0], FileBlock)(Base64Source(media_type, data))]
+        return [block_of_media(Base64Source(media_type, data), media_type)]
     # A signature alone, as the last part often is, must go back as it came: on an empty text.
     return [TextBlock(text, signature=signature or None)] if text or signature else []
 

@@ -13,16 +13,14 @@ from lazyprompt.formatters._turns import blocks_of, calls_tools
 from lazyprompt.media.fetch import check_url
 from lazyprompt.media.resolver import checked_source, is_local, media_type_of, usual_type
 from lazyprompt.messages.msg import (
-    AudioBlock,
     Base64Source,
-    FileBlock,
-    ImageBlock,
+    MediaBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
     URLSource,
-    VideoBlock,
+    block_of_media,
 )
 from lazyprompt.messages.openai_form import source_of
 
@@ -33,16 +31,7 @@ if TYPE_CHECKING:
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Block, Source
 
-MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
 _Action: TypeAlias = Literal["as it is", "load", "pass on"]
-
-_BY_KIND: dict[str, type[MediaBlock]] = {
-    "image": ImageBlock,
-    "audio": AudioBlock,
-    "video": VideoBlock,
-    "application": FileBlock,
-    "text": FileBlock,
-}
 
 
 def add_urls(turns: list[Turn], job: Job) -> list[Turn]:
@@ -57,12 +46,12 @@ def _with_urls(turn: Turn, job: Job) -> Turn:
     role, name, content, at = turn
     blocks: list[Block] = []
     for index, url in enumerate(job.reading.urls[at]):
-        kind = _BY_KIND[(media_type_of(url) or "image/*").partition("/")[0]]
-        if kind.kind in job.profile.url_media:
-            blocks.append(kind(source_of(url)))
+        block = block_of_media(source_of(url), media_type_of(url) or "image/*")
+        if block.kind in job.profile.url_media:
+            blocks.append(block)
         else:
-            why = f"{job.profile.name} takes no {kind.kind} as the url"
-            job.notes.add(f"messages[{at}].url[{index}]", kind.kind, "left out", why, url)
+            why = f"{job.profile.name} takes no {block.kind} as the url"
+            job.notes.add(f"messages[{at}].url[{index}]", block.kind, "left out", why, url)
     return (role, name, (*blocks_of(content), *blocks), at) if blocks else turn
 
 

@@ -61,6 +61,7 @@ class ChatForm:
         named_results: True if a result says the name of its tool.
         thinking: The key of a message for what the model thought.
         parts: How blocks are written where OpenAI's own parts do not fit, by kind.
+        lists: True if a content is always a list of parts.
     """
 
     no_text: Json = None
@@ -70,6 +71,7 @@ class ChatForm:
     thinking: str | None = None
     parts: Mapping[str, UrlPart] = field(default_factory=dict[str, UrlPart])
     messages_key: str = "messages"
+    lists: bool = False
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the messages of turns."""
@@ -92,11 +94,6 @@ class ChatForm:
             messages.append(message)
         return {"messages": messages}
 
-    @property
-    def lists(self) -> bool:
-        """True if content is always a list."""
-        return False
-
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
         """Put the blocks of a turn into its message."""
         calls = [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]
@@ -111,7 +108,7 @@ class ChatForm:
     def content(self, blocks: tuple[Block, ...]) -> Json:
         """Write a content: a text where it is text alone, else parts."""
         texts = [block.text for block in blocks if isinstance(block, TextBlock)]
-        if len(texts) == len(blocks) and (len(texts) <= 1 or not self.text_lists):
+        if not self.lists and len(texts) == len(blocks) and (len(texts) <= 1 or not self.text_lists):
             return "\n".join(texts)
         return [self.part(block) for block in blocks]
 
@@ -126,7 +123,8 @@ class ChatForm:
 
     def result(self, block: ToolResultBlock, tool: str) -> JsonObject:
         """Write the result of a call of a tool as a message."""
-        message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": block.text}
+        content = self.content((TextBlock(block.text),)) if self.lists else block.text
+        message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": content}
         if self.named_results and tool:
             message["name"] = tool
         return message

@@ -42,24 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DashScopeForm(ChatForm):
-    """Messages with content of parts ``{"text": ...}``, ``{"image": ...}``, ``{"audio": ...}``, ``{"video": ...}``.
-
-    Args:
-        always_lists: True if text alone is a list as well.
-    """
-
-    always_lists: bool = False
-
-    @property
-    def lists(self) -> bool:
-        """True if content is always a list."""
-        return self.always_lists
-
-    def content(self, blocks: tuple[Block, ...]) -> Json:
-        """Write a content: a text where it is text alone and may be, else parts."""
-        if self.always_lists:
-            return [self.part(block) for block in blocks]
-        return ChatForm.content(self, blocks)
+    """Messages with content of parts ``{"text": ...}``, ``{"image": ...}``, ``{"audio": ...}``, ``{"video": ...}``."""
 
     def part(self, block: Block) -> JsonObject:
         """Write a block as a part of one key."""
@@ -67,17 +50,10 @@ class DashScopeForm(ChatForm):
             return {"text": block.text}
         return {block.kind: address_of(cast("ImageBlock", block).source)}
 
-    def result(self, block: ToolResultBlock, tool: str) -> JsonObject:
-        """Write the result of a call of a tool as a message."""
-        message = ChatForm.result(self, block, tool)
-        if self.always_lists:
-            message["content"] = [{"text": block.text}]
-        return message
-
     def shape(self, profile: Profile) -> Check:
         """Return the check of messages by role, content of text or of parts of one key."""
         parts = listed(_one_key("text", *profile.media), 1)
-        content = parts if self.always_lists else text_or(parts)
+        content = parts if self.lists else text_or(parts)
         return chat_shape(content, content, call_shape(json_text), profile)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
@@ -128,7 +104,7 @@ DASHSCOPE = Profile(
 )
 DASHSCOPE_MULTIMODAL = DASHSCOPE.but(
     name="dashscope-multimodal",
-    form=DashScopeForm(no_text=[{"text": None}], named_results=True, always_lists=True),
+    form=DashScopeForm(no_text=[{"text": None}], named_results=True, lists=True),
     source="https://help.aliyun.com/zh/model-studio/qwen-vl-api-via-dashscope",
     layouts={"conversation": Layout(), "dialogue": Layout()},
 )

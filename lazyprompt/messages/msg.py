@@ -406,11 +406,12 @@ class FileBlock(_MediaBlock):
         return cls(source, filename=name)
 
 
-Block: TypeAlias = (
-    TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | ImageBlock | AudioBlock | VideoBlock | FileBlock
-)
+MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
+Block: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock
 BlockLike: TypeAlias = "Block | Mapping[str, object]"
 _BLOCKS: dict[str, type[Block]] = {block.kind: block for block in get_args(Block)}
+MEDIA_BLOCKS: dict[str, type[MediaBlock]] = {block.kind: block for block in get_args(MediaBlock)}
+"""The blocks of media, by their kinds."""
 _SOURCES: dict[str, type[Source]] = {"url": URLSource, "base64": Base64Source}
 
 
@@ -451,6 +452,11 @@ def block_from(item: object, where: str) -> Block:
             f"{where} has type {kind!r}; known are {', '.join(_BLOCKS)}{did_you_mean(str(kind), _BLOCKS)}"
         )
     return _build(_BLOCKS[kind], given, HistoryError)
+
+
+def block_of_media(source: Source, media_type: str) -> MediaBlock:
+    """Return the block of a medium, of the kind that its MIME type tells; a document where that tells none."""
+    return MEDIA_BLOCKS.get(media_type.partition("/")[0], FileBlock)(source)
 
 
 def text_of(content: str | Iterable[Block]) -> str:

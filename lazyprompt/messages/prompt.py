@@ -30,9 +30,9 @@ _MARKERS = (MARKERS,)
 
 
 class CountsText(Protocol):
-    """Anything that counts the tokens of a text."""
+    """Anything that counts the tokens of a text, as every :class:`TokenCounter` does."""
 
-    def count_text(self, text: str) -> int:
+    def count_text(self, text: str, /) -> int:
         """Return the number of tokens of a text."""
         ...
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from lazyprompt.errors import LazyPromptError
+    from lazyprompt.messages.prompt import CountsText
     from lazyprompt.templates.instruction import Fixed
 
 Best: TypeAlias = Literal["first", "last"]
@@ -84,14 +85,6 @@ class ExampleSelector(Protocol):
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
         """The indices of the examples to show, in the order in which they are shown, none of them twice."""
-        ...
-
-
-class CountsText(Protocol):
-    """Anything that counts the tokens of a text, as every :class:`TokenCounter` does."""
-
-    def count_text(self, text: str, /) -> int:
-        """The number of tokens of a text."""
         ...
 
 

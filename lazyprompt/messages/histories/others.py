@@ -16,7 +16,6 @@ from lazyprompt.errors import HistoryError
 from lazyprompt.messages.histories.openai import arguments_in, id_of_place
 from lazyprompt.messages.histories.parts import (
     Beside,
-    block_of_media,
     list_in,
     needed_text,
     object_in,
@@ -31,6 +30,7 @@ from lazyprompt.messages.msg import (
     ToolResultBlock,
     ToolUseBlock,
     URLSource,
+    block_of_media,
 )
 from lazyprompt.messages.openai_form import PART_FIELDS
 

@@ -7,12 +7,14 @@ Anthropic (Messages), and LangChain's standard content blocks.
 from __future__ import annotations
 
 from base64 import b64encode
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt._base.client_objects import members_of, plain, standard_base64
 from lazyprompt._base.json import Fields, JsonObject, checked_object, is_well_formed
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
+    MEDIA_BLOCKS,
     AudioBlock,
     Base64Source,
     Block,
@@ -22,7 +24,6 @@ from lazyprompt.messages.msg import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    VideoBlock,
     block_from,
     plain_block,
 )
@@ -37,12 +38,6 @@ if TYPE_CHECKING:
 Beside: TypeAlias = dict[str, JsonObject]
 # What providers put beside a text or a call; a block has no place for it.
 _BESIDE = {"cache_control", "prompt_cache_breakpoint", "citations", "annotations", "caller", "extras", "index"}
-_MEDIA: dict[str, Callable[[Source], Block]] = {
-    "image": ImageBlock,
-    "audio": AudioBlock,
-    "video": VideoBlock,
-    "file": FileBlock,
-}
 
 
 def text_in(value: object, where: str) -> str:
@@ -107,11 +102,6 @@ def object_in(value: object, where: str) -> dict[str, object]:
     if members_of(value) is None:
         raise HistoryError(f"{where} is a {type(value).__name__}, not a dict")
     return cast("dict[str, object]", plain(value))
-
-
-def block_of_media(source: Source, media_type: str) -> Block:
-    """Return the block of a medium, of the kind that its MIME type tells."""
-    return _MEDIA.get(media_type.partition("/")[0], FileBlock)(source)
 
 
 def are_parts(content: object) -> bool:
@@ -231,13 +221,9 @@ def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> B
     media_type = text_in(part.pop("mime_type", None), f"{where}.mime_type")
     data = standard_base64(part.pop("base64", None) or part.pop("data", None))
     if data:
-        return _MEDIA[kind](Base64Source(needed_text(media_type, f"{where}.mime_type"), data))
+        return MEDIA_BLOCKS[kind](Base64Source(needed_text(media_type, f"{where}.mime_type"), data))
     source = source_of(needed_text(part.pop("url", None), f"{where}.url (or base64, or source)"))
-    return _MEDIA[kind](source)
-
-
-def _medium(kind: str) -> _Reader:
-    return lambda part, where, beside: _read_medium(part, where, beside, kind)
+    return MEDIA_BLOCKS[kind](source)
 
 
 def _read_image_url(part: dict[str, object], where: str, _: Beside) -> Block:
@@ -292,9 +278,7 @@ _READERS: dict[str, _Reader] = {
     "tool_call": _read_call,
     "tool_result": _read_result,
     "document": _read_document,
-    "image": _medium("image"),
-    "audio": _medium("audio"),
-    "video": _medium("video"),
+    **{kind: partial(_read_medium, kind=kind) for kind in ("image", "audio", "video")},
     "image_url": _read_image_url,
     "input_image": _read_input_image,
     "input_audio": _read_audio,
