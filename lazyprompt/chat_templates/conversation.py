@@ -165,16 +165,10 @@ def prompted(prompt: Prompt, template: ChatJinja) -> Prompted:
     Raises:
         FormatError: A message of the history holds what a template cannot be given.
     """
-    system = _text(
-        (
-            prompt.system or "",
-            "",
-            "\n" if prompt.system and any(prompt.instruction.parts) else "",
-            "",
-            *prompt.instruction.parts,
-        ),
-        ("system", MARKERS, MARKERS, MARKERS, *prompt.instruction.slots),
-    )
+    instruction = prompt.instruction
+    between = "\n" if prompt.system and any(instruction.parts) else ""
+    slots = ("system", MARKERS, MARKERS, MARKERS, *instruction.slots)
+    system = _text((prompt.system or "", "", between, "", *instruction.parts), slots)
     question = _text((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
     past = [dict(message) for message in dicts_from(list(prompt.history.messages), template)]
     chat = [trace_message(template.takes.form(message), Origin("history")) for message in past]
@@ -185,13 +179,13 @@ def prompted(prompt: Prompt, template: ChatJinja) -> Prompted:
     elif system:
         chat = _with_system(system, chat, template)
     own = plain_tools(prompt.tools.copy() if prompt.tools.names else None)
-    texts = [*prompt.instruction.parts[1::2], *prompt.user.parts[1::2], prompt.input or "", *texts_in(past), *own.texts]
+    texts = [*instruction.parts[1::2], *prompt.user.parts[1::2], prompt.input or "", *texts_in(past), *own.texts]
 
     def placed(at: int, text: Traced) -> Traced:
         return map_origins(text, lambda origin: origin._replace(message=at))
 
     shown = [map_texts(message, partial(placed, at)) for at, message in enumerate(map(template.with_content, chat))]
-    return Prompted(shown, own.data, texts, [*prompt.instruction.parts[::2], *prompt.user.parts[::2]])
+    return Prompted(shown, own.data, texts, [*instruction.parts[::2], *prompt.user.parts[::2]])
 
 
 def _text(parts: Sequence[str], slots: Sequence[str]) -> Traced:

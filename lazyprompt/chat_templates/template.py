@@ -70,16 +70,10 @@ class ChatTemplate:
     def __post_init__(self) -> None:
         templates = self.source.templates
         names = (self.name or "default", self.name or ("tool_use" if "tool_use" in templates else "default"))
+        known = f"there are {', '.join(map(repr, templates))}: give name=" if templates else "the model has none"
         for name in names:
             if name not in templates:
-                raise TemplateError(
-                    f"there is no chat template {name!r}{did_you_mean(name, templates)}; "
-                    + (
-                        f"there are {', '.join(map(repr, templates))}: give name="
-                        if templates
-                        else "the model has none"
-                    )
-                )
+                raise TemplateError(f"there is no chat template {name!r}{did_you_mean(name, templates)}; {known}")
         plain, with_tools = (ChatJinja(templates[name], self.source.special_tokens) for name in names)
         object.__setattr__(self, "_chats", (plain, with_tools))
         object.__setattr__(self, "_tokens", self.source.control_tokens)

@@ -8,6 +8,7 @@ are broken.
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.formatters._repair import joined
@@ -41,6 +42,8 @@ _TAG = re.compile(r"<\s*+/?\s*+history", re.IGNORECASE)
 _MAY_FORGE = re.compile(f"[<\u226e\ufe64\uff1c{LINE_ENDS}]")
 _LINE_END = re.compile(f"(\r\n|[{LINE_ENDS}])")
 _COLON = re.compile(f"[{COLONS}]")
+# The turns of these roles stay as they are.
+_STAYING = frozenset(("tool", "system", "developer"))
 # A colon further behind ends no name.
 _LONGEST_NAME = 300
 
@@ -56,23 +59,14 @@ def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
     layout, style = merging.layout, merging.style
     names = written_names(turn[:2] for turn in turns)
     new: list[Turn] = []
-    run: list[Turn] = []
     later = False
-
-    def close() -> None:
-        nonlocal later
-        if run:
-            new.append(("user", "", _history(run, names, _FRAMES[style][later], layout, notes), run[0][3]))
-            run.clear()
-            later = True
-
-    for turn in turns:
-        if turn[0] in ("tool", "system", "developer") or calls_tools(turn[2]):
-            close()
-            new.append(turn)
+    for stays, group in groupby(turns, lambda turn: turn[0] in _STAYING or calls_tools(turn[2])):
+        run = [*group]
+        if stays:
+            new += run
         else:
-            run.append(turn)
-    close()
+            new.append(("user", "", _history(run, names, _FRAMES[style][later], layout, notes), run[0][3]))
+            later = True
     return _with_system(new, layout)
 
 

@@ -269,7 +269,7 @@ def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
     for role, name, content, at in turns:
         if isinstance(content, str):
             order.together.clear()
-            order.turns.append(("user" if role == "tool" else role, name, content, at))
+            order.turns.append((("user" if role == "tool" else role, name, content, at), []))
         else:
             order.take(role, name, content, at)
     return order.finished()
@@ -280,10 +280,9 @@ class _Order:
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self.turns: list[Turn] = []
-        # The calls of a turn, by its index among the turns.
-        self.calls: dict[int, list[_Place]] = {}
-        # The same by the id that the call was given, the oldest first.
+        # Each turn with its calls.
+        self.turns: list[tuple[Turn, list[_Place]]] = []
+        # The calls by the id that they were given, the oldest first.
         self.waiting: dict[str, deque[_Place]] = {}
         self.used: set[str] = set()
         # The number to try next for an id that is used again.
@@ -313,7 +312,7 @@ class _Order:
         calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
         if not calls:
             self.together.clear()
-            self.turns.append((role, name, tuple(blocks), at))
+            self.turns.append(((role, name, tuple(blocks), at), []))
             return
         if role != "assistant":
             where = f"messages[{at}] calls the tool {calls[0].name!r}"
@@ -326,10 +325,9 @@ class _Order:
                 self.waiting[call.id] = deque()
             self.together.add(call.id)
             self.waiting[call.id].append(places[-1])
-        self.calls[len(self.turns)] = places
         # Calls come last: the content beside them was written before their results were there.
         others = [block for block in blocks if not isinstance(block, ToolUseBlock)]
-        self.turns.append((role, name, (*others, *(call for call, _ in places)), at))
+        self.turns.append(((role, name, (*others, *(call for call, _ in places)), at), places))
 
     def unique(self, call: ToolUseBlock, at: int) -> ToolUseBlock:
         """Return the call with an id that no other has."""
@@ -354,21 +352,19 @@ class _Order:
             raise FormatError(f"{where} is a second result of the call {result.id!r}; a call has one result")
         call, results = self.waiting[result.id].popleft()
         results.append(answering(result, call.id, call.name))
-        if behind or len(self.turns) - 1 not in self.calls:
+        if behind or not self.turns[-1][1]:
             self.notes.add(where, "tool_result", "moved", "a result stands right behind its call")
 
     def finished(self) -> list[Turn]:
         """Return all turns, the results behind the calls."""
         ordered: list[Turn] = []
-        for index, turn in enumerate(self.turns):
+        for turn, places in self.turns:
             ordered.append(turn)
-            if index not in self.calls:
-                continue
-            places = self.calls[index]
             for call, results in places:
                 if not results:
                     why = f"the call {call.id!r} was never answered, and every call must be"
                     self.notes.add(f"messages[{turn[3]}]", "tool_result", "added", why)
                     results.append(ToolResultBlock(call.id, call.name, NO_RESULT))
-            ordered.append(("tool", "", tuple(result for _, results in places for result in results), turn[3]))
+            if places:
+                ordered.append(("tool", "", tuple(result for _, results in places for result in results), turn[3]))
         return ordered

@@ -261,18 +261,10 @@ _ANSWERED: dict[str, Spec] = {
     "tool_use": {"id": "text", "name": "text", "input": "object", **_MARK, "caller?": "any", "toolset_name?": "any"},
 }
 # What Anthropic's own tools leave in its answers; their form is not judged.
+_EXECUTION = ("code_execution", "bash_code_execution", "text_editor_code_execution")
+_SERVER_TOOLS = ("web_search", "web_fetch", *_EXECUTION, "tool_search")
 _SERVER: dict[str, Spec] = dict.fromkeys(
-    (
-        "server_tool_use",
-        "web_search_tool_result",
-        "web_fetch_tool_result",
-        "code_execution_tool_result",
-        "bash_code_execution_tool_result",
-        "text_editor_code_execution_tool_result",
-        "tool_search_tool_result",
-        "container_upload",
-    ),
-    "object",
+    ("server_tool_use", "container_upload", *(f"{tool}_tool_result" for tool in _SERVER_TOOLS)), "object"
 )
 _TOOL_KEYS = ("input_examples", "defer_loading", "allowed_callers", "eager_input_streaming")
 _FUNCTION: dict[str, Spec] = {

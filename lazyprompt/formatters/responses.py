@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.json import Json, JsonObject, dump
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Content, Profile, Turn
     from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Block
+
+
+# Blocks that are items of their own; texts and media are parts of a message.
+_Apart = ThinkingBlock | ToolUseBlock | ToolResultBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +119,11 @@ def _items(role: str, content: Content) -> Iterator[JsonObject]:
     if isinstance(content, str):
         yield {"role": role, "content": content}
         return
-    waiting: list[Block] = []
-    for block in content:
-        match block:
-            case ThinkingBlock() | ToolUseBlock() | ToolResultBlock():
-                if waiting:
-                    yield _message(role, waiting)
-                    waiting = []
-                yield _item(block)
-            case _:
-                waiting.append(block)
-    if waiting:
-        yield _message(role, waiting)
+    for apart, group in groupby(content, lambda block: isinstance(block, _Apart)):
+        if apart:
+            yield from map(_item, group)
+        else:
+            yield _message(role, [*group])
 
 
 def _message(role: str, blocks: list[Block]) -> JsonObject:
@@ -136,7 +134,7 @@ def _message(role: str, blocks: list[Block]) -> JsonObject:
     return {"role": role, "content": [_part(block) for block in blocks]}
 
 
-def _item(block: ThinkingBlock | ToolUseBlock | ToolResultBlock) -> JsonObject:
+def _item(block: Block) -> JsonObject:
     match block:
         case ToolUseBlock():
             arguments = str(dump(block.arguments))

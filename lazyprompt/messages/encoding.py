@@ -40,18 +40,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.backends import Backend, Span
 
-__all__ = [
-    "Encoded",
-    "FastTokenizer",
-    "TokenCache",
-    "TokenizerLike",
-    "backend_of",
-    "cut",
-    "encode",
-    "encode_ids",
-    "stretches",
-]
-
 
 class FastTokenizer(Protocol):
     """A fast tokenizer of transformers, or a TokenCache."""

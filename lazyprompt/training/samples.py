@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.messages.encoding import Encoded, TokenizerLike
+    from lazyprompt.messages.backends import Encoded
+    from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.training.masks import Mask, Span
 
 # The label that PyTorch's losses, and so all trainers, leave out.

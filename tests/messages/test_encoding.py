@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from lazyprompt.errors import TokenizerError
-from lazyprompt.messages.encoding import Encoded, backend_of, encode
+from lazyprompt.messages.backends import Encoded
+from lazyprompt.messages.encoding import backend_of, encode
 from support.chat_judges import deepseek, tokenizer_in
 from support.real_tokenizers import harmony, tekken
 from support.vocabularies import encoding

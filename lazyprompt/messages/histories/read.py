@@ -29,16 +29,16 @@ class Shape(NamedTuple):
 
     Attributes:
         name: The form, for errors.
+        read: The reader: of the dict, its place for errors, and the calls still without a result.
         keys: The keys that such a dict has.
         types: The values of ``type`` that it has; empty where it says nothing of its form.
-        read: The reader: of the dict, its place for errors, and the calls still without a result.
         lacks: Keys that another form has and this one lacks.
     """
 
     name: str
-    keys: frozenset[str]
-    types: frozenset[str]
     read: Callable[[Fields, str, Mapping[str, str]], tuple[Msg, ...]]
+    keys: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
     lacks: frozenset[str] = frozenset()
 
     def fits(self, item: Fields) -> bool:
@@ -60,21 +60,25 @@ def _only(*keys: str) -> Callable[[Fields, str, Mapping[str, str]], tuple[Msg, .
     return lambda item, where, waiting: _from_openai({key: item[key] for key in keys if key in item}, where, waiting)
 
 
+_OF_AGENTSCOPE = ("name", "role", "content", "url", "metadata")
+# The attributes of message objects that are no client's: AgentScope's, LangChain's and Gemini's. The first two tell.
+_BESIDE_TYPE = ("name", "role", "tool_calls", "tool_call_id", "status", "additional_kwargs", "invalid_tool_calls")
+_ATTRIBUTES = (
+    ("role", "content", "name", "url", "metadata", "tool_calls", "tool_call_id"),
+    ("type", "content", *_BESIDE_TYPE),
+    ("role", "parts"),
+)
+
 SHAPES = (
-    Shape("a content of Gemini", frozenset({"parts"}), frozenset(), read_content),
-    Shape("an item of the Responses API", frozenset({"type"}), frozenset(ITEMS), read_item, frozenset({"stop_reason"})),
-    Shape("a message of LangChain", frozenset({"type"}), TYPES, read_message),
-    Shape("an answer of Anthropic", frozenset({"content", "stop_reason"}), frozenset(), _only("role", "content")),
-    Shape(
-        "a Msg of AgentScope",
-        frozenset({"name", "role", "content", "timestamp"}),
-        frozenset(),
-        _only("name", "role", "content", "url", "metadata"),
-    ),
+    Shape("a content of Gemini", read_content, frozenset({"parts"})),
+    Shape("an item of the Responses API", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})),
+    Shape("a message of LangChain", read_message, frozenset({"type"}), TYPES),
+    Shape("an answer of Anthropic", _only("role", "content"), frozenset({"content", "stop_reason"})),
+    Shape("a Msg of AgentScope", _only(*_OF_AGENTSCOPE), frozenset({"name", "role", "content", "timestamp"})),
 )
 """The forms of dicts beside OpenAI's, which Anthropic's messages share."""
 
-_OPENAI = Shape("a message of OpenAI or Anthropic", frozenset(), frozenset(), _from_openai)
+_OPENAI = Shape("a message of OpenAI or Anthropic", _from_openai)
 _RESPONSES = SHAPES[1]
 # The shapes of a list for the Responses API.
 _ITEMS = (_RESPONSES, _OPENAI)
@@ -224,24 +228,6 @@ def message_fields(item: object) -> Fields | None:
         if all(hasattr(item, name) for name in names[:2]):
             return {name: value for name in names if (value := getattr(item, name, None)) is not None}
     return None
-
-
-# The attributes of message objects that are no client's: AgentScope's, LangChain's and Gemini's. The first two tell.
-_ATTRIBUTES = (
-    ("role", "content", "name", "url", "metadata", "tool_calls", "tool_call_id"),
-    (
-        "type",
-        "content",
-        "name",
-        "role",
-        "tool_calls",
-        "tool_call_id",
-        "status",
-        "additional_kwargs",
-        "invalid_tool_calls",
-    ),
-    ("role", "parts"),
-)
 
 
 def _read_pair(pair: Sequence[object], where: str, history: Sequence[object]) -> tuple[Msg, ...]:
