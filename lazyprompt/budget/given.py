@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from lazyprompt.budget.cut import with_cut_of
 from lazyprompt.budget.sent import as_sent
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages.histories.read import is_openai, read_history, without_role_names
 from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.reading import is_openai, read_history, without_role_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.json import to_json
-from lazyprompt.messages.histories.openai import message_from_openai
 from lazyprompt.messages.msg import (
     AudioBlock,
     FileBlock,
@@ -26,6 +25,7 @@ from lazyprompt.messages.msg import (
     VideoBlock,
 )
 from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, NO_RESULT, fitted, source_of, write_part
+from lazyprompt.messages.read_openai import message_from_openai
 from lazyprompt.safety.speakers import no_imitation
 
 if TYPE_CHECKING:

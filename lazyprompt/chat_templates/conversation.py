@@ -11,10 +11,10 @@ from lazyprompt._base.trusted import is_trusted
 from lazyprompt.chat_templates.jinja import REASONING, plain_tools, texts_in
 from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
 from lazyprompt.errors import TemplateError, ToolsError
-from lazyprompt.messages.histories.read import MARKS, is_openai, messages_of
 from lazyprompt.messages.msg import Msg, ThinkingBlock
 from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.messages.reading import MARKS, is_openai, messages_of
 from lazyprompt.messages.tools import ToolSet, function_schema, listed
 
 if TYPE_CHECKING:

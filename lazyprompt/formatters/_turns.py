@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import FormatError, HistoryError, MediaError
-from lazyprompt.messages.histories.openai import read_fields
-from lazyprompt.messages.histories.read import MARKS, is_openai, message_fields, read_history, without_role_names
 from lazyprompt.messages.msg import (
     Msg,
     TextBlock,
@@ -22,6 +20,8 @@ from lazyprompt.messages.msg import (
     plain_block,
     result_of,
 )
+from lazyprompt.messages.read_openai import read_fields
+from lazyprompt.messages.reading import MARKS, is_openai, message_fields, read_history, without_role_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

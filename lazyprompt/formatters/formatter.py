@@ -32,9 +32,9 @@ from lazyprompt.formatters._turns import PREFILL, Job, Merging, calls_tools, fla
 from lazyprompt.formatters._validate import violations
 from lazyprompt.formatters.profile import Layout, Profile, profile_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages.histories.read import without_role_name
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.openai_form import PART_FIELDS
+from lazyprompt.messages.reading import without_role_name
 from lazyprompt.messages.tools import ToolSet
 
 if TYPE_CHECKING:

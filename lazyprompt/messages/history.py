@@ -84,7 +84,7 @@ class History:
             plain = _plain_turns(history)
             if plain is not None:
                 return plain
-        from lazyprompt.messages.histories.read import messages_of  # noqa: PLC0415 - only such a history needs it
+        from lazyprompt.messages.reading import messages_of  # noqa: PLC0415 - only such a history needs it
 
         return cls(messages=messages_of(history))
 

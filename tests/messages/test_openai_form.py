@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt.errors import FormatError, HistoryError, MediaError
-from lazyprompt.messages.histories.openai import message_from_openai
 from lazyprompt.messages.history import messages_from
 from lazyprompt.messages.msg import (
     AudioBlock,
@@ -23,6 +22,7 @@ from lazyprompt.messages.msg import (
     VideoBlock,
 )
 from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.read_openai import message_from_openai
 
 PNG = "data:image/png;base64,aGVsbG8="
 PDF = "data:application/pdf;base64,aGVsbG8="

@@ -13,15 +13,6 @@ from lazyprompt._base.client_objects import fields_of, snake_keys, standard_base
 from lazyprompt._base.json import Fields, JsonObject, checked_object, to_json
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages.histories.openai import arguments_in, id_of_place
-from lazyprompt.messages.histories.parts import (
-    Beside,
-    list_in,
-    needed_text,
-    object_in,
-    read_parts,
-    text_in,
-)
 from lazyprompt.messages.msg import (
     Base64Source,
     Msg,
@@ -33,6 +24,15 @@ from lazyprompt.messages.msg import (
     block_of_media,
 )
 from lazyprompt.messages.openai_form import PART_FIELDS
+from lazyprompt.messages.read_openai import arguments_in, id_of_place
+from lazyprompt.messages.read_parts import (
+    Beside,
+    list_in,
+    needed_text,
+    object_in,
+    read_parts,
+    text_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -13,16 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_well_formed, to_json, well_formed
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, did_you_mean
-from lazyprompt.messages.histories.parts import (
-    Beside,
-    are_parts,
-    list_in,
-    needed_text,
-    object_in,
-    read_parts,
-    text_at,
-    text_in,
-)
 from lazyprompt.messages.msg import (
     Block,
     Msg,
@@ -34,6 +24,16 @@ from lazyprompt.messages.msg import (
     result_of,
 )
 from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
+from lazyprompt.messages.read_parts import (
+    Beside,
+    are_parts,
+    list_in,
+    needed_text,
+    object_in,
+    read_parts,
+    text_at,
+    text_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

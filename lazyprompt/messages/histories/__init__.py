@@ -1,1 +1,0 @@
-"""Readers of histories, one file for each form. Read read.py first."""
