@@ -156,11 +156,7 @@ class ChatEnvironment(BoundedEnvironment):
     """Environment in which chat templates are compiled; it never changes."""
 
     def __init__(self) -> None:
-        super().__init__(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=[_Generation, "jinja2.ext.loopcontrols"],
-        )
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"])
         self.filters["tojson"] = bounded(_to_json, "tojson")
         self.filters[_GENERATED] = _generated
         cast("dict[str, Any]", self.globals).update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)

@@ -11,15 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import FormatError, HistoryError, MediaError
-from lazyprompt.messages.msg import (
-    Msg,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    UnsharedCall,
-    plain_block,
-    result_of,
-)
+from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock, UnsharedCall, plain_block, result_of
 from lazyprompt.messages.read_openai import read_fields
 from lazyprompt.messages.reading import MARKS, is_openai, message_fields, read_history, without_role_names
 

@@ -230,10 +230,7 @@ _SOURCES: dict[str, Spec] = {
     "url": {"url": "text"},
     "file": {"file_id": "text"},
 }
-_DOCUMENTS: dict[str, Spec] = {
-    "text": {"media_type": "text", "data": "text"},
-    "content": {"content": "any"},
-}
+_DOCUMENTS: dict[str, Spec] = {"text": {"media_type": "text", "data": "text"}, "content": {"content": "any"}}
 _SAID: dict[str, Spec] = {
     "text": _TEXT,
     "image": {"source": tagged("type", _SOURCES), **_MARK, "transformations?": "any"},
@@ -298,9 +295,7 @@ ANTHROPIC = Profile(
     tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),
     # Older models go on with a last turn of the assistant; those from Claude 4.6 on refuse it.
     prefill="",
-    no_prefill=re.compile(
-        r".*\bclaude-(?!instant|v?[12]\b|3|(?:opus|sonnet|haiku)-4(?![-.](?:[6-9]|\d\d)(?!\d)))",
-    ),
+    no_prefill=re.compile(r".*\bclaude-(?!instant|v?[12]\b|3|(?:opus|sonnet|haiku)-4(?![-.](?:[6-9]|\d\d)(?!\d)))"),
     trailing_space=False,
     breakpoints=Breakpoints(key="cache_control", mark={"type": "ephemeral"}, lifetimes=("5m", "1h"), tools=True),
 )

@@ -84,11 +84,7 @@ VLLM = Profile(
     name="vllm",
     form=ChatForm(no_text="", parts={"audio": UrlPart("audio_url"), "video": UrlPart("video_url")}),
     source="https://docs.vllm.ai/en/latest/serving/openai_compatible_server/",
-    media={
-        "image": Media(IMAGES),
-        "audio": Media(("audio/*",)),
-        "video": Media(("video/*",)),
-    },
+    media={"image": Media(IMAGES), "audio": Media(("audio/*",)), "video": Media(("video/*",))},
     system="first",
     names=re.compile(r"[\w .-]{1,64}"),
     user_first=True,
@@ -108,10 +104,7 @@ XAI = Profile(
 
 ZHIPU = Profile(
     name="zhipu",
-    form=ChatForm(
-        thinking="reasoning_content",
-        parts={"video": UrlPart("video_url"), "file": UrlPart("file_url")},
-    ),
+    form=ChatForm(thinking="reasoning_content", parts={"video": UrlPart("video_url"), "file": UrlPart("file_url")}),
     source="https://docs.bigmodel.cn/api-reference/模型-api/对话补全",
     media={
         "image": Media(IMAGES),

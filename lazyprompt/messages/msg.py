@@ -563,11 +563,7 @@ _MsgDraft = draft_of(Msg)
 
 
 def message_of(
-    name: str,
-    content: str | tuple[Block, ...],
-    role: Role,
-    url: str | None = None,
-    metadata: JsonObject | None = None,
+    name: str, content: str | tuple[Block, ...], role: Role, url: str | None = None, metadata: JsonObject | None = None
 ) -> Msg:
     """Return a message of fields that a reader has checked."""
     draft = _MsgDraft()

@@ -25,14 +25,7 @@ from lazyprompt.messages.msg import (
 )
 from lazyprompt.messages.openai_form import PART_FIELDS
 from lazyprompt.messages.read_openai import arguments_in, id_of_place
-from lazyprompt.messages.read_parts import (
-    Beside,
-    list_in,
-    needed_text,
-    object_in,
-    read_parts,
-    text_in,
-)
+from lazyprompt.messages.read_parts import Beside, list_in, needed_text, object_in, read_parts, text_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -99,10 +99,7 @@ class InstructionTemplate:
     _text_name: str | None = None
 
     def __init__(
-        self,
-        instruction: Instruction = None,
-        extra_keys: str | Iterable[str] | None = None,
-        syntax: Syntax = "slots",
+        self, instruction: Instruction = None, extra_keys: str | Iterable[str] | None = None, syntax: Syntax = "slots"
     ) -> None:
         system, user = self._levels(instruction, _extra_block(_names(extra_keys), syntax))
         parse = _parser(syntax)
