@@ -189,7 +189,7 @@ class Frame(NamedTuple):
             if texts != [*map(str.strip, texts)]:
                 return None
         elif self.trim != ALL_KEPT:
-            texts = self._trimmed(texts, has_system, *self.trim)
+            texts = _trimmed(texts, self.trim, has_system=has_system)
         if not self.blank and not all(map(str.strip, texts)):
             return None
         opening, behind = self.opening, [self.asked, self.answered] * ((len(texts) - 1) // 2)
@@ -205,15 +205,15 @@ class Frame(NamedTuple):
         pieces[2::2] = behind
         return "".join(pieces)
 
-    @staticmethod
-    def _trimmed(texts: list[str], has_system: bool, system: Trim, user: Trim, assistant: Trim) -> list[str]:  # noqa: FBT001 - the chat's
-        """The texts without the white space that the template takes away."""
-        texts = texts.copy()
-        places = slice(has_system), slice(has_system, None, 2), slice(has_system + 1, None, 2)
-        for trim, place in zip((system, user, assistant), places, strict=True):
-            if trim != "kept":
-                texts[place] = map(_TRIMS[trim], texts[place])
-        return texts
+
+def _trimmed(texts: list[str], trims: Sequence[Trim], *, has_system: bool) -> list[str]:
+    """Return the texts without the white space that the template takes away."""
+    texts = texts.copy()
+    places = slice(has_system), slice(has_system, None, 2), slice(has_system + 1, None, 2)
+    for trim, place in zip(trims, places, strict=True):
+        if trim != "kept":
+            texts[place] = map(_TRIMS[trim], texts[place])
+    return texts
 
 
 @lru_cache(maxsize=128)

@@ -446,7 +446,7 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _Known:
     plain: list[tuple[int, tokenizers.AddedToken]] = []
     for made, token in sorted(tokenizer.get_added_tokens_decoder().items()):
         content = token.content
-        if is_control(content, token.special) or (
+        if is_control(content, special=token.special) or (
             len(content) == 1 and token.special and model.token_to_id(content) != made
         ):
             controls[made] = token
@@ -459,7 +459,7 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _Known:
     return _Known(size, controls, plain, frozenset(unknown))
 
 
-def is_control(content: str, special: bool) -> bool:  # noqa: FBT001 - a flag of tokens
+def is_control(content: str, *, special: bool) -> bool:
     """Return True if an added token is a control token: a special one, or one that is no plain word."""
     if len(content) == 1 or _BYTE.fullmatch(content):
         return False

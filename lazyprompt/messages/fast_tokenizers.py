@@ -58,7 +58,9 @@ class FastokensBackend:
                     f"the token {token['content']!r} takes white space from beside it, or must be a single word: where "
                     "such tokens are is not to be seen with fastokens; use the package tokenizers"
                 )
-        controls = {token["content"]: token["id"] for token in tokens if is_control(token["content"], token["special"])}
+        controls = {
+            token["content"]: token["id"] for token in tokens if is_control(token["content"], special=token["special"])
+        }
         return controls, [token["content"] for token in tokens if token["content"] not in controls]
 
     def _ids_of(self, text: str) -> list[int]:

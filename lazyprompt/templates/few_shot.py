@@ -423,7 +423,7 @@ class FewShotTemplate:
         self._separator = separator
         template = SlotTemplate(example_template)
         self._texts = tuple(
-            _text(template, example, index, select is not None) for index, example in enumerate(examples)
+            _text(template, example, index, more=select is not None) for index, example in enumerate(examples)
         )
         self._select = select
         self._examples: tuple[dict[str, object], ...] = ()
@@ -446,8 +446,9 @@ class FewShotTemplate:
             SlotError: A name is that of no slot, or a value is None or cannot become text.
         """
         changed = copy(self)
-        changed._fixed = fixed_with(self._fixed, values, self._all_slots, value_text)  # noqa: SLF001 - a copy of our own
-        changed.slots = tuple(name for name in self._all_slots if name not in dict(changed._fixed))  # noqa: SLF001 - as above
+        fixed = fixed_with(self._fixed, values, self._all_slots, value_text)
+        changed._fixed = fixed  # noqa: SLF001 - a copy of our own
+        changed.slots = tuple(name for name in self._all_slots if name not in dict(fixed))
         return changed
 
     def render(self, /, **values: object) -> str:
@@ -496,7 +497,7 @@ class FewShotTemplate:
         return tuple(range(len(offer.texts))) if self._select is None else choose(self._select, offer)
 
 
-def _text(template: SlotTemplate, example: object, index: int, more: bool) -> str:  # noqa: FBT001 - private
+def _text(template: SlotTemplate, example: object, index: int, *, more: bool) -> str:
     """An example as it is written; ``more`` lets it have values that no slot takes."""
     where = f"examples[{index}]"
     if not isinstance(example, Mapping):

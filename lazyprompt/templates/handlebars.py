@@ -170,7 +170,7 @@ class HandlebarsTemplate(TagTemplate):
         return found
 
     @classmethod
-    def functions(cls, lenient: bool) -> dict[str, Callable[..., object]]:  # noqa: FBT001 - private
+    def functions(cls, *, lenient: bool) -> dict[str, Callable[..., object]]:
         """Return the functions that compiled templates call."""
 
         def media(url: object, kind: object, source: str, line: int) -> Value:
@@ -187,7 +187,7 @@ class HandlebarsTemplate(TagTemplate):
             return Value("", source, MediaMark(cast("str", url), cast("str | None", kind or None)))
 
         return {
-            **super().functions(lenient),
+            **super().functions(lenient=lenient),
             "mark": _marked,
             "media": media,
             "json": _as_json,

@@ -272,7 +272,7 @@ class TagTemplate(CompiledTemplate):
         self.literals, self.slots = tuple(build.literals), tuple(build.slots)
         self.inner = tuple(name for name in build.inner if name not in build.slots)
         self.marks: tuple[tuple[int, Opaque], ...] = tuple(build.marks)
-        environment = _environment(type(self), self._lenient)
+        environment = _environment(type(self), lenient=self._lenient)
         if (shown := _only_shown(tree, environment)) is not None:
             self._only_show(*shown)
         else:
@@ -298,7 +298,7 @@ class TagTemplate(CompiledTemplate):
         """
 
     @classmethod
-    def functions(cls, lenient: bool) -> dict[str, Callable[..., object]]:  # noqa: FBT001 - private
+    def functions(cls, *, lenient: bool) -> dict[str, Callable[..., object]]:
         """Return the functions that compiled templates call, by their names."""
 
         def need(values: Sequence[object], name: Name, around: Sequence[object] | None = None) -> object:
@@ -333,10 +333,10 @@ class TagTemplate(CompiledTemplate):
 
 
 @lru_cache(maxsize=4)
-def _environment(syntax: type[TagTemplate], lenient: bool) -> BoundedEnvironment:  # noqa: FBT001 - private
+def _environment(syntax: type[TagTemplate], *, lenient: bool) -> BoundedEnvironment:
     """Return the environment that all templates of a kind share; nothing ever changes it."""
     made = BoundedEnvironment()
-    functions = {f" {name}": function for name, function in syntax.functions(lenient).items()}
+    functions = {f" {name}": function for name, function in syntax.functions(lenient=lenient).items()}
     cast("dict[str, Callable[..., object]]", made.filters).update(functions)
     return made
 
@@ -462,7 +462,7 @@ class MustacheTemplate(TagTemplate):
         return found
 
     @classmethod
-    def functions(cls, lenient: bool) -> dict[str, Callable[..., object]]:  # noqa: FBT001 - private
+    def functions(cls, *, lenient: bool) -> dict[str, Callable[..., object]]:
         """Return the functions that compiled templates call."""
 
         def each(values: Sequence[object], parts: Sequence[str]) -> Sequence[object]:
@@ -473,15 +473,16 @@ class MustacheTemplate(TagTemplate):
         def none(values: Sequence[object], parts: Sequence[str]) -> bool:
             return is_nothing(cls.find(values, parts))
 
-        return {**super().functions(lenient), "each": each, "none": none}
+        return {**super().functions(lenient=lenient), "each": each, "none": none}
 
 
 def _delimiters(build: Builder, content: str) -> tuple[str, str]:
     """Return the delimiters that a tag chooses."""
-    chosen = content.split()
-    if len(chosen) != 2 or "=" in content:  # noqa: PLR2004 - one to open and one to close
-        raise build.fault(f"{short(content)} are no delimiters; write two, with a space between: {{{{=<% %>=}}}}")
-    return chosen[0], chosen[1]
+    match content.split():
+        case [opening, closing] if "=" not in content:
+            return opening, closing
+        case _:
+            raise build.fault(f"{short(content)} are no delimiters; write two, with a space between: {{{{=<% %>=}}}}")
 
 
 def _tag(build: Builder, sign: str, name: str) -> None:
