@@ -29,7 +29,7 @@ from lazyprompt.chat_templates.bridge_proof import (
 )
 from lazyprompt.chat_templates.bridge_rendered import behind_answer, check_prompt
 from lazyprompt.errors import TemplateError
-from lazyprompt.messages.encoding import backend_of, encode
+from lazyprompt.messages.encoding import TokenizerLike, backend_of, encode
 
 if TYPE_CHECKING:
     import re
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.bridge_proof import Call, Proof, Shape, Shown, Trial
     from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.chat_templates.untrusted import Rendering
-    from lazyprompt.messages.encoding import TokenizerLike
 
 
 class Bridge(NamedTuple):

@@ -22,14 +22,13 @@ from lazyprompt.chat_templates.bridge_proof import (
     without_space,
 )
 from lazyprompt.chat_templates.traced import common_prefix, common_start
-from lazyprompt.messages.encoding import backend_of, encode
+from lazyprompt.messages.encoding import TokenizerLike, backend_of, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.chat_templates.untrusted import Rendering
-    from lazyprompt.messages.encoding import TokenizerLike
 
 # gpt-oss gives a thought a message of its own.
 _MARKS = (("<|start|>assistant<|channel|>analysis<|message|>", "<|end|>"), *(pair for pair in MARKS if pair[0]))

@@ -12,17 +12,15 @@ from jinja2 import meta, nodes
 from lazyprompt.chat_templates.bridge import bridge_refusal
 from lazyprompt.chat_templates.dialect import parsed
 from lazyprompt.chat_templates.frame import frame_of, markers_of
-from lazyprompt.chat_templates.jinja import CALLING, TOOL, with_arguments, with_json_arguments
+from lazyprompt.chat_templates.jinja import CALLING, TOOL, ChatJinja, with_arguments, with_json_arguments
 from lazyprompt.chat_templates.trained import answer_end
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
-from lazyprompt.safety.policy import NEUTRALIZE
+from lazyprompt.safety.policy import NEUTRALIZE, Controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lazyprompt.chat_templates.jinja import ChatJinja
-    from lazyprompt.safety.policy import Controls
 
 # True, False, or None where the template does not come that far; and more of it, in words.
 _Answer: TypeAlias = tuple[bool | None, str]

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from lazyprompt._base.roles import ROLES
 from lazyprompt.chat_templates.dialect import parsed
-from lazyprompt.chat_templates.jinja import CALLING, TOOL
+from lazyprompt.chat_templates.jinja import CALLING, TOOL, ChatJinja
 from lazyprompt.chat_templates.traced import Origin, parts_of, trace, trace_message
 from lazyprompt.rendering.markers import tokens_in
 from lazyprompt.safety.pieces import JOINT, caseless
@@ -22,7 +22,6 @@ from lazyprompt.safety.special_tokens import tokens_beside
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from lazyprompt.chat_templates.jinja import ChatJinja
 
 # <…>, [NAME] or [/NAME]: tokens, and tags that models know as if they were tokens.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s{}]++>++|\[/?(?=\w*[A-Z]{2})\w+\]|✿[^✿\s]+✿")

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.trusted import is_trusted
-from lazyprompt.chat_templates.jinja import REASONING, plain_tools, texts_in
+from lazyprompt.chat_templates.jinja import REASONING, ChatJinja, plain_tools, texts_in
 from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
 from lazyprompt.errors import TemplateError, ToolsError
 from lazyprompt.messages.msg import Msg, ThinkingBlock
 from lazyprompt.messages.openai_form import to_openai
-from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.messages.reading import MARKS, is_openai, messages_of
-from lazyprompt.messages.tools import ToolSet, function_schema, listed
+from lazyprompt.messages.tools import ToolLike, ToolSet, function_schema, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.chat_templates.jinja import ChatJinja
     from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.messages.tools import ToolLike
 
 # What stands between a system text and what the user says, where a template takes no system text: as in Gemma 3's.
 _BETWEEN = "\n\n"

@@ -21,7 +21,7 @@ from jinja2.ext import Extension
 from jinja2.utils import Namespace
 from markupsafe import Markup
 
-from lazyprompt.chat_templates.traced import OWN, Traced, holds_traced, like_all, map_origins, runs_of, whole
+from lazyprompt.chat_templates.traced import OWN, Run, Traced, holds_traced, like_all, map_origins, runs_of, whole
 from lazyprompt.errors import TemplateError
 from lazyprompt.templates.bounds import check_length, size_of
 from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, bounded, describe_error, within_bounds
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from jinja2.parser import Parser
     from jinja2.runtime import Context
-
-    from lazyprompt.chat_templates.traced import Run
 
 
 # A filter's name that no template can write.

@@ -16,7 +16,7 @@ from jinja2 import nodes
 
 from lazyprompt.chat_templates.controls import fills_in, is_list, sequences_in
 from lazyprompt.chat_templates.dialect import parsed
-from lazyprompt.chat_templates.traced import Origin, Traced, common_start, parts_of
+from lazyprompt.chat_templates.traced import Origin, Run, Traced, common_start, parts_of
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.history import EMPTY_HISTORY, History
 from lazyprompt.messages.prompt import Prompt
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.chat_templates.jinja import ChatJinja
-    from lazyprompt.chat_templates.traced import Run
 
 # Words that are in no template, of different lengths.
 SYSTEM, QUESTION, ANSWER, NEXT, LAST = "Zuerst.", "quaere", "responde quidem", "iterum quaere", "Quid nunc?"

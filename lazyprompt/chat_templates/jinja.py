@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 import marshal
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jinja2
 
@@ -28,10 +28,6 @@ from lazyprompt.chat_templates.dialect import Refusal, compiled
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates.bounds import MAX_STEPS, MAX_WIDTH, check_length
 from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, describe_error, globals_of_one_rendering
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
 
 _FLAT = frozenset((str, int, float, bool, type(None)))
 _PLAIN = _FLAT | {dict, list, tuple}

@@ -7,20 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from lazyprompt._base.frozen import read_only
-from lazyprompt.chat_templates.bridge import bridged
-from lazyprompt.chat_templates.check import check_template
+from lazyprompt.chat_templates.bridge import Bridge, bridged
+from lazyprompt.chat_templates.check import TemplateReport, check_template
 from lazyprompt.chat_templates.controls import controls_of, is_clean, turns_may_be_touched
 from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
-from lazyprompt.chat_templates.frame import frame_of, markers_of, messages_of, plain_chat
+from lazyprompt.chat_templates.frame import PlainChat, frame_of, markers_of, messages_of, plain_chat
 from lazyprompt.chat_templates.jinja import ChatJinja, plain_data, plain_tools, texts_in, with_json_arguments
-from lazyprompt.chat_templates.source import read_source
+from lazyprompt.chat_templates.source import ChatSource, read_source
 from lazyprompt.chat_templates.trained import answer_end, trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Composition, Rendered
 from lazyprompt.rendering.markers import Markers
-from lazyprompt.safety.policy import OFF, policy_of
-from lazyprompt.training.samples import TrainingSample, trained_messages
+from lazyprompt.safety.policy import OFF, Controls, Policy, policy_of
+from lazyprompt.training.samples import Train, TrainingSample, trained_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,16 +30,10 @@ if TYPE_CHECKING:
     import tokenizers
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.chat_templates.bridge import Bridge
-    from lazyprompt.chat_templates.check import TemplateReport
-    from lazyprompt.chat_templates.frame import PlainChat
-    from lazyprompt.chat_templates.source import ChatSource
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolLike
-    from lazyprompt.safety.policy import Controls, Policy
     from lazyprompt.training.masks import Mask
-    from lazyprompt.training.samples import Train
 
 
 # What a template is given where nothing but a chat is.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lazyprompt._base.files import read_regular
 from lazyprompt.chat_templates.jinja import ChatJinja, without_none
-from lazyprompt.chat_templates.source import read_chat_source
+from lazyprompt.chat_templates.source import ChatSource, read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
-from lazyprompt.messages.encoding import backend_of, well_formed
-from lazyprompt.tokens.counter import content_of, forms, json_text
+from lazyprompt.messages.encoding import TokenizerLike, backend_of, well_formed
+from lazyprompt.tokens.counter import Form, content_of, forms, json_text
 from lazyprompt.tokens.media import media_in, media_tokens
 
 if TYPE_CHECKING:
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
     import tokenizers
 
-    from lazyprompt.chat_templates.source import ChatSource
-    from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.tokens.counter import Form
 
 _FILE = "tokenizer.json"
 # The largest in use have some 35 MB.

@@ -8,17 +8,14 @@ each of its characters which message it came from, or that it is the template's 
 from __future__ import annotations
 
 import re
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from itertools import accumulate, groupby
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, cast
 
 from lazyprompt._base.json import JsonText, to_json
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.safety.neutralised import Neutralised, NeutralisedJson
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 class Origin(NamedTuple):

@@ -11,19 +11,17 @@ from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lazyprompt.chat_templates.traced import Traced, common_start, cut, parts_of
+from lazyprompt.chat_templates.traced import Run, Traced, common_start, cut, parts_of
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.layout import SampleParts
-from lazyprompt.safety.policy import OFF
+from lazyprompt.safety.policy import OFF, Controls
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lazyprompt.chat_templates.jinja import ChatJinja
-    from lazyprompt.chat_templates.traced import Run
-    from lazyprompt.safety.policy import Controls
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")

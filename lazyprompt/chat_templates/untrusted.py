@@ -18,17 +18,15 @@ from jinja2 import nodes
 from lazyprompt._base.roles import ROLES
 from lazyprompt.chat_templates.conversation import CONTINUED
 from lazyprompt.chat_templates.dialect import parsed
-from lazyprompt.chat_templates.traced import OWN, Origin, Traced, cut, map_texts, parts_of, trace
+from lazyprompt.chat_templates.traced import OWN, Origin, Run, Traced, cut, map_texts, parts_of, trace
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.safety.neutralised import Neutralised
-from lazyprompt.safety.policy import Policy
+from lazyprompt.safety.policy import Controls, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt.chat_templates.jinja import ChatJinja
-    from lazyprompt.chat_templates.traced import Run
-    from lazyprompt.safety.policy import Controls
 
     # The messages and the variables of a template, their texts traced.
     _Run: TypeAlias = tuple[Sequence[Mapping[str, Any]], Mapping[str, object]]

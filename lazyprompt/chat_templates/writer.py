@@ -9,18 +9,15 @@ from lazyprompt.chat_templates.conversation import dicts_from, prompted
 from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
-from lazyprompt.messages.prompt import MARKERS, Rendered
-from lazyprompt.rendering.layout import PartList
-from lazyprompt.safety.policy import controls_for
+from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
+from lazyprompt.rendering.layout import PartList, SampleParts
+from lazyprompt.safety.policy import Policy, controls_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.rendering.layout import SampleParts
-    from lazyprompt.safety.policy import Policy
 
 
 class ChatTemplateWriter:

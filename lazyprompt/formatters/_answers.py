@@ -10,7 +10,7 @@ Sources of the forms: the API references of the providers, and the types of thei
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -29,7 +29,6 @@ from lazyprompt.messages.msg import (
 from lazyprompt.messages.openai_form import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from types import UnionType
 
     from lazyprompt._base.json import Fields, JsonObject

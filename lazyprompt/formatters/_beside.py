@@ -7,23 +7,18 @@ lifetime behind a shorter one.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from lazyprompt._base.json import dump
+from lazyprompt._base.json import JsonObject, dump
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.formatters.report import Entry
-from lazyprompt.formatters.shape import objects
+from lazyprompt.formatters.report import Entry, Notes, Report
+from lazyprompt.formatters.shape import Path, objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.profile import Breakpoints, Profile
-    from lazyprompt.formatters.report import Notes, Report
-    from lazyprompt.formatters.shape import Path
     from lazyprompt.messages.tools import ToolSet
 
 # The places that can be marked, in the order in which a provider reads them.

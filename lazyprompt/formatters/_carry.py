@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from lazyprompt.errors import MediaError
-from lazyprompt.formatters._turns import blocks_of, calls_tools
+from lazyprompt.formatters._turns import Job, blocks_of, calls_tools
 from lazyprompt.media.fetch import check_url
-from lazyprompt.media.resolver import checked_source, is_local, media_type_of, usual_type
+from lazyprompt.media.resolver import MediaResolver, checked_source, is_local, media_type_of, usual_type
 from lazyprompt.messages.msg import (
     Base64Source,
     MediaBlock,
@@ -26,9 +26,7 @@ from lazyprompt.messages.openai_form import source_of
 
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters._turns import Job
     from lazyprompt.formatters.profile import Media, MediaKind, Turn
-    from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Block, Source
 
 _Action: TypeAlias = Literal["as it is", "load", "pass on"]

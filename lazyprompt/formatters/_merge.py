@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.formatters._repair import joined
-from lazyprompt.formatters._turns import blocks_of, calls_tools
-from lazyprompt.messages.msg import TextBlock, ThinkingBlock
+from lazyprompt.formatters._turns import Job, blocks_of, calls_tools
+from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock
 from lazyprompt.safety.folding import Folded, as_read
 from lazyprompt.safety.speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
 
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters._turns import Job
     from lazyprompt.formatters.profile import Content, HistoryStyle, Layout, Turn
     from lazyprompt.formatters.report import Notes
-    from lazyprompt.messages.msg import Block
 
     Names: TypeAlias = dict[tuple[str, str], str]
 

@@ -14,21 +14,18 @@ from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
-from lazyprompt._base.roles import SYSTEM_ROLES
+from lazyprompt._base.roles import SYSTEM_ROLES, Role
 from lazyprompt.errors import FormatError
-from lazyprompt.formatters._turns import answering, blocks_of, tools_called
-from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.formatters._turns import Job, answering, blocks_of, tools_called
+from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import NO_RESULT, fitted
 from lazyprompt.safety.speakers import written_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lazyprompt._base.roles import Role
-    from lazyprompt.formatters._turns import Job
     from lazyprompt.formatters.profile import Content, Profile, Turn
     from lazyprompt.formatters.report import Notes
-    from lazyprompt.messages.msg import Block
 
 # What stands where a provider asks for a user's turn and the conversation has none.
 FIRST_TURN = "(The conversation begins.)"

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.formatters._beside import marked_blocks
-from lazyprompt.formatters.shape import Check, shown
+from lazyprompt.formatters.shape import Check, Fault, Kind, Path, View, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
-    from lazyprompt.formatters.shape import Fault, Kind, Path, View
 
 
 class Violation(NamedTuple):

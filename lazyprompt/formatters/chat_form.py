@@ -24,7 +24,7 @@ from lazyprompt.formatters.shape import (
     text,
     text_of_json,
 )
-from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, VideoBlock
 from lazyprompt.messages.openai_form import address_of, write_part
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.profile import MediaKind, Profile, Turn
     from lazyprompt.formatters.shape import Check, Fault, Path, Seen, Spec, View
-    from lazyprompt.messages.msg import Block, VideoBlock
 
 
 @dataclass(frozen=True, slots=True)

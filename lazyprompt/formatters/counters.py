@@ -7,21 +7,18 @@ the types of the official clients.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from lazyprompt.errors import MissingExtraError, TokenizerError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.tokens.counter import content_of
+from lazyprompt.tokens.counter import Form, content_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import anthropic
     from google import genai
 
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.tokens.counter import Form
 
 _Client = TypeVar("_Client")
 _SHORT = "x"  # content where some must be; a token by itself

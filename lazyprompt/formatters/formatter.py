@@ -10,11 +10,11 @@ import marshal
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
-from lazyprompt._base.json import dump
+from lazyprompt._base.json import JsonObject, dump
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
-from lazyprompt.formatters._beside import checked_cache, packed_tools, with_marks
+from lazyprompt.formatters._beside import CacheLike, checked_cache, packed_tools, with_marks
 from lazyprompt.formatters._carry import add_urls, carry
 from lazyprompt.formatters._merge import STYLES, merge_speakers
 from lazyprompt.formatters._repair import (
@@ -30,28 +30,22 @@ from lazyprompt.formatters._repair import (
 )
 from lazyprompt.formatters._turns import PREFILL, Job, Merging, calls_tools, flat, read
 from lazyprompt.formatters._validate import violations
-from lazyprompt.formatters.profile import Layout, Profile, profile_of
-from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages.msg import Msg
+from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile, Turn, profile_of
+from lazyprompt.formatters.report import Notes, Payload, Report
+from lazyprompt.messages.msg import Base64Source, Msg, URLSource
 from lazyprompt.messages.openai_form import PART_FIELDS
 from lazyprompt.messages.reading import without_role_name
-from lazyprompt.messages.tools import ToolSet
+from lazyprompt.messages.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
-    from lazyprompt.formatters._beside import CacheLike
     from lazyprompt.formatters._turns import Loaded, MessageLike, Messages, Reading
-    from lazyprompt.formatters.profile import HistoryStyle, Turn
-    from lazyprompt.formatters.report import Report
     from lazyprompt.media.resolver import MediaResolver
-    from lazyprompt.messages.msg import Base64Source, URLSource
     from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.messages.tools import ToolLike
     from lazyprompt.tokens.counter import CountsMessages
 
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"

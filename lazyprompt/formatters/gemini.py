@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
 from lazyprompt.formatters._turns import tools_called
-from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
+from lazyprompt.formatters.profile import PDF, Content, Layout, Media, Profile, Turn
 from lazyprompt.formatters.shape import check_of, listed, name_of_json, named, objects, one_of, text_of_json, text_or
 from lazyprompt.media.resolver import media_type_of
 from lazyprompt.messages.msg import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.profile import Content, Turn
     from lazyprompt.formatters.shape import Check, Kind, Path, Seen, Spec, View
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
 

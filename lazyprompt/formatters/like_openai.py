@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_dashscope, from_ollama, from_ollama_generate
 from lazyprompt.formatters.chat_form import PART_SHAPES, ChatForm, call_shape, chat_shape, json_text
-from lazyprompt.formatters.profile import IMAGES, PDF, Layout, Media, Profile
+from lazyprompt.formatters.profile import IMAGES, PDF, Content, Layout, Media, MediaKind, Profile, Turn
 from lazyprompt.formatters.shape import check_of, listed, parts_of, text, text_of_json, text_or
 from lazyprompt.messages.msg import (
     AudioBlock,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.profile import Content, MediaKind, Turn
     from lazyprompt.formatters.shape import Check, Fault, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Block, Source
 

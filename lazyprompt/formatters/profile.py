@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import FormatError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt._base.roles import Role

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from lazyprompt._base.display import html_of
 from lazyprompt.messages.msg import Msg, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
 

@@ -16,7 +16,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
 from lazyprompt.formatters.chat_form import json_text
 from lazyprompt.formatters.openai import OPENAI
-from lazyprompt.formatters.profile import IMAGES, PDF, Media
+from lazyprompt.formatters.profile import IMAGES, PDF, Content, Media, Profile, Turn
 from lazyprompt.formatters.shape import (
     check_of,
     listed,
@@ -44,7 +44,6 @@ from lazyprompt.messages.openai_form import address_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters.profile import Content, Profile, Turn
     from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Block
 

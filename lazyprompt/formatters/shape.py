@@ -8,15 +8,12 @@ form: ``{"name": "text", "id?": "text|null", "parts": [{"text": "text"}]}``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
 
 from lazyprompt._base.json import MAX_INT_BITS
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 Path: TypeAlias = tuple[str | int, ...]
 # The place, what is wrong, and what to do.

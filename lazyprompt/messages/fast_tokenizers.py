@@ -13,12 +13,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt.errors import TokenizerError
-from lazyprompt.messages.backends import Control, Encoded, is_control
+from lazyprompt.messages.backends import Backend, Control, Encoded, Span, is_control
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.messages.backends import Backend, Span
 
 # Texts of which tokenizers make different ids, alone and side by side.
 _HARD = (

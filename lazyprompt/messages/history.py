@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from lazyprompt._base.json import well_formed
+from lazyprompt._base.json import Fields, JsonObject, well_formed
 from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.messages.msg import Msg
 
 Pair: TypeAlias = "tuple[str, object] | list[str]"

@@ -6,7 +6,7 @@ The block names and fields are those of AgentScope's message blocks, which follo
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
@@ -14,14 +14,12 @@ from lazyprompt._base.display import html_of
 from lazyprompt._base.files import read_regular
 from lazyprompt._base.frozen import draft_of, fill, read_only
 from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, well_formed
-from lazyprompt._base.roles import ROLES
+from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from lazyprompt._base.roles import Role
 
 _T = TypeVar("_T")
 

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_well_formed, to_json, well_formed
-from lazyprompt._base.roles import ROLES
+from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError, did_you_mean
 from lazyprompt.messages.msg import (
     Block,
@@ -38,8 +38,6 @@ from lazyprompt.messages.read_parts import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lazyprompt._base.json import Fields
-    from lazyprompt._base.roles import Role
 
 # The name, content, role, url and metadata of a message.
 MessageFields: TypeAlias = "tuple[str, str | tuple[Block, ...], Role, str | None, JsonObject | None]"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from lazyprompt._base.client_objects import fields_of, snake_keys, standard_base64
 from lazyprompt._base.json import Fields, JsonObject, checked_object, to_json
-from lazyprompt._base.roles import ROLES
+from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
     Base64Source,
@@ -30,7 +30,6 @@ from lazyprompt.messages.read_parts import Beside, list_in, needed_text, object_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lazyprompt._base.roles import Role
     from lazyprompt.messages.msg import Block
 
 # A content without a role is the user's. Results stood in contents of the role "function" once.

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import permutations
 from string import Formatter
 from time import monotonic, thread_time
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import Undefined
 from jinja2.utils import Namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 _T = TypeVar("_T")
 

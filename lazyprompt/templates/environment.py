@@ -10,7 +10,7 @@ Memory that a filter or method takes while it works is not counted; its subject 
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Collection, Iterable, Sequence, Sized
 from functools import lru_cache, partial, wraps
 from sys import getrefcount, getsizeof
 from types import BuiltinMethodType
@@ -28,8 +28,6 @@ from lazyprompt.templates.sandbox import BoundedEnvironment, BoundedGenerator
 from lazyprompt.templates.slots import JsonValue, Opaque, TrustedValue, Value, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
     from jinja2.compiler import CodeGenerator, Frame, MacroRef
     from jinja2.nodes import EvalContext
     from jinja2.runtime import Context

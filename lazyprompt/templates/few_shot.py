@@ -6,28 +6,23 @@ A selector decides at each rendering which examples are shown, and in which orde
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 from math import isnan
 from operator import index
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol, SupportsFloat, SupportsIndex, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, Self, SupportsFloat, SupportsIndex, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked
-from lazyprompt.errors import BudgetError, SlotError, TemplateError
-from lazyprompt.templates.instruction import called, fixed_with, refuse_none
+from lazyprompt.errors import BudgetError, LazyPromptError, SlotError, TemplateError
+from lazyprompt.templates.instruction import Fixed, called, fixed_with, refuse_none
 from lazyprompt.templates.slots import SlotTemplate, misfit, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Self
-
-    from lazyprompt.errors import LazyPromptError
     from lazyprompt.messages.prompt import CountsText
-    from lazyprompt.templates.instruction import Fixed
 
 Best: TypeAlias = Literal["first", "last"]
 """Where the best example stands."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from jinja2 import nodes
 
@@ -21,9 +21,6 @@ from lazyprompt.errors import SlotError, did_you_mean
 from lazyprompt.templates.bounds import check_length, size_of
 from lazyprompt.templates.mustache import ABSENT, Builder, TagTemplate, is_nothing, line_of, member, runtime
 from lazyprompt.templates.slots import JsonValue, Opaque, Value, listed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True)

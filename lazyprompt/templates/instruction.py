@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
+from typing import ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
 from lazyprompt.templates.slots import SlotSyntax, SlotTemplate, listed, misfit, value_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from keyword import iskeyword
@@ -22,8 +22,6 @@ from lazyprompt.templates.sandbox import FAILURES, describe_error, globals_of_on
 from lazyprompt.templates.slots import Value, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
     from lazyprompt.templates.sandbox import BoundedEnvironment
 
 MAX_NAMES = 200_000

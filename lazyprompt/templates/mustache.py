@@ -22,12 +22,11 @@ from lazyprompt.templates.bounds import MAX_TEMPLATE
 from lazyprompt.templates.environment import finalize
 from lazyprompt.templates.jinja import CompiledTemplate
 from lazyprompt.templates.sandbox import BoundedEnvironment
-from lazyprompt.templates.slots import Value
+from lazyprompt.templates.slots import Opaque, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt.templates.slots import Opaque
 
 MAX_DEPTH = 100
 """How deep sections may lie in one another."""

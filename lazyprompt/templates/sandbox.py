@@ -17,10 +17,10 @@ from types import BuiltinMethodType, MethodType
 from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import nodes, pass_context
-from jinja2.compiler import CodeGenerator
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import TemplateRuntimeError, TemplateSyntaxError
 from jinja2.ext import Extension
-from jinja2.runtime import LoopContext, Macro
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
@@ -47,10 +47,8 @@ from lazyprompt.templates.bounds import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 
-    from jinja2.compiler import Frame
     from jinja2.lexer import Token, TokenStream
     from jinja2.nodes import EvalContext
-    from jinja2.runtime import Context
 
 # What an expression may raise: Jinja's own errors, those of the operators and methods of plain data, and what a filter
 # of Jinja's says of its arguments.

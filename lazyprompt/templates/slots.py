@@ -10,17 +10,14 @@ which is text; what has no text (a thread, a picture) is an :class:`Opaque` in a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import Any, Protocol, Self, cast
 
 from lazyprompt._base.json import MAX_INT_BITS, JsonText, checked, dump, well_formed
 from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 # What is a name, str.isidentifier decides: re's \w lacks the vowel signs of Hindi and Thai, and has ``²``.
 _NAME = r"[^{}\s]+"
