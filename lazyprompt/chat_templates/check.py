@@ -165,17 +165,9 @@ def _string_arguments(tried: _Tried) -> _Answer:
     return _unless(as_dict == as_json, "it writes them in another way than dicts; they are read before it")
 
 
-def _null_content(tried: _Tried) -> _Answer:
-    return _unless(tried.template.takes.null_content, "it is given an empty text")
-
-
 def _text_contents(tried: _Tried) -> _Answer:
     only_parts = "only parts: Msg are given to it as such, dicts as they are" if tried.template.shows_parts else ""
     return _unless(tried.template.shows_text, only_parts)
-
-
-def _part_contents(tried: _Tried) -> _Answer:
-    return tried.template.shows_parts, ""
 
 
 def _prefixes(tried: _Tried) -> _Answer:
@@ -293,9 +285,9 @@ _QUESTIONS: dict[str, Callable[[_Tried], _Answer]] = {
     "tools supported": _tools,
     "tool calls supported": _calls,
     "string arguments accepted": _string_arguments,
-    "null content accepted": _null_content,
+    "null content accepted": lambda tried: _unless(tried.template.takes.null_content, "it is given an empty text"),
     "text contents shown": _text_contents,
-    "content parts shown": _part_contents,
+    "content parts shown": lambda tried: (tried.template.shows_parts, ""),
     "thoughts shown": _thoughts,
     "prefix-preserving over turns": _prefixes,
     "generation prompt consistent": _generation,

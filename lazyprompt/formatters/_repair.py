@@ -141,8 +141,9 @@ def move_media(turns: list[Turn], job: Job) -> list[Turn]:
         for block in content if role == "tool" and isinstance(content, tuple) else ():
             kept, media = _parted(block, job.profile)
             results.append(kept)
+            tool = block.name if isinstance(block, ToolResultBlock) else ""
             for medium in media:
-                shown += [TextBlock(f"({medium.kind} from the tool {_name_of(block)})"), medium]
+                shown += [TextBlock(f"({medium.kind} from the tool {tool})"), medium]
         if not shown:
             new.append(turn)
             continue
@@ -163,10 +164,6 @@ def _parted(block: Block, profile: Profile) -> tuple[Block, list[Block]]:
     left = tuple(each for each in block.output if each not in media)
     note = TextBlock(f"({', '.join(each.kind for each in media)}: in the next message)")
     return replace(block, output=left or (note,)), media
-
-
-def _name_of(block: Block) -> str:
-    return block.name if isinstance(block, ToolResultBlock) else ""
 
 
 def answer_results(turns: list[Turn], job: Job) -> list[Turn]:

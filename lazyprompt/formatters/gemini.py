@@ -51,7 +51,7 @@ class GeminiForm:
         behind_results = False
         for role, _, content, _ in turns:
             if role == "system":
-                payload["system_instruction"] = content if isinstance(content, str) else text_of(content)
+                payload["system_instruction"] = text_of(content)
             elif role == "tool":
                 if not behind_results:
                     parts, behind_results = [], True

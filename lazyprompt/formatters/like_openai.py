@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_dashscope, from_ollama, from_ollama_generate
 from lazyprompt.formatters.chat_form import PART_SHAPES, ChatForm, call_shape, chat_shape, json_text
-from lazyprompt.formatters.profile import IMAGES, PDF, Content, Layout, Media, MediaKind, Profile, Turn
+from lazyprompt.formatters.profile import IMAGES, PDF, Layout, Media, MediaKind, Profile, Turn
 from lazyprompt.formatters.shape import check_of, listed, parts_of, text, text_of_json, text_or
 from lazyprompt.messages.msg import (
     AudioBlock,
@@ -163,7 +163,7 @@ class MistralForm(ChatForm):
 
 
 def _bare(source: Source) -> str:
-    """Return the base64 of a sound, or its address."""
+    """Return the base64 of a medium, or its address."""
     return source.data if isinstance(source, Base64Source) else source.url
 
 
@@ -200,11 +200,7 @@ MISTRAL = Profile(
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
     """Return the pictures as Ollama takes them: bare base64, or an address as the documents print it."""
-    return [
-        block.source.data if isinstance(block.source, Base64Source) else block.source.url
-        for block in blocks
-        if isinstance(block, ImageBlock)
-    ]
+    return [_bare(block.source) for block in blocks if isinstance(block, ImageBlock)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +244,7 @@ class GenerateForm:
         """Write the prompt of one user's turn, and the system text before it."""
         payload: dict[str, Any] = {}
         for role, _, content, _ in turns:
-            payload["system" if role == "system" else "prompt"] = _text(content) or "(image)"
+            payload["system" if role == "system" else "prompt"] = text_of(content) or "(image)"
             if images := _images(content if isinstance(content, tuple) else ()):
                 payload["images"] = images
         return payload
@@ -273,10 +269,6 @@ class GenerateForm:
             yield ("prompt",), "user", [("text", (), text_of_json(payload["prompt"]), None)], None
 
     parse = staticmethod(from_ollama_generate)
-
-
-def _text(content: Content) -> str:
-    return content if isinstance(content, str) else text_of(content)
 
 
 _IMAGE = Media(("image/*",), url=False)
