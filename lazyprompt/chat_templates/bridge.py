@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lazyprompt.chat_templates.bridge_proof import Call, Proof, Shape, Shown, Trial
-    from lazyprompt.chat_templates.jinja import ChatJinja
+    from lazyprompt.chat_templates.jinja import Chat, ChatJinja
     from lazyprompt.chat_templates.untrusted import Rendering
 
 
@@ -73,9 +73,9 @@ def bridged(
     rendering: Rendering,
     previous_ids: Iterable[int],
     completion_ids: Iterable[int],
-    new_messages: Sequence[Mapping[str, Any]],
+    new_messages: Chat,
     tokenizer: TokenizerLike,
-    messages: Sequence[Mapping[str, Any]] | None = None,
+    messages: Chat | None = None,
 ) -> Bridge:
     """Make the ids of the next prompt out of those of the last one and of its answer.
 
@@ -118,8 +118,8 @@ def bridged(
 def _by_rendering(
     rendering: Rendering,
     call: re.Pattern[str] | None,
-    messages: Sequence[Mapping[str, Any]],
-    new: Sequence[Mapping[str, Any]],
+    messages: Chat,
+    new: Chat,
     seen: list[int],
     sampled: list[int],
     tokenizer: TokenizerLike,
@@ -184,7 +184,7 @@ def _checked(ids: Iterable[int]) -> list[int]:
         raise UnprovenError(f"ids are whole numbers: {error}") from error
 
 
-def _shape(messages: Sequence[Mapping[str, Any]]) -> Shape:
+def _shape(messages: Chat) -> Shape:
     """Return the shape of new messages."""
     shape: list[tuple[str, bool]] = []
     for message in messages:
@@ -231,9 +231,7 @@ def _found(
     return trial, _Found(trial.common, shared, calls=True, strict=True)
 
 
-def _behind(
-    setting: Setting, rendering: Rendering, trial: Trial, new: Sequence[Mapping[str, Any]], completion: str
-) -> list[str]:
+def _behind(setting: Setting, rendering: Rendering, trial: Trial, new: Chat, completion: str) -> list[str]:
     """Render the new messages behind a trial's answer; return the text there, trusted and untrusted in turn."""
     results = new[: results_in(str(message["role"]) for message in new)]
 

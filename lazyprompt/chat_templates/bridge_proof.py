@@ -21,7 +21,7 @@ from lazyprompt.errors import TemplateError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.chat_templates.jinja import ChatJinja
+    from lazyprompt.chat_templates.jinja import Chat, ChatJinja
 
 # The id and the name of a call.
 Call: TypeAlias = tuple[str, str]
@@ -107,7 +107,7 @@ def results_in(roles: Iterable[str], result: str = "tool") -> int:
     return len([*takewhile(result.__eq__, roles)])
 
 
-def calls_for(results: Sequence[Mapping[str, Any]], number: int = 90000, name: str = _CALLED) -> list[Call]:
+def calls_for(results: Chat, number: int = 90000, name: str = _CALLED) -> list[Call]:
     """Return the calls that results answer; ids and names that they do not hold are made up.
 
     Args:
@@ -133,7 +133,7 @@ class Shown(NamedTuple):
         word: That word.
     """
 
-    chat: Sequence[Mapping[str, Any]]
+    chat: Chat
     prompt: str
     begin: int
     last: str
@@ -201,7 +201,7 @@ class Setting:
         tools = _TOOLS[self.tools]
         return {"documents": None, **self.variables, "tools": tools, "add_generation_prompt": prompted}
 
-    def text(self, chat: Sequence[Mapping[str, Any]], *, prompted: bool) -> str:
+    def text(self, chat: Chat, *, prompted: bool) -> str:
         """Render a chat."""
         return self.template.run(chat, self.given(prompted=prompted))
 
@@ -272,7 +272,7 @@ class Setting:
 
 
 @lru_cache(maxsize=256)
-def _before(setting: Setting, history: str) -> tuple[Sequence[Mapping[str, Any]], str, int]:
+def _before(setting: Setting, history: str) -> tuple[Chat, str, int]:
     """Render the chat before an answer; return it, its prompt, and where the generation prompt begins."""
     chat = setting.history(history)
     prompt = setting.text(chat, prompted=True)
@@ -398,9 +398,7 @@ def _proof(setting: Setting, shape: Shape) -> Proof | str:
     return Proof(trials, call_opening(setting), unlike)
 
 
-def _trials(
-    setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Sequence[Mapping[str, Any]]
-) -> Iterator[Trial]:
+def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> Iterator[Trial]:
     """Yield an answer as it is written last, and as it is written when more messages come."""
     shown = setting.shown(history, letter, calls)
     full = setting.text([*shown.chat, *new], prompted=True)
@@ -420,9 +418,7 @@ def _trials(
         yield trial._replace(thought=thought, common=common, tail=full[end + len(common) :])
 
 
-def _tails(
-    setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Sequence[Mapping[str, Any]]
-) -> dict[str, str] | None:
+def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> dict[str, str] | None:
     """Return the texts behind an answer, each with the end of the turn; None where the template refuses the chat."""
     try:
         trials = [*_trials(setting, history, letter, calls, new)]

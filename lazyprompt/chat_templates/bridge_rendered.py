@@ -27,7 +27,7 @@ from lazyprompt.messages.encoding import TokenizerLike, backend_of, encode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt.chat_templates.jinja import ChatJinja
+    from lazyprompt.chat_templates.jinja import Chat, ChatJinja
     from lazyprompt.chat_templates.untrusted import Rendering
 
 # gpt-oss gives a thought a message of its own.
@@ -57,14 +57,7 @@ class Behind(NamedTuple):
     shared: str
 
 
-def behind_answer(
-    rendering: Rendering,
-    messages: Sequence[Mapping[str, Any]],
-    new: Sequence[Mapping[str, Any]],
-    answer: str,
-    *,
-    calls_only: bool,
-) -> Behind:
+def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, *, calls_only: bool) -> Behind:
     """Render what the template writes behind an answer.
 
     Args:
@@ -122,7 +115,7 @@ def behind_answer(
 
 
 def _answer(
-    template: ChatJinja, content: str, results: Sequence[Mapping[str, Any]], arguments: Mapping[str, object], at: int
+    template: ChatJinja, content: str, results: Chat, arguments: Mapping[str, object], at: int
 ) -> Mapping[str, Any]:
     """Return a made-up answer, with calls for results."""
     message: dict[str, Any] = {"role": "assistant", "content": template.content(content)}

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.trusted import is_trusted
-from lazyprompt.chat_templates.jinja import REASONING, ChatJinja, plain_tools, texts_in
+from lazyprompt.chat_templates.jinja import REASONING, Chat, ChatJinja, plain_tools, texts_in
 from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
 from lazyprompt.errors import TemplateError, ToolsError
 from lazyprompt.messages.msg import Msg, ThinkingBlock
@@ -28,7 +28,7 @@ _WITH_SYSTEM = ({"role": "system", "content": "a"}, {"role": "user", "content": 
 CONTINUED = "CONTINUE_FINAL_MESSAGE_TAG "
 
 
-def dicts_from(messages: HistoryLike, template: ChatJinja) -> Sequence[Mapping[str, Any]]:
+def dicts_from(messages: HistoryLike, template: ChatJinja) -> Chat:
     """Messages as dicts.
 
     Args:
@@ -48,7 +48,7 @@ def dicts_from(messages: HistoryLike, template: ChatJinja) -> Sequence[Mapping[s
         ({*map(type, messages)} == {dict} and MARKS.isdisjoint(chain.from_iterable(cast("Any", messages))))
         or all(isinstance(item, Mapping) and is_openai(item) for item in messages)
     ):
-        return cast("Sequence[Mapping[str, Any]]", messages)
+        return cast("Chat", messages)
     return [form for message in messages_of(messages) for form in _dicts(message, template)]
 
 

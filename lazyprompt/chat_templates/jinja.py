@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import chain
 from math import inf
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jinja2
 
@@ -29,6 +29,8 @@ from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates.bounds import MAX_STEPS, MAX_WIDTH, check_length
 from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, describe_error, globals_of_one_rendering
 
+# Messages, tools or documents, as dicts.
+Chat: TypeAlias = "Sequence[Mapping[str, Any]]"
 _FLAT = frozenset((str, int, float, bool, type(None)))
 _PLAIN = _FLAT | {dict, list, tuple}
 # The names under which reasoning travels; transformers gives templates the first and the second.
@@ -149,7 +151,7 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
     raise FormatError(f"{where} is a {kind.__name__}, which is no JSON value")
 
 
-def plain_tools(tools: Sequence[Mapping[str, Any]] | None) -> PlainData:
+def plain_tools(tools: Chat | None) -> PlainData:
     """Tools as plain data; the last 64 sets are kept.
 
     Args:
@@ -356,10 +358,10 @@ class ChatJinja:
 
     def render(
         self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
+        messages: Chat,
+        tools: Chat | None = None,
         *,
-        documents: Sequence[Mapping[str, Any]] | None = None,
+        documents: Chat | None = None,
         add_generation_prompt: bool = True,
         **variables: object,
     ) -> str:
@@ -383,7 +385,7 @@ class ChatJinja:
         given = {"tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
         return self.run(self.prepared(messages).data, {name: plain_data(value, name) for name, value in given.items()})
 
-    def prepared(self, messages: Sequence[Mapping[str, Any]]) -> PlainData:
+    def prepared(self, messages: Chat) -> PlainData:
         """Messages as plain data, calls in the form that the template takes.
 
         Args:
@@ -418,7 +420,7 @@ class ChatJinja:
                     texts += texts_in(formed) if formed != message else ()
         return PlainData(chat, texts)
 
-    def run(self, chat: Sequence[Mapping[str, Any]], given: Mapping[str, object], *, traced: bool = False) -> str:
+    def run(self, chat: Chat, given: Mapping[str, object], *, traced: bool = False) -> str:
         """Render what is plain data already.
 
         Args:
@@ -471,7 +473,7 @@ class ChatJinja:
         content: object = message.get("content")
         return {**message, "content": self.content(content)} if isinstance(content, str) else message
 
-    def writes(self, chat: Sequence[Mapping[str, Any]], *, traced: bool = False, **given: object) -> str | None:
+    def writes(self, chat: Chat, *, traced: bool = False, **given: object) -> str | None:
         """Render messages for a trial; None if the template refuses or fails.
 
         Args:

@@ -12,7 +12,7 @@ from lazyprompt.chat_templates.check import TemplateReport, check_template
 from lazyprompt.chat_templates.controls import controls_of, is_clean, turns_may_be_touched
 from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
 from lazyprompt.chat_templates.frame import PlainChat, frame_of, markers_of, messages_of, plain_chat
-from lazyprompt.chat_templates.jinja import ChatJinja, plain_data, plain_tools, texts_in, with_json_arguments
+from lazyprompt.chat_templates.jinja import Chat, ChatJinja, plain_data, plain_tools, texts_in, with_json_arguments
 from lazyprompt.chat_templates.source import ChatSource, read_source
 from lazyprompt.chat_templates.trained import answer_end, trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
@@ -410,13 +410,13 @@ class ChatTemplate:
         return f"{type(self).__name__}({self.source!r})"
 
 
-def _composition(rendering: Rendering, chat: Sequence[Mapping[str, Any]]) -> Composition:
+def _composition(rendering: Rendering, chat: Chat) -> Composition:
     """Return the composition of a text."""
     parts, origins, note = rendering.traced(chat)
     return Composition(tuple(parts), tuple(origin.slot for origin in origins), note)
 
 
-def _continued(rendering: Rendering, chat: Sequence[Mapping[str, Any]]) -> Rendered:
+def _continued(rendering: Rendering, chat: Chat) -> Rendered:
     """The text up to the end of what is to be gone on with."""
     parts, slots, note = _composition(rendering, chat)
     text = "".join(parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt.chat_templates.traced import Run, Traced, common_start, cut, parts_of
 from lazyprompt.chat_templates.untrusted import Rendering
@@ -19,9 +19,9 @@ from lazyprompt.rendering.layout import SampleParts
 from lazyprompt.safety.policy import OFF, Controls
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from lazyprompt.chat_templates.jinja import ChatJinja
+    from lazyprompt.chat_templates.jinja import Chat, ChatJinja
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")
@@ -63,7 +63,7 @@ class _Shown(NamedTuple):
         return [span for span in self.spans if span.message == at]
 
 
-def trained_parts(rendering: Rendering, chat: Sequence[Mapping[str, Any]], wanted: Collection[int]) -> SampleParts:
+def trained_parts(rendering: Rendering, chat: Chat, wanted: Collection[int]) -> SampleParts:
     """Render a whole chat for training.
 
     Args:
@@ -124,9 +124,7 @@ def _marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[i
     return found
 
 
-def _turn(
-    rendering: Rendering, chat: Sequence[Mapping[str, Any]], shown: _Shown, at: int, header: str
-) -> Iterator[tuple[int, int]]:
+def _turn(rendering: Rendering, chat: Chat, shown: _Shown, at: int, header: str) -> Iterator[tuple[int, int]]:
     """From where to where a turn of the assistant goes; in pieces, where a template puts results between them."""
     prompt = _shown(rendering, chat[:at], prompted=True)
     last, followed = _shown(rendering, chat[: at + 1]), _shown(rendering, [*chat[: at + 1], _NEXT])
@@ -181,7 +179,7 @@ def _header(rendering: Rendering) -> str:
     return prompted.text.removeprefix(bare.text) or _NONE
 
 
-def _shown(rendering: Rendering, chat: Sequence[Mapping[str, Any]], *, prompted: bool = False) -> _Shown | None:
+def _shown(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _Shown | None:
     """A part of the chat as the template shows it; None where it refuses."""
     try:
         text = rendering.template.run(chat, {**rendering.given, "add_generation_prompt": prompted}, traced=True)

@@ -26,10 +26,10 @@ from lazyprompt.safety.policy import Controls, Policy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lazyprompt.chat_templates.jinja import ChatJinja
+    from lazyprompt.chat_templates.jinja import Chat, ChatJinja
 
     # The messages and the variables of a template, their texts traced.
-    _Run: TypeAlias = tuple[Sequence[Mapping[str, Any]], Mapping[str, object]]
+    _Run: TypeAlias = tuple[Chat, Mapping[str, object]]
 
 # The fields of a message that hold untrusted text.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
@@ -90,7 +90,7 @@ class Rendering(NamedTuple):
         """Return the rendering with other values of some variables."""
         return self._replace(given={**self.given, **given})
 
-    def traced(self, chat: Sequence[Mapping[str, Any]]) -> Traces:
+    def traced(self, chat: Chat) -> Traces:
         """Render a chat with its origins, and make harmless what nobody trusts.
 
         Untrusted text is made harmless before the template sees it, so that no forged tag makes it cut there. What a
@@ -124,7 +124,7 @@ class Rendering(NamedTuple):
         mixed = any(origin.mixed and not self.controls.clean(part) for part, origin in zip(parts, origins, strict=True))
         return parts, origins, "it changes text of its own and of others as one" if mixed else ""
 
-    def with_origins(self, chat: Sequence[Mapping[str, Any]]) -> _Run:
+    def with_origins(self, chat: Chat) -> _Run:
         """Return messages and variables with origins, control sequences neutralised.
 
         Raises:
