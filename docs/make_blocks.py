@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lazyprompt.formatters.profile import HEADERS, profile_of, rows
+from lazyprompt.formatters.providers import HEADERS, profile_of, rows
 
 ROOT = Path(__file__).parents[1]
 HEAD = """# What each provider takes

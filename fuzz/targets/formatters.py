@@ -12,7 +12,7 @@ from fuzz.judge import require, shape
 from fuzz.target import Target
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.history import messages_from
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from fuzz.conversations import TOOLS, conversation
 from fuzz.judge import CANARY, calm, chatml_turns, require, shape
 from fuzz.target import Target
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
 from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.rendering.markers import Markers

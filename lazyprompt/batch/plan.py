@@ -22,7 +22,7 @@ from lazyprompt._version import __version__
 from lazyprompt.batch.cells import Cells, cell
 from lazyprompt.batch.forms import BatchForm, form_of, json_bytes, text_bytes
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, ToolsError
-from lazyprompt.formatters.profile import profile_of
+from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import History
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter

@@ -9,7 +9,7 @@ import click
 
 from lazyprompt.cli.options import json_option
 from lazyprompt.cli.streams import table, write_json, write_lines
-from lazyprompt.formatters.profile import HEADERS, rows
+from lazyprompt.formatters.providers import HEADERS, rows
 from lazyprompt.rendering.markers import Markers
 
 

@@ -23,7 +23,7 @@ from lazyprompt.cli.options import (
 from lazyprompt.cli.prompts import read_prompt
 from lazyprompt.cli.streams import WrongUseError, blaming, table, write_json, write_lines
 from lazyprompt.formatters.formatter import countable
-from lazyprompt.formatters.profile import profile_of
+from lazyprompt.formatters.providers import profile_of
 from lazyprompt.messages.history import History
 from lazyprompt.tokens.counter import content_of, forms
 from lazyprompt.tokens.media import media_in

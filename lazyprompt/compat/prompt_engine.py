@@ -19,7 +19,7 @@ from lazyprompt.budget.search import fewest
 from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, SummaryWarning, did_you_mean
 from lazyprompt.formatters._merge import inert_text
-from lazyprompt.formatters.profile import PROVIDERS, profile_of
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock
 from lazyprompt.messages.read_openai import message_from_openai
 from lazyprompt.safety.speakers import one_line, written_names

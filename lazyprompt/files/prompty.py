@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.roles import TemplateSegment
     from lazyprompt.files.spec import ToolSpec
     from lazyprompt.files.writing.rewriting import Changes
-    from lazyprompt.formatters.profile import OtherProvider
+    from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg

@@ -28,7 +28,8 @@ from lazyprompt.files.turns import functions_of, named_functions, note_attribute
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.chat_form import ChatForm, UrlPart
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.formatters.profile import PDF, PROVIDERS, Media, profile_of
+from lazyprompt.formatters.profile import PDF, Media
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages.msg import Base64Source, FileBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from lazyprompt.messages.openai_form import write_part

@@ -30,7 +30,8 @@ from lazyprompt.formatters._repair import (
 )
 from lazyprompt.formatters._turns import PREFILL, Job, Merging, calls_tools, flat, read
 from lazyprompt.formatters._validate import violations
-from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile, Turn, profile_of
+from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile, Turn
+from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload, Report
 from lazyprompt.messages.msg import Base64Source, Msg, URLSource
 from lazyprompt.messages.openai_form import PART_FIELDS

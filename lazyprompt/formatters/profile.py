@@ -1,19 +1,12 @@
-"""The rules of a provider, as data; the providers by name, and a table of the blocks that each takes.
-
-How to add a provider: docs/reference/providers.md. A profile is imported when it is first asked for. In the table,
-``yes (signed)`` means that a signature goes back to the provider that gave it to a text or a call. Media: the ways to
-give them, and the place of those of a tool's result. Thoughts: those of its own that the provider wants back.
-"""
+"""The rules of a provider, as data. How to add one: docs/reference/providers.md."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from lazyprompt._base.frozen import read_only
-from lazyprompt.errors import FormatError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -239,112 +232,3 @@ class Profile:
     def layout(self, style: HistoryStyle) -> Layout:
         """Return the place of the system text in a merged history of a style."""
         return self.layouts.get(style, Layout(media_last=style != "tags"))
-
-
-# All but ``openai``, for type checkers: a prompter makes a payload for these.
-OtherProvider: TypeAlias = Literal[
-    "openai-responses",
-    "anthropic",
-    "gemini",
-    "dashscope",
-    "dashscope-multimodal",
-    "ollama",
-    "ollama-generate",
-    "deepseek",
-    "zhipu",
-    "litellm",
-    "moonshot",
-    "xai",
-    "vllm",
-    "mistral",
-]
-PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
-# The modules of profiles; all others are in ``openai``.
-_MODULES = {
-    "anthropic": "anthropic",
-    "gemini": "gemini",
-    "openai-responses": "responses",
-    **dict.fromkeys(("dashscope", "dashscope-multimodal", "mistral", "ollama", "ollama-generate"), "like_openai"),
-}
-
-
-def profile_of(provider: str) -> Profile:
-    """Return the rules of a provider.
-
-    Args:
-        provider: One of ``PROVIDERS``.
-
-    Returns:
-        Its profile.
-
-    Raises:
-        FormatError: There is no such provider.
-    """
-    if provider not in PROVIDERS:
-        raise FormatError(
-            f"provider {provider!r} is unknown{did_you_mean(str(provider), PROVIDERS)}; "
-            f"known are {', '.join(PROVIDERS)}"
-        )
-    module = import_module(f"lazyprompt.formatters.{_MODULES.get(provider, 'openai')}")
-    profile: Profile = getattr(module, provider.upper().replace("-", "_"))
-    return profile
-
-
-class Row(NamedTuple):
-    """The blocks and settings that one provider takes.
-
-    Attributes:
-        provider: The provider's name.
-        cells: For each column of the table, in order, a short text.
-    """
-
-    provider: str
-    cells: Mapping[str, str]
-
-
-def rows() -> list[Row]:
-    """Return the table: one row for each provider, with the columns of ``HEADERS`` behind the provider's own."""
-    return [row_of(profile_of(provider)) for provider in PROVIDERS]
-
-
-def row_of(profile: Profile) -> Row:
-    """Return the row of a provider, also of one that is not in the table.
-
-    Args:
-        profile: Its rules.
-    """
-    text, marks = "yes (signed)" if profile.signs_parts else "yes", profile.breakpoints
-    cells = {
-        "text": text,
-        "tool_use": text if profile.calls_tools else "no",
-        "tool_result": "yes" if profile.calls_tools else "no",
-        **{kind: _medium(profile, kind) for kind in get_args(MediaKind)},
-        "thinking": _THINKING[profile.thinking],
-        "system": profile.system,
-        "turns": "one text" if not profile.turns else "must alternate" if profile.alternate else "any order",
-        "names": "no" if profile.names is None else "yes",
-        "cache": "no",
-    }
-    if marks is not None:
-        can = {"tools": marks.tools, "system": marks.system, "history": True}
-        places = ", ".join(name for name in can if can[name])
-        cells["cache"] = places if marks.models is None else f"{places} (some models)"
-    return Row(profile.name, cells)
-
-
-def _medium(profile: Profile, kind: MediaKind) -> str:
-    media = profile.media.get(kind)
-    if media is None:
-        return "no"
-    ways = "+".join(way for way, fits in (("url", media.url), ("data", media.data)) if fits)
-    if not profile.calls_tools:
-        return ways
-    return f"{ways} (also in results)" if kind in profile.result_media else f"{ways} (after results)"
-
-
-_THINKING = {"none": "no", "signed": "signed", "items": "with id", "own": "its own", "text": "as text"}
-# The columns of the table.
-HEADERS = (
-    *("provider", "text", "tool_use", "tool_result", "image", "audio", "video", "file"),
-    *("thinking", "system", "turns", "names", "cache"),
-)

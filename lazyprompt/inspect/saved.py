@@ -10,7 +10,7 @@ from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._validate import violations
 from lazyprompt.formatters.formatter import countable
-from lazyprompt.formatters.profile import PROVIDERS, profile_of
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.inspect.cautions import Caution, Facts, Piece, cautions_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.inspect.look import FRAMING, Look, Slot

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.formatters.profile import OtherProvider
+    from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.openai_form import OpenAIPrompt

@@ -14,7 +14,7 @@ from lazyprompt.files.check.check import check
 from lazyprompt.files.library.layers import FileCache
 from lazyprompt.files.library.prompt_diff import compared
 from lazyprompt.files.references import References
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.slot_diff import shared_prefix, slot_diff

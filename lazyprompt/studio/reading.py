@@ -16,7 +16,7 @@ from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.references import References
 from lazyprompt.files.targets import target_of
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompters.kinds import ChatPrompter
 
 if TYPE_CHECKING:

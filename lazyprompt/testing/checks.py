@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing_extra
 from lazyprompt.files.yaml_nodes import plain
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.rendering.prompt_template import neutralize
 from lazyprompt.testing.rendered import TurnText

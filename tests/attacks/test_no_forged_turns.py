@@ -36,7 +36,7 @@ from lazyprompt import ChatPrompter, Markers, MultiAgentFormatter, neutralize, r
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import LazyPromptError, SafetyError
 from lazyprompt.formatters._merge import STYLES
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.chat_judges import SPECIAL, deepseek, templates
 
 if TYPE_CHECKING:

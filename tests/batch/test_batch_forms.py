@@ -12,7 +12,7 @@ from lazyprompt import AlpacaPrompter, ChatPrompter
 from lazyprompt.batch.forms import FORMS, BatchForm, form_of
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.errors import BatchError, FormatError
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.paths import GOLDEN
 from support.providers.judges import in_order
 from support.providers.types import MisfitError, fits, many, sdk, strictly

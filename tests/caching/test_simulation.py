@@ -11,7 +11,7 @@ import pytest
 from caching.test_breaks import Words
 from lazyprompt import ApproximateTokenCounter, CharTokenCounter, ChatFormatter, ChatPrompter, FormatError, Msg
 from lazyprompt.caching import RULES, PromptCall, rules_for, simulate
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

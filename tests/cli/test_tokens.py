@@ -13,7 +13,7 @@ import tokenizers
 from cli.helpers import QA, TOOLS, Ran, fault, write
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter
 from lazyprompt.formatters.formatter import countable
-from lazyprompt.formatters.profile import PROVIDERS, profile_of
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.tokens.openai import TiktokenCounter
 from support.paths import PROMPTS

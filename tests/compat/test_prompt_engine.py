@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lazyprompt.compat.prompt_engine import PromptEngine
 from lazyprompt.errors import BudgetError, FormatError, SlotError
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.tokens.counter import CharTokenCounter
 

@@ -15,7 +15,7 @@ from lazyprompt import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import JPEG, PNG
 from support.providers.judges import in_order
 from support.providers.types import strictly

@@ -11,7 +11,7 @@ import pytest
 
 from formatters.helpers import BYE, HI, IMAGE, KINDS, accepted, answering, call, calling, judged, result
 from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter, TextBlock, ThinkingBlock
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import Maker
 
 if TYPE_CHECKING:

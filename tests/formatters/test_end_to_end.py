@@ -24,7 +24,7 @@ from lazyprompt import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.formatters.profile import rows
+from lazyprompt.formatters.providers import rows
 from support.conversations import MP4, PDF, PNG, WAV
 from support.providers.judges import BROKEN
 from support.providers.loopback import Loopback, answer_of, refusals

@@ -24,7 +24,7 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.formatters._merge import inert_text
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.msg import Base64Source
 from support.conversations import MP3
 

@@ -28,7 +28,7 @@ from lazyprompt import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.formatters.profile import HEADERS, PROVIDERS, Row, profile_of, row_of, rows
+from lazyprompt.formatters.providers import HEADERS, PROVIDERS, Row, profile_of, row_of, rows
 from support.conversations import MP4, PDF, PNG, WAV
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from lazyprompt import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import MP3, MP4, PDF, WAV
 
 if TYPE_CHECKING:

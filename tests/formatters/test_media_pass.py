@@ -36,7 +36,7 @@ from lazyprompt import (
     TextBlock,
     URLSource,
 )
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import JPEG, PDF
 from support.media import PNG as PNG_BYTES
 from support.media import Site

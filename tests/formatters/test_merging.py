@@ -30,7 +30,7 @@ from formatters.helpers import (
     said,
 )
 from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter, PromptEngine, TextBlock
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import PNG
 
 if TYPE_CHECKING:

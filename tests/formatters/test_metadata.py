@@ -8,7 +8,7 @@ import pytest
 
 from formatters.helpers import KINDS, call, calling, judged, result, said
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 
 HI: dict[str, object] = {"role": "user", "content": "hi"}
 USED = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}

@@ -32,7 +32,8 @@ from lazyprompt import (
     VideoBlock,
 )
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.profile import HistoryStyle, row_of
+from lazyprompt.formatters.profile import HistoryStyle
+from lazyprompt.formatters.providers import row_of
 from lazyprompt.formatters.shape import fields, listed, objects, one_of, text
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from lazyprompt import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import JPEG, MP3, MP4, PNG, WAV
 from support.media import PNG as PNG_BYTES
 from support.media import Site

@@ -49,7 +49,7 @@ from lazyprompt import (
     ToolUseBlock,
     URLSource,
 )
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import PNG
 from support.media import PNG as PNG_BYTES
 from support.media import Site

@@ -9,7 +9,7 @@ import pytest
 from formatters.helpers import KINDS, call, calling, judged, result, said
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg, MultiAgentFormatter, TextBlock
 from lazyprompt.formatters._repair import LAST_TURN
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 
 HI = {"role": "user", "content": "Write it."}
 MARKED = {

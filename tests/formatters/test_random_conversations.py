@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import Maker
 from support.providers.judges import in_order
 from support.providers.types import strictly

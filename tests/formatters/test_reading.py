@@ -22,7 +22,7 @@ from lazyprompt import (
     ToolsError,
     ToolUseBlock,
 )
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.msg import Base64Source
 from lazyprompt.messages.openai_form import to_openai
 from support.conversations import JPEG, MP3, PDF, PNG, Maker

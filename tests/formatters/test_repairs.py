@@ -40,7 +40,7 @@ from lazyprompt import (
     ToolUseBlock,
 )
 from lazyprompt.formatters._repair import AFTER_RESULTS, FIRST_TURN, LAST_TURN
-from lazyprompt.formatters.profile import PROVIDERS, profile_of
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted, to_openai
 from support.conversations import PNG
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.formatters.profile import rows
+from lazyprompt.formatters.providers import rows
 from support.providers.loopback import answer_of
 from support.providers.types import sdk
 

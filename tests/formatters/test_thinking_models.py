@@ -8,7 +8,7 @@ import pytest
 
 from formatters.helpers import answering, call, calling, judged, result
 from lazyprompt import ChatFormatter, FormatError, TextBlock, ThinkingBlock
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 
 HI = {"role": "user", "content": "Is it raining?"}
 USED = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -26,7 +26,7 @@ from formatters.helpers import (
     said,
 )
 from lazyprompt import Budget, BudgetError, CharTokenCounter, ChatFormatter, FormatError, Msg
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.openai_form import to_openai
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt import ChatFormatter, FormatError, MultiAgentFormatter
-from lazyprompt.formatters.profile import PROVIDERS, HistoryStyle
+from lazyprompt.formatters.profile import HistoryStyle
+from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import Maker
 from support.providers.judges import (
     BITMAP,

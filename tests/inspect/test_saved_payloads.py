@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import CharTokenCounter, ChatPrompter
 from lazyprompt.errors import FormatError, LazyPromptError
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.saved import saved_look
 

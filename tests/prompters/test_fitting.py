@@ -28,7 +28,7 @@ from lazyprompt import (
     ToolUseBlock,
 )
 from lazyprompt.formatters.formatter import countable
-from lazyprompt.formatters.profile import PROVIDERS, profile_of
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.requests import LookRequest, asked

@@ -14,7 +14,7 @@ from lazyprompt import Markers
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.look import Call, look
 from support.paths import LIBRARY, library_inputs
 

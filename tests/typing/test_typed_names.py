@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from lazyprompt.formatters.profile import PROVIDERS, OtherProvider
+from lazyprompt.formatters.providers import PROVIDERS, OtherProvider
 
 
 def test_type_checkers_know_all_providers() -> None:
