@@ -134,7 +134,7 @@ def test_f13_no_file_is_left_behind(provider: str, tmp_path: Path, monkeypatch: 
 
 STRICT = """
 from lazyprompt import ChatFormatter, LazyPromptError, Msg, ToolResultBlock
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 wrong = [
     lambda: Msg("Ann", 5, "user"),
     lambda: Msg("Ann", "hi", "friend"),
@@ -322,7 +322,7 @@ SAME = """
 from random import Random
 from support.conversations import Maker
 from lazyprompt import ChatFormatter, MultiAgentFormatter
-from lazyprompt.formatters.profile import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS
 for kind in (ChatFormatter, MultiAgentFormatter):
     for provider in PROVIDERS:
         for seed in (1, 2, 3, 5):
