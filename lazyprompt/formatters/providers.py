@@ -90,7 +90,7 @@ def row_of(profile: Profile) -> Row:
         profile: Its rules.
     """
     text, marks = "yes (signed)" if profile.signs_parts else "yes", profile.breakpoints
-    cells = {
+    cells: dict[str, str] = {
         "text": text,
         "tool_use": text if profile.calls_tools else "no",
         "tool_result": "yes" if profile.calls_tools else "no",
