@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import FormatError
-from lazyprompt.formatters._beside import checked_cache, with_marks
+from lazyprompt.formatters._cache import checked_cache, with_marks
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes
 from lazyprompt.messages.prompt import Rendered

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
-from lazyprompt.formatters._beside import marked_blocks
+from lazyprompt.formatters._cache import marked_blocks
 from lazyprompt.formatters.shape import Check, Fault, Kind, Path, View, shown
 
 if TYPE_CHECKING:

@@ -24,7 +24,16 @@ from lazyprompt.formatters.shape import (
     text,
     text_of_json,
 )
-from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, VideoBlock
+from lazyprompt.messages.msg import (
+    Base64Source,
+    Block,
+    Source,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    VideoBlock,
+)
 from lazyprompt.messages.openai_form import address_of, write_part
 
 if TYPE_CHECKING:
@@ -336,3 +345,8 @@ def _answers_something(message: Check) -> Check:
         return [(("content",), "is missing, and there are no tool_calls", "give one of them")]
 
     return check
+
+
+def bare_media(source: Source) -> str:
+    """Return the base64 of a medium, or its address."""
+    return source.data if isinstance(source, Base64Source) else source.url

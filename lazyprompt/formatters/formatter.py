@@ -14,7 +14,7 @@ from lazyprompt._base.json import JsonObject, dump
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
-from lazyprompt.formatters._beside import CacheLike, checked_cache, packed_tools, with_marks
+from lazyprompt.formatters._cache import CacheLike, checked_cache, with_marks
 from lazyprompt.formatters._carry import add_urls, carry
 from lazyprompt.formatters._merge import STYLES, merge_speakers
 from lazyprompt.formatters._repair import (
@@ -28,6 +28,7 @@ from lazyprompt.formatters._repair import (
     put_system_first,
     strip_last_space,
 )
+from lazyprompt.formatters._tools import packed_tools
 from lazyprompt.formatters._turns import PREFILL, Job, Merging, calls_tools, flat, read
 from lazyprompt.formatters._validate import violations
 from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile, Turn

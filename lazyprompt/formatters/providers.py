@@ -35,13 +35,8 @@ OtherProvider: TypeAlias = Literal[
     "mistral",
 ]
 PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
-# The modules of profiles; all others are in ``openai``.
-_MODULES = {
-    "anthropic": "anthropic",
-    "gemini": "gemini",
-    "openai-responses": "responses",
-    **dict.fromkeys(("dashscope", "dashscope-multimodal", "mistral", "ollama", "ollama-generate"), "like_openai"),
-}
+# The modules of profiles by the first part of the provider's name; all other profiles are in ``openai``.
+_MODULES = frozenset({"anthropic", "gemini", "dashscope", "ollama", "mistral", "responses"})
 
 
 def profile_of(provider: str) -> Profile:
@@ -61,7 +56,8 @@ def profile_of(provider: str) -> Profile:
             f"provider {provider!r} is unknown{did_you_mean(str(provider), PROVIDERS)}; "
             f"known are {', '.join(PROVIDERS)}"
         )
-    module = import_module(f"lazyprompt.formatters.{_MODULES.get(provider, 'openai')}")
+    family = provider.removeprefix("openai-").partition("-")[0]
+    module = import_module(f"lazyprompt.formatters.{family if family in _MODULES else 'openai'}")
     profile: Profile = getattr(module, provider.upper().replace("-", "_"))
     return profile
 

@@ -9,8 +9,9 @@ from lazyprompt._base.client_objects import members_of, plain
 from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock, message_of
+from lazyprompt.messages.read_gemini import read_content
+from lazyprompt.messages.read_langchain import TYPES, read_message, read_tuple
 from lazyprompt.messages.read_openai import ITEMS, continues, parted, read_fields, read_item
-from lazyprompt.messages.read_others import TYPES, read_content, read_message, read_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -319,7 +319,9 @@ class Controls:
     def _guarded(self, parts: Sequence[str], slots: Sequence[str], policy: Policy, where: Sequence[str]) -> list[str]:
         """Return one stretch of parts with its control sequences neutralised."""
         guarded = list(parts)
-        safeties = ["off" if is_trusted(at, part) else policy.of(slots[at]) for at, part in enumerate(parts)]
+        safeties: list[Safety] = [
+            "off" if is_trusted(at, part) else policy.of(slots[at]) for at, part in enumerate(parts)
+        ]
         for _ in range(_MOST_PASSES):
             by_part: dict[int, list[Forged]] = {}
             for each in self._forged(guarded, safeties):

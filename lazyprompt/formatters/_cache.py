@@ -1,4 +1,4 @@
-"""Tools in a provider's form, and cache breakpoints: marks that tell a provider up to where a prompt stays the same.
+"""Cache breakpoints: marks that tell a provider up to where a prompt stays the same.
 
 Source: Anthropic's and OpenAI's guides on prompt caching. Both take at most four marks; Anthropic refuses a longer
 lifetime behind a shorter one.
@@ -6,20 +6,17 @@ lifetime behind a shorter one.
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from lazyprompt._base.json import JsonObject, dump
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.formatters.report import Entry, Notes, Report
 from lazyprompt.formatters.shape import Path, objects
 
 if TYPE_CHECKING:
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.profile import Breakpoints, Profile
-    from lazyprompt.messages.tools import ToolSet
+    from lazyprompt.formatters.report import Notes
 
 # The places that can be marked, in the order in which a provider reads them.
 PLACES = ("tools", "system", "history")
@@ -166,52 +163,3 @@ def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str
 
 def _as_parts(content: object, kind: str) -> list[dict[str, Any]]:
     return [{"type": kind, "text": content}] if isinstance(content, str) else cast("list[dict[str, Any]]", content)
-
-
-# The keys of a function that every provider has a place for.
-_FUNCTION = frozenset({"name", "description", "parameters"})
-# Keys that are settings, no content: one entry of the report speaks for all tools.
-_SETTINGS = {"strict": "strict", "cache_control": "cache"}
-
-
-@lru_cache(maxsize=128)
-def packed_tools(tools: ToolSet, profile: Profile) -> tuple[bytes, Report]:
-    """Return tools in a provider's form, packed by ``marshal`` to be copied fast, and the report of keys left out.
-
-    Args:
-        tools: The tools.
-        profile: The provider's rules.
-
-    Raises:
-        FormatError: A tool has a name or a form that the provider refuses, or there are too many cache breakpoints.
-    """
-    for index, name in enumerate(tools.names):
-        if not profile.tool_names.fullmatch(name):
-            raise FormatError(
-                f"tools[{index}] is named {name!r}, and {profile.name} takes names of the form "
-                f"{profile.tool_names.pattern}; rename it"
-            )
-    lost: dict[str, Entry] = {}
-    within = _FUNCTION | {"strict"} if profile.strict_tools else _FUNCTION
-    given = tools.copy()
-    for index, tool in enumerate(given):
-        if tool["type"] == "function":
-            _keep(tool, profile.tool_keys | {"type", "function"}, f"tools[{index}]", profile, lost)
-            _keep(cast("JsonObject", tool["function"]), within, f"tools[{index}].function", profile, lost)
-    written = profile.form.tools(given)
-    marks = profile.breakpoints
-    if marks is not None and sum(marks.key in tool for tool in written) > marks.most:
-        raise FormatError(f"the tools hold more than {marks.most} cache breakpoints, and {profile.name} takes no more")
-    return marshal.dumps(written), tuple(lost.values())
-
-
-def _keep(fields: JsonObject, known: frozenset[str], where: str, profile: Profile, lost: dict[str, Entry]) -> None:
-    """Remove the keys that are not known, and note those that say something."""
-    for key in [key for key in fields if key not in known]:
-        value = fields.pop(key)
-        kind = _SETTINGS.get(key)
-        place = "tools" if kind else f"{where}.{key}"
-        if value not in (None, False, "", [], {}):
-            text = "" if kind else str(dump(value))
-            why = f"{profile.name} takes no {key!r} of a tool"
-            lost.setdefault(key if kind else place, Entry(place, kind or "tools", "left out", why, text))

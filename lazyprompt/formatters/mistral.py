@@ -1,0 +1,113 @@
+"""Mistral's chat API: OpenAI's form, with thoughts among the content and addresses as bare texts.
+
+Source: the API reference, "Chat completion"; the guides on reasoning, vision, audio and document understanding; the
+types of the official client; for the order of turns and the ids of calls, the rules of mistral-common.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lazyprompt.formatters.chat_form import PART_SHAPES, ChatForm, bare_media, call_shape, chat_shape, json_text
+from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
+from lazyprompt.formatters.shape import parts_of, text_of_json, text_or
+from lazyprompt.messages.msg import (
+    AudioBlock,
+    FileBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+from lazyprompt.messages.openai_form import address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.formatters.shape import Check, Path, Seen, Spec
+    from lazyprompt.messages.msg import Block
+
+
+@dataclass(frozen=True, slots=True)
+class MistralForm(ChatForm):
+    """Messages whose content is a text, or chunks of text, thought and media, with addresses as bare texts."""
+
+    def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
+        """Put the blocks of a turn into its message."""
+        content = tuple(block for block in blocks if not isinstance(block, ToolUseBlock))
+        message["content"] = self.content(content)
+        if calls := [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]:
+            message["tool_calls"] = list(calls)
+
+    def part(self, block: Block) -> JsonObject:
+        """Return a block as a chunk of a content."""
+        match block:
+            case ThinkingBlock(thinking, signature):
+                chunk: JsonObject = {"type": "thinking", "thinking": [{"type": "text", "text": thinking}]}
+                return chunk | {"signature": signature} if signature else chunk
+            case AudioBlock(source):
+                return {"type": "input_audio", "input_audio": bare_media(source)}
+            case FileBlock(source, filename=filename):
+                document: JsonObject = {"type": "document_url", "document_url": address_of(source)}
+                return document | {"document_name": filename} if filename else document
+            case _:
+                return ChatForm.part(self, block)
+
+    def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
+        """Return the tools, each function with parameters: they must be there."""
+        for tool in tools:
+            function = tool.get("function")
+            if isinstance(function, dict) and not function.get("parameters"):
+                function["parameters"] = {"type": "object", "properties": {}}
+        return tools
+
+    def shape(self, profile: Profile) -> Check:
+        """Return the check of messages by role, content of text or of chunks."""
+        plain = parts_of({"text": PART_SHAPES["text"]})
+        return chat_shape(parts_of(_SAID), plain, call_shape(json_text), profile, answers=parts_of(_ANSWERED))
+
+    def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
+        """Return a chunk of a content as the rules look at it."""
+        kind = part.get("type")
+        if kind == "thinking":
+            return "thinking", path, "", None
+        if kind == "input_audio":
+            sound = text_of_json(part.get("input_audio"))
+            return "audio", path, sound if "://" in sound else "data:", None
+        if kind == "document_url":
+            return "file", path, text_of_json(part.get("document_url")), None
+        if kind == "image_url" and isinstance(part.get("image_url"), str):
+            return "image", path, part["image_url"], None
+        return ChatForm.seen(self, part, path)
+
+
+_SAID: dict[str, Spec] = {
+    "text": PART_SHAPES["text"],
+    "image_url": {"image_url": text_or({"url": "text", "detail?": "text|null"})},
+    "input_audio": {"input_audio": "text"},
+    "document_url": {"document_url": "text", "document_name?": "text|null"},
+    "file": {"file_id": "text"},
+}
+_ANSWERED: dict[str, Spec] = {
+    "text": PART_SHAPES["text"],
+    "thinking": {"thinking": [{"type": "any", "...": "any"}], "signature?": "text|null", "closed?": "any"},
+    "reference": "object",
+}
+
+MISTRAL = Profile(
+    name="mistral",
+    form=MistralForm(no_text="", text_lists=True, named_results=True),
+    source="https://docs.mistral.ai/api/#tag/chat",
+    media={"image": Media(IMAGES), "audio": Media(("audio/*",)), "file": Media(PDF)},
+    thinking="own",
+    # A system turn behind another role is refused, and the user's behind a result.
+    system="first",
+    answers_results=True,
+    user_last=True,
+    needs_user=True,
+    prefill="prefix",
+    empty_text=False,
+    ids=re.compile(r"[a-zA-Z0-9]{9}"),
+    id_length=9,
+)
