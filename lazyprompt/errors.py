@@ -24,6 +24,7 @@ Each message says what was given, what was expected and where.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -162,6 +163,23 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+
+
+def import_extra(module: str, package: str, extra: str = "") -> Any:  # noqa: ANN401 - optional packages have no types where they are missing
+    """Import a module of an optional package.
+
+    Args:
+        module: The module.
+        package: The package to install, named in the error.
+        extra: The extra of lazyprompt that has it, if its name is another.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise missing_extra(package, extra or package) from error
 
 
 def missing_extra(package: str, extra: str) -> MissingExtraError:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from signal import SIGTERM, getsignal, signal
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from lazyprompt.batch.run import WorkerEndedError, in_order, run_batch
-from lazyprompt.errors import missing_extra
+from lazyprompt.errors import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -56,7 +55,7 @@ def run_on_ray(
         BatchError: As of ``run_batch`` (so with BatchStoppedError).
         MissingExtraError: Ray is not installed.
     """
-    _ray()
+    import_extra("ray", "ray")
     return run_batch(job, restart=restart, progress=progress, stopped=stopped, seconds=seconds, engine=_work_on_ray)
 
 
@@ -79,7 +78,7 @@ def made_by(work: Work, chunk: Chunk) -> Made:
 @contextmanager
 def _connected() -> Generator[Any]:
     """Connect Ray to a cluster, and disconnect it if this process was not connected before."""
-    ray = _ray()
+    ray = import_extra("ray", "ray")
     if ray.is_initialized():
         yield ray
         return
@@ -101,15 +100,3 @@ def _reason(error: BaseException) -> str:
     """Return the reason in one line: Ray says it behind the traces of all processes that it came through."""
     endings = [line for line in str(error).splitlines() if _ENDS.match(line)]
     return endings[-1] if endings else f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def _ray() -> Any:  # noqa: ANN401 - a package that may not be there
-    """Return the package ray.
-
-    Raises:
-        MissingExtraError: It is not installed.
-    """
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise missing_extra("ray", "ray") from error

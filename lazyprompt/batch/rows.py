@@ -19,7 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias, cast, get_args
 
 from lazyprompt._base.files import open_regular
-from lazyprompt.errors import BatchError, did_you_mean, missing_extra
+from lazyprompt.errors import BatchError, did_you_mean, import_extra
 from lazyprompt.prompters.rows import RowFault
 
 if TYPE_CHECKING:
@@ -396,10 +396,7 @@ def arrow() -> Any:  # noqa: ANN401 - a module that may not be there
     Raises:
         MissingExtraError: It is not installed.
     """
-    try:
-        return import_module("pyarrow")
-    except ImportError as error:
-        raise missing_extra("pyarrow", "parquet") from error
+    return import_extra("pyarrow", "pyarrow", "parquet")
 
 
 _READERS: dict[Kind, Callable[[Path, int], Iterator[Unread]]] = {

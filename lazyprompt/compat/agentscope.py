@@ -12,14 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
-from lazyprompt.compat.agentscope_counters import (
-    AnthropicTokenCounter,
-    CharTokenCounter,
-    GeminiTokenCounter,
-    HuggingFaceTokenCounter,
-    OpenAITokenCounter,
-    TokenCounterBase,
-)
+from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter as TemplateTokenCounter
 from lazyprompt.compat.agentscope_messages import (
     AudioBlock,
     Base64Source,
@@ -34,9 +27,12 @@ from lazyprompt.compat.agentscope_messages import (
     VideoBlock,
 )
 from lazyprompt.compat.prompt_engine import PromptEngine
-from lazyprompt.errors import FormatError, did_you_mean
+from lazyprompt.errors import FormatError, did_you_mean, import_extra
+from lazyprompt.formatters import counters
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.messages import msg as messages
+from lazyprompt.tokens import counter as chars
+from lazyprompt.tokens.openai import TiktokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
@@ -46,6 +42,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Payload
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Block
+    from lazyprompt.tokens.counter import CountsMessages
 
 # fmt: off
 __all__ = [
@@ -156,6 +153,103 @@ class Wrapper(Generic[_Sent]):
     def format(self, *msgs: GivenMessages) -> _Sent:
         """Format messages and lists of messages; ``None`` is passed over."""
         return cast("_Sent", _sent(self.formatter.format(*map(_read, msgs)), self.formatter))
+
+
+class TokenCounterBase(ABC):
+    """AgentScope's base of all token counters, for counters of your own: override ``count``, which is awaited."""
+
+    @abstractmethod
+    async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
+        """Return the tokens of messages and tools."""
+
+
+class _Own(TokenCounterBase):
+    """A counter of the package under AgentScope's name.
+
+    Args:
+        counter: The counter that counts.
+    """
+
+    def __init__(self, counter: CountsMessages) -> None:
+        self._counter = counter
+
+    async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
+        """Return the tokens of messages and tools, counted in a thread: some counters ask a provider."""
+        return await asyncio.to_thread(self._counter.count, messages, tools)
+
+
+class CharTokenCounter(_Own):
+    """AgentScope's CharTokenCounter: the number of characters."""
+
+    def __init__(self) -> None:
+        super().__init__(chars.CharTokenCounter())
+
+
+class OpenAITokenCounter(_Own):
+    """AgentScope's OpenAITokenCounter, as :class:`lazyprompt.TiktokenCounter` counts.
+
+    Args:
+        model_name: The model.
+        options: Arguments of :class:`lazyprompt.TiktokenCounter`, as ``bpe_file``: nothing is downloaded here.
+
+    Raises:
+        TokenizerError: The vocabulary is not on this machine.
+    """
+
+    def __init__(self, model_name: str, **options: Any) -> None:
+        self.model_name = model_name
+        super().__init__(TiktokenCounter(model_name, **options))
+
+
+class AnthropicTokenCounter(_Own):
+    """AgentScope's AnthropicTokenCounter, as :class:`lazyprompt.AnthropicTokenCounter` counts.
+
+    Args:
+        model_name: The model.
+        api_key: The key; without one, the client takes that of the environment.
+        client_args: Further arguments of ``anthropic.Anthropic``.
+
+    Raises:
+        MissingExtraError: The client is not installed.
+    """
+
+    def __init__(self, model_name: str, api_key: str | None = None, **client_args: Any) -> None:
+        self.model_name = model_name
+        client = import_extra("anthropic", "anthropic").Anthropic(api_key=api_key, **client_args)
+        super().__init__(counters.AnthropicTokenCounter(model_name, client))
+
+
+class GeminiTokenCounter(_Own):
+    """AgentScope's GeminiTokenCounter, as :class:`lazyprompt.GeminiTokenCounter` counts.
+
+    Args:
+        model_name: The model.
+        api_key: The key; without one, the client takes that of the environment.
+        client_args: Further arguments of ``google.genai.Client``.
+
+    Raises:
+        MissingExtraError: The client is not installed.
+    """
+
+    def __init__(self, model_name: str, api_key: str | None = None, **client_args: Any) -> None:
+        self.model_name = model_name
+        client = import_extra("google.genai", "google-genai").Client(api_key=api_key, **client_args)
+        super().__init__(counters.GeminiTokenCounter(model_name, client))
+
+
+class HuggingFaceTokenCounter(_Own):
+    """AgentScope's HuggingFaceTokenCounter, as :class:`lazyprompt.HuggingFaceTokenCounter` counts: from local files.
+
+    Args:
+        pretrained_model_name_or_path: The directory of the model, or its ``tokenizer.json``; nothing is downloaded.
+        anything: Other arguments of AgentScope's, which concern downloads; they have no effect.
+
+    Raises:
+        TokenizerError: There is no tokenizer at the path.
+    """
+
+    def __init__(self, pretrained_model_name_or_path: str, **anything: object) -> None:  # noqa: ARG002 - see the docstring
+        super().__init__(TemplateTokenCounter(pretrained_model_name_or_path))
 
 
 class Counter(Protocol):

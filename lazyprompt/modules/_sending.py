@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from lazyprompt.errors import FormatError, LazyPromptError, missing_extra
+from lazyprompt.errors import FormatError, LazyPromptError, import_extra
 from lazyprompt.modules.clients._faults import Fault, hide, redirected_to
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
@@ -115,10 +115,8 @@ class Sender:
         self._tried = self._atried = _once
         if client.retries_itself:
             return
-        try:
-            import tenacity  # noqa: PLC0415 - only the extras of clients that do not retry by themselves have it
-        except ImportError as error:
-            raise missing_extra("tenacity", client.extra) from error
+        # Only the extras of clients that do not retry by themselves have it.
+        tenacity = import_extra("tenacity", "tenacity", client.extra)
         self._longer = tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)
         again: dict[str, Any] = {
             "stop": tenacity.stop_after_attempt(1 + settings.retries),

@@ -19,7 +19,7 @@ from io import BytesIO
 from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
-from lazyprompt.errors import missing_extra
+from lazyprompt.errors import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -321,12 +321,8 @@ def image_size(medium: Medium) -> tuple[int, int] | None:
     """
     if medium.data is None:
         return None
-    try:
-        import imagesize  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types; only pictures need it
-    except ImportError as error:
-        # Without the size only a bound is known: a budget would drop messages that fit.
-        raise missing_extra("imagesize", "images") from error
-    measure = cast("Callable[[BytesIO], tuple[float, float]]", imagesize.get)  # pyright: ignore[reportUnknownMemberType]
+    # Without it only a bound of the size is known: a budget would drop messages that fit.
+    measure: Callable[[BytesIO], tuple[float, float]] = import_extra("imagesize", "imagesize", "images").get
     for most in _HEADS:
         content = _content(medium.data, most)
         try:

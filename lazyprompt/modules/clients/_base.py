@@ -10,15 +10,15 @@ from abc import ABC, abstractmethod
 from asyncio import Lock, get_running_loop, to_thread
 from contextlib import aclosing, closing, contextmanager, nullcontext
 from contextvars import ContextVar
-from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from pkgutil import resolve_name
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from lazyprompt import errors
 from lazyprompt._base.secret import Secret
-from lazyprompt.errors import ModuleError, missing_extra, nearest
+from lazyprompt.errors import ModuleError, nearest
 from lazyprompt.modules.clients._faults import WORDS, MalformedError, Refusal, fault_of, hiding, kind_of_class
 
 if TYPE_CHECKING:
@@ -135,13 +135,10 @@ def import_extra(module: str, package: str, extra: str = "", beside: str = "") -
     Raises:
         MissingExtraError: It is not installed.
     """
-    try:
-        with nullcontext() if module in sys.modules else SETUP:
-            if beside and find_spec(beside):
-                import_module(beside)
-            return import_module(module)
-    except ImportError as error:
-        raise missing_extra(package, extra or package) from error
+    with nullcontext() if module in sys.modules else SETUP:
+        if beside and find_spec(beside):
+            errors.import_extra(beside, package, extra)
+        return errors.import_extra(module, package, extra)
 
 
 def check_parameters(names: list[str], method: Callable[..., object], called: str, advice: str = "") -> None:
