@@ -16,13 +16,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lazyprompt.batch.cells import is_nan
 from lazyprompt.batch.render import render_columns
 from lazyprompt.batch.rows import arrow
-from lazyprompt.batch.tables import is_nan
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.batch.plan import RowPlan
     from lazyprompt.prompters.rows import RayMap
@@ -32,6 +32,8 @@ MADE = ("line", "error")
 
 _Table: TypeAlias = "Mapping[str, Sequence[object]]"
 _Made: TypeAlias = "dict[str, list[str | None]]"
+# A table or record batch of pyarrow, a DataFrame of Daft or Spark: libraries that are not imported here.
+_Frame: TypeAlias = Any
 
 
 class ColumnLines:
@@ -71,7 +73,7 @@ class ArrowLines:
     def __init__(self, plan: RowPlan) -> None:
         self._lines = ColumnLines(plan)
 
-    def __call__(self, table: Any) -> Any:  # noqa: ANN401 - a table or record batch of pyarrow, which has no types
+    def __call__(self, table: _Frame) -> _Frame:
         """Return the table with the columns that are added.
 
         Args:
@@ -112,18 +114,18 @@ def columns_map(plan: RowPlan) -> ColumnLines:
     return ColumnLines(plan)
 
 
-def daft_lines(plan: RowPlan, frame: Any) -> Any:  # noqa: ANN401 - a DataFrame of Daft, which is not imported here
+def daft_lines(plan: RowPlan, frame: _Frame) -> _Frame:
     """Return a DataFrame of Daft with the columns ``line`` and ``error``.
 
     Args:
         plan: The plan of the lines.
         frame: The DataFrame.
     """
-    daft, functions = _package("daft"), _package("daft.functions")
+    daft, functions = import_module("daft"), import_module("daft.functions")
     lines = ColumnLines(plan)
     names: list[str] = frame.column_names
 
-    def rendered(rows: Any) -> list[dict[str, str | None]]:  # noqa: ANN401 - a Series of Daft
+    def rendered(rows: _Frame) -> list[dict[str, str | None]]:
         found: list[dict[str, object]] = rows.to_pylist()
         made = lines({name: [row[name] for row in found] for name in names})
         return [dict(zip(MADE, pair, strict=True)) for pair in zip(*map(made.__getitem__, MADE), strict=True)]
@@ -133,26 +135,20 @@ def daft_lines(plan: RowPlan, frame: Any) -> Any:  # noqa: ANN401 - a DataFrame 
     return frame.select(*own, daft.func.batch(return_dtype=kind, unnest=True)(rendered)(functions.to_struct(*own)))
 
 
-def spark_lines(plan: RowPlan, frame: Any) -> Any:  # noqa: ANN401 - a DataFrame of Spark, which is not imported here
+def spark_lines(plan: RowPlan, frame: _Frame) -> _Frame:
     """Return a DataFrame of Spark, 3.3 or later, with the columns ``line`` and ``error``.
 
     Args:
         plan: The plan of the lines.
         frame: The DataFrame.
     """
-    types = _package("pyspark.sql.types")
+    types, lines = import_module("pyspark.sql.types"), ArrowLines(plan)
+
+    def each(batches: Iterable[_Frame]) -> Iterator[_Frame]:
+        return map(lines, batches)
+
     made = [types.StructField(name, types.StringType()) for name in MADE]
-    return frame.mapInArrow(_each(ArrowLines(plan)), types.StructType([*frame.schema.fields, *made]))
-
-
-def _package(name: str) -> Any:  # noqa: ANN401 - a package without types, or that is not there where types are checked
-    """Import a package that is there: a DataFrame of it was given."""
-    return import_module(name)
-
-
-def _each(lines: ArrowLines) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return the function that Spark gives the batches of a partition."""
-    return lambda batches: map(lines, batches)
+    return frame.mapInArrow(each, types.StructType([*frame.schema.fields, *made]))
 
 
 def _nameless(plan: RowPlan, columns: _Table) -> _Made:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt.batch.tables import is_nan
 from lazyprompt.errors import BatchError, HistoryError, SlotError, ToolsError, did_you_mean
 from lazyprompt.messages.history import History
 from lazyprompt.templates.slots import listed, value_text
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.rows import Columns
 
 _INPUT = "input"
+# The types of a missing value in pandas, beside NaN: pandas.NA, pandas.NaT.
+_NOTHING = frozenset({"NAType", "NaTType"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,13 @@ def cell(row: Row, column: str | None) -> object:
     """Return a value; None if it is missing, as which NaN counts too."""
     value = row.get(column) if column is not None else None
     return value if type(value) is str or value is None or not is_nan(value) else None
+
+
+def is_nan(value: object) -> bool:
+    """Return True for the missing values of tables: NaN, and those of pandas for other kinds of values."""
+    if isinstance(value, float):
+        return value != value  # noqa: PLR0124 - only NaN is not itself
+    return type(value).__name__ in _NOTHING
 
 
 def _json(text: str) -> object:

@@ -1,23 +1,34 @@
-"""Rows at hand: their prompts one at a time, and their lines as columns."""
+"""Rows at hand: any table as mappings, their prompts one at a time, and their lines as columns.
+
+No library of tables is imported: each table is known by the methods that it has.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
+from lazyprompt.batch.cells import is_nan
 from lazyprompt.batch.plan import RowPlan
-from lazyprompt.batch.tables import rows_of
+from lazyprompt.batch.rows import arrow
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.prompters.rows import Columns, OnError, RowFault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.rows import Row
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.prompters.prompter import Prompter
 
-__all__ = ["RowPlan", "render_batch", "render_columns"]
+__all__ = ["RowPlan", "render_batch", "render_columns", "rows_of"]
+
+# Tables are taken apart so many rows at a time.
+_STEP = 1000
+# A table of pyarrow or a DataFrame, whose libraries are not imported here.
+_Frame: TypeAlias = Any
 
 
 @overload
@@ -56,7 +67,7 @@ def render_batch(
 
     Args:
         prompter: The prompter, or a prompt file.
-        rows: As of :func:`lazyprompt.batch.tables.rows_of`.
+        rows: As of :func:`rows_of`.
         format: As of :meth:`RowPlan.of` (so with model, columns and params).
         model: The model.
         columns: The columns of slots, history and the like.
@@ -112,3 +123,138 @@ def render_columns(
             lines.append(None)
             errors.append(str(error))
     return {"line": lines, "error": errors}
+
+
+def rows_of(data: object) -> Iterator[Row]:
+    """Return the rows of data in any form, one at a time; the data stays as it is.
+
+    Args:
+        data: Mappings one after another; a mapping of columns of one length; an Arrow table, record batch or stream; a
+            DataFrame of pandas or polars.
+
+    Returns:
+        The rows, in their order. A place where a DataFrame has no value holds None.
+
+    Raises:
+        BatchError: It is none of these; or its columns are of different lengths, or have names that are no text. What
+            is wrong with a single row shows itself when that is asked for.
+    """
+    if isinstance(data, str | bytes) or hasattr(data, "__fspath__"):
+        raise BatchError(
+            f"rows are given as a {type(data).__name__}; give mappings, columns or a table, or read a file with "
+            "lazyprompt.batch.rows.read_rows"
+        )
+    if isinstance(data, Mapping):
+        return _of_columns(cast("Mapping[object, object]", data))
+    for method, reader in _TABLES.items():
+        if hasattr(data, method):
+            return reader(data)
+    if isinstance(data, Iterable):
+        return _of_items(cast("Iterable[object]", data))
+    raise BatchError(
+        f"rows are given as a {type(data).__name__}; give mappings one after another, a mapping of columns, an Arrow "
+        "table or a DataFrame"
+    )
+
+
+def _of_columns(columns: Mapping[object, object]) -> Iterator[Row]:
+    lengths = {_checked_name(name): _length(column, name) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        raise BatchError(f"columns are of one length, but {found}")
+    values = cast("Iterable[Iterable[object]]", columns.values())
+    # Arrays have numbers of their own.
+    plain = (column if isinstance(column, list | tuple) else map(_plain, column) for column in values)
+    return _zipped(tuple(lengths), zip(*plain, strict=True))
+
+
+def _length(column: object, name: object) -> int:
+    kind = type(column).__name__
+    # A single row would otherwise be taken for columns of letters.
+    if isinstance(column, str | bytes | Mapping) or not isinstance(column, Sized) or not hasattr(column, "__iter__"):
+        raise BatchError(
+            f"column {name!r} is a {kind}; a mapping is read as columns, each of them a list with a "
+            "value for each row; give a single row within a list"
+        )
+    return len(column)
+
+
+def _zipped(names: tuple[str, ...], rows: Iterable[Iterable[object]]) -> Iterator[Row]:
+    return (dict(zip(names, row, strict=True)) for row in rows)
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise BatchError(f"a column has the name {name!r} of type {type(name).__name__}; names of columns are text")
+    return name
+
+
+def _checked_names(names: Iterable[object]) -> tuple[str, ...]:
+    """Return the names of a table's columns; a table may have two of one name, and a row may not."""
+    found = tuple(map(_checked_name, names))
+    if twice := [name for at, name in enumerate(found) if name in found[:at]]:
+        raise BatchError(f"the table has two columns named {twice[0]!r}; name each column once")
+    return found
+
+
+def _of_batches(table: _Frame) -> Iterator[Row]:
+    """Return the rows of a table or a data set of Arrow."""
+    _checked_names(table.schema.names)
+    return chain.from_iterable(map(_of_batch, table.to_batches()))
+
+
+def _of_batch(batch: _Frame) -> Iterator[Row]:
+    """Yield the rows of a record batch of Arrow; a few at a time become Python's."""
+    _checked_names(batch.schema.names)
+    for at in range(0, len(batch), _STEP):
+        yield from batch.slice(at, _STEP).to_pylist()
+
+
+def _of_polars(frame: _Frame) -> Iterator[Row]:
+    _checked_names(frame.columns)
+    rows: Iterator[Row] = frame.iter_rows(named=True)
+    return rows
+
+
+def _of_pandas(frame: _Frame) -> Iterator[Row]:
+    names = _checked_names(frame.columns)
+    rows: Iterable[tuple[object, ...]] = frame.itertuples(index=False, name=None)
+    return _zipped(names, (map(_plain, row) for row in rows))
+
+
+def _plain(value: object) -> object:
+    """Return a value of a DataFrame as Python's own; pandas has NumPy's numbers, and three missing values."""
+    to_python = cast("Callable[[], object] | None", getattr(value, "tolist", None))
+    found = value if to_python is None else to_python()
+    return None if is_nan(found) else found
+
+
+def _of_stream(stream: object) -> Iterator[Row]:
+    """Return the rows of an object that only gives a stream of Arrow."""
+    return chain.from_iterable(map(_of_batch, arrow().RecordBatchReader.from_stream(stream)))
+
+
+def _of_items(items: Iterable[object]) -> Iterator[Row]:
+    number = 0
+    for item in items:
+        if isinstance(item, Mapping):
+            number += 1
+            yield cast("Row", item)
+        elif hasattr(item, "to_pylist"):
+            for row in _of_batch(item):
+                number += 1
+                yield row
+        else:
+            raise BatchError(
+                f"row {number + 1} is a {type(item).__name__}; a row is a mapping of names of columns to values"
+            )
+
+
+# The tables, by a method that only they have. A stream is the last: tables give one as well.
+_TABLES: dict[str, Callable[[Any], Iterator[Row]]] = {
+    "iter_rows": _of_polars,
+    "itertuples": _of_pandas,
+    "to_batches": _of_batches,
+    "to_pylist": _of_batch,
+    "__arrow_c_stream__": _of_stream,
+}

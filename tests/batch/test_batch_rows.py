@@ -21,9 +21,8 @@ from pyarrow import parquet
 
 from lazyprompt import ChatPrompter
 from lazyprompt.batch import rows as row_files
-from lazyprompt.batch.render import RowPlan
+from lazyprompt.batch.render import RowPlan, rows_of
 from lazyprompt.batch.rows import fingerprint, read_rows, row_file
-from lazyprompt.batch.tables import rows_of
 from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.prompters.rows import RowFault
 from support.missing import needs
