@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.secret import SecretText
@@ -93,36 +93,6 @@ class Piece(NamedTuple):
     is_framed: bool = True
 
 
-class Reading(NamedTuple):
-    """A call as a cache reads it.
-
-    Attributes:
-        text: All its text, with framing.
-        pieces: The pieces of the text, in order.
-        slots: The slots with the index at which each begins; empty if unknown.
-        marks: The indices behind marked blocks, each with the lifetime in seconds.
-        looked_at: The indices at which a cached prefix is looked for; None if its distance from a mark decides.
-        past: The index behind the last answer or tool result of the conversation.
-        messages: The number of messages.
-        reply: The text that a reply adds to the cache.
-        model: The model.
-        rules: The rules of the model.
-        overhead: The tokens of a call without any message.
-    """
-
-    text: str
-    pieces: list[Piece]
-    slots: list[tuple[int, str]]
-    marks: list[tuple[int, float]]
-    looked_at: frozenset[int] | None
-    past: int
-    messages: int
-    reply: str
-    model: str | None
-    rules: CacheRules
-    overhead: int
-
-
 def call_of(given: object) -> PromptCall:
     """Return a payload, a Rendered or a record of a module as a call."""
     if isinstance(given, PromptCall):
@@ -164,7 +134,7 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
                 with_marks(payload, checked_cache(rules.places, profile), profile, model, Notes())
             prompt = payload
     if isinstance(prompt, str | Rendered):
-        return _Writer(rules, counter, model).flat(prompt, call.reply)
+        return Reading(rules, counter, model).flat(prompt, call.reply)
     if isinstance(prompt, Mapping):
         payload = {**cast("Form", prompt)}
         # Google's client takes the system text and the tools in a config; DashScope has the messages in its input.
@@ -172,9 +142,9 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
             if isinstance(payload.get(key), Mapping):
                 payload |= payload.pop(key)
         if isinstance(text := payload.get("prompt"), str) and not any(map(payload.get, _SYSTEM_KEYS)):
-            return _Writer(rules, counter, model).flat(text, call.reply)
+            return Reading(rules, counter, model).flat(text, call.reply)
         if any(key in payload for key in MESSAGE_KEYS):
-            return _Writer(rules, counter, model).payload(payload, spans, call.reply)
+            return Reading(rules, counter, model).payload(payload, spans, call.reply)
     raise FormatError(
         f"a call is a payload with one of {', '.join(MESSAGE_KEYS)}, a Rendered, or a prompter with its input; "
         f"not a {type(call.prompt).__name__}"
@@ -190,79 +160,94 @@ def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
     return [(system, "system"), *joint, *own], [*user, (prompt.input or "", "input")]
 
 
-class _Writer:
-    """Writes the text of a call piece by piece."""
+class Reading:
+    """A call as a cache reads it, written piece by piece.
+
+    Args:
+        rules: The rules of the model.
+        counter: What counts tokens.
+        model: The model.
+
+    Attributes:
+        pieces: The pieces of the text, in order.
+        slots: The slots with the index at which each begins; empty if unknown.
+        marks: The indices behind marked blocks, each with the lifetime in seconds.
+        looked_at: The indices at which a cached prefix is looked for; None if its distance from a mark decides.
+        past: The index behind the last answer or tool result of the conversation.
+        messages: The number of messages.
+        reply: The text that a reply adds to the cache.
+        overhead: The tokens of a call without any message.
+    """
 
     def __init__(self, rules: CacheRules, counter: TokenCounter, model: str | None) -> None:
-        self._rules, self._counter, self._model = rules, counter, model
+        self.rules, self.model = rules, model
+        self.pieces: list[Piece] = []
+        self.slots: list[tuple[int, str]] = []
+        self.marks: list[tuple[int, float]] = []
+        self.looked_at: frozenset[int] | None = None
+        self.past = self.messages = self.overhead = 0
+        self.reply = ""
+        self._counter = counter
         self._texts: list[str] = []
-        self._at = 0
-        self._pieces: list[Piece] = []
-        self._slots: list[tuple[int, str]] = []
-        self._marks: list[tuple[int, float]] = []
-        self._past = self._messages = self._blocks = 0
+        self._at = self._blocks = 0
         self._kind: object = None
         # The ends of the messages behind which OpenAI looks; of system messages, that of the first ones.
         self._endings: list[int] = []
         self._head, self._heads = 0, 0
-        self._looked_at: frozenset[int] | None = None
+        self._put("model", model or "", None, "model", int)
+
+    @cached_property
+    def text(self) -> str:
+        """All text, with framing."""
+        return "".join(self._texts)
 
     def flat(self, prompt: str | Rendered, reply: str) -> Reading:
         """Lay a flat text out: one piece."""
-        self._put_model()
         text = str(prompt)
         self._put("", text, None, None, partial(self._counter.count_text, text), end="")
-        self._pieces[-1] = self._pieces[-1]._replace(is_framed=False)
-        if self._rules.marks_itself:
+        self.pieces[-1] = self.pieces[-1]._replace(is_framed=False)
+        if self.rules.marks_itself:
             self._endings.append(self._at)
             self._mark_itself({})
         if isinstance(prompt, Rendered):
-            at = self._pieces[-1].begin
+            at = self.pieces[-1].begin
             for part, slot in zip(prompt.parts, prompt.slots, strict=True):
                 if part:
-                    self._slots.append((at, slot))
+                    self.slots.append((at, slot))
                     at += len(part)
-                    self._past = at if slot == "history" else self._past
-        return self._reading(self._cached_part(reply), 0)
+                    self.past = at if slot == "history" else self.past
+        self.reply = self._cached_part(reply)
+        return self
 
     def payload(self, payload: Form, spans: tuple[Spans, Spans] | None, reply: str) -> Reading:
         """Lay a payload out; ``spans`` are the slots of its system text and its last turn."""
         counter = self._counter
-        overhead = counter.count([])
-        self._put_model()
+        self.overhead = counter.count([])
         if payload.get("response_format"):
             text = _json(payload["response_format"])
             self._put("response_format", text, None, "response_format", partial(counter.count_text, text))
         given_tools = _objects(payload.get("tools"), "tool")
         tools = [*map(_unmarked, given_tools)]
         for at, tool in enumerate(given_tools):
-            self._put("tool", _json(tools[at]), None, "tools", partial(self._count_tool, tools, at, overhead))
+            self._put("tool", _json(tools[at]), None, "tools", partial(self._count_tool, tools, at))
             self._mark(tool)
         for key in _SYSTEM_KEYS:
             if payload.get(key):
-                self._message({"role": "system", **_content_of(payload[key])}, None, overhead, spans)
+                self._message({"role": "system", **_content_of(payload[key])}, None, spans)
         given: object = next(payload[key] for key in MESSAGE_KEYS if key in payload)
         messages = [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given, "message")
-        self._messages = len(messages)
+        self.messages = len(messages)
         for at, message in enumerate(messages):
-            self._message(message, at, overhead, spans)
+            self._message(message, at, spans)
         self._mark(payload)
-        if self._rules.marks_itself:
+        if self.rules.marks_itself:
             self._mark_itself(payload)
         if spans is not None:
-            self._slots = [*self._with_slots(spans)]
-        cached = self._cached_part(reply)
-        return self._reading(
-            f"{_BEGIN}assistant{_ROLE_END}{cached}{END * (cached == reply)}" if reply else "", overhead
-        )
-
-    def _reading(self, reply: str, overhead: int) -> Reading:
-        text = "".join(self._texts)
-        past, messages = self._past, self._messages
-        marks, looked_at, rules = self._marks, self._looked_at, self._rules
-        return Reading(
-            text, self._pieces, self._slots, marks, looked_at, past, messages, reply, self._model, rules, overhead
-        )
+            self.slots = [*self._with_slots(spans)]
+        if reply:
+            cached = self._cached_part(reply)
+            self.reply = f"{_BEGIN}assistant{_ROLE_END}{cached}{END * (cached == reply)}"
+        return self
 
     def _cached_part(self, reply: str) -> str:
         """Return the part of a reply that a server has computed: the last token of one that was cut off is not."""
@@ -270,9 +255,6 @@ class _Writer:
             return str(reply)
         count = self._counter.count_text
         return next((text for end in range(1, len(reply)) if count(text := reply[:-end]) < count(reply)), "")
-
-    def _put_model(self) -> None:
-        self._put("model", self._model or "", None, "model", int)
 
     def _put(
         self,
@@ -291,29 +273,29 @@ class _Writer:
         stop = begin + len(text) + len(end)
         self._blocks += kind not in _JOINED or kind != self._kind
         self._kind = kind
-        self._pieces.append(Piece(self._at, begin, stop, message, slot, self._blocks, count))
+        self.pieces.append(Piece(self._at, begin, stop, message, slot, self._blocks, count))
         self._at = stop
 
     def _mark_itself(self, payload: Form) -> None:
         """Set the breakpoint that OpenAI sets, and name the places at which it looks for others."""
         options = payload.get("prompt_cache_options")
-        looked_at = {index for index, _ in self._marks}
+        looked_at = {index for index, _ in self.marks}
         if not isinstance(options, Mapping) or cast("Form", options).get("mode") != "explicit":
             endings = [self._head, *self._endings]
             looked_at |= {self._head, *endings[-_MOST_ENDINGS - 1 :]}
-            lifetime = next(iter(self._rules.lifetimes.values()))
-            self._marks = sorted({*self._marks, (endings[-1], lifetime)})
-        self._marks = self._marks[-_MOST_MARKS:]
-        self._looked_at = frozenset(looked_at)
+            lifetime = next(iter(self.rules.lifetimes.values()))
+            self.marks = sorted({*self.marks, (endings[-1], lifetime)})
+        self.marks = self.marks[-_MOST_MARKS:]
+        self.looked_at = frozenset(looked_at)
 
     def _mark(self, block: Form) -> None:
         mark = next((block[key] for key in _MARKS if key in block), None)
-        if isinstance(mark, Mapping) and self._rules.lifetimes and self._pieces:
-            lifetimes = self._rules.lifetimes
+        if isinstance(mark, Mapping) and self.rules.lifetimes and self.pieces:
+            lifetimes = self.rules.lifetimes
             lifetime = lifetimes.get(str(cast("Form", mark).get("ttl")), next(iter(lifetimes.values())))
-            self._marks.append((self._at, lifetime))
+            self.marks.append((self._at, lifetime))
 
-    def _message(self, message: Form, at: int | None, overhead: int, spans: tuple[Spans, Spans] | None) -> None:
+    def _message(self, message: Form, at: int | None, spans: tuple[Spans, Spans] | None) -> None:
         """Put a message: its text, or its blocks; other fields stand behind them."""
         key = "parts" if "parts" in message else "content"
         content: object = message.get(key)
@@ -324,7 +306,6 @@ class _Writer:
         slot = None
         if spans is not None or at is None:
             slot = "system" if system else "history"
-        counter = self._counter
         if isinstance(content, list) and content:
             parts = cast("list[object]", content)
             blocks = [cast("Form", part) if isinstance(part, Mapping) else {"text": str(part)} for part in parts]
@@ -333,32 +314,36 @@ class _Writer:
                 is_text = isinstance(text, str) and kind in ("text", "input_text", "output_text")
                 own = _plain(cast("str", text)) if is_text else _json(_unmarked(block))
                 alone = {**message, key: [block]} if index == 0 else {"role": role, key: [block]}
-                count = partial(_count_block, counter, alone, None if index == 0 else {"role": role, key: []}, overhead)
+                count = partial(self._count_block, alone, None if index == 0 else {"role": role, key: []})
                 own += behind if index == len(blocks) - 1 else ""
                 self._put(role if index == 0 else "", own, at, slot, count, kind=kind)
                 self._mark(block)
         else:
             own = _plain(content) if isinstance(content, str) else _json(message[key]) if content else ""
-            self._put(role, own + behind, at, slot, partial(_count_block, counter, message, None, overhead))
+            self._put(role, own + behind, at, slot, partial(self._count_block, message))
         self._mark(message)
         if role in _ANSWERS:
-            self._past = self._at
+            self.past = self._at
         if system and at == self._heads:
             self._head = self._at
             self._heads += 1
         if role in _ENDINGS:
             self._endings.append(self._at)
 
-    def _count_tool(self, tools: list[Form], at: int, overhead: int) -> int:
-        before = self._counter.count([], tools[:at]) if at else overhead
+    def _count_block(self, message: Form, empty: Form | None = None) -> int:
+        """Return the tokens that a message adds to a call, or that a block adds to its message."""
+        return self._counter.count([message]) - (self.overhead if empty is None else self._counter.count([empty]))
+
+    def _count_tool(self, tools: list[Form], at: int) -> int:
+        before = self._counter.count([], tools[:at]) if at else self.overhead
         return self._counter.count([], tools[: at + 1]) - before
 
     def _with_slots(self, spans: tuple[Spans, Spans]) -> Iterator[tuple[int, str]]:
         """Yield the slots of all pieces: known texts begin the system text, and end the last message."""
         system, user = spans
-        last = len(self._pieces) - 1
-        first = next((at for at, piece in enumerate(self._pieces) if piece.slot == "system"), None)
-        for at, piece in enumerate(self._pieces):
+        last = len(self.pieces) - 1
+        first = next((at for at, piece in enumerate(self.pieces) if piece.slot == "system"), None)
+        for at, piece in enumerate(self.pieces):
             known = system if at == first else user if at == last else []
             joined = "".join(each for each, _ in known)
             # Three texts stand for each piece: its framing, its own text, and its end.
@@ -372,11 +357,6 @@ class _Writer:
                     if each:
                         yield begin, slot
                         begin += len(each)
-
-
-def _count_block(counter: TokenCounter, message: Form, empty: Form | None, overhead: int) -> int:
-    """Return the tokens that a message adds to a call, or that a block adds to its message."""
-    return counter.count([message]) - (overhead if empty is None else counter.count([empty]))
 
 
 def _content_of(system: object) -> dict[str, object]:

@@ -41,11 +41,12 @@ _TRIMMED = "The history was trimmed: trim it seldom and deep, with Budget(policy
 
 
 class _Cached(NamedTuple):
-    """Memory of a call for later ones: its cached tokens, slots and messages, and the lifetime of what is cached."""
+    """Memory of a call for later ones: its cached tokens, slots, messages, time, and the lifetime of what is cached."""
 
     tokens: int
     slots: list[tuple[int, str]]
     messages: int
+    time: float | None
     lifetime: float | None
 
 
@@ -91,10 +92,9 @@ class _Simulation:
         self._all = PrefixTree(self._lifetime)
         self._conversations: dict[str, PrefixTree] = {}
         self._calls: list[CachedCall] = []
-        self._kept: dict[int, tuple[_Cached, float | None]] = {}
+        self._kept: dict[int, _Cached] = {}
         self._breaks: list[Break] = []
         self._notes: dict[str, None] = dict.fromkeys(rules.unknown)
-        self._models: set[str | None] = set()
         self._uncached = {_SHORT: 0, _UNMARKED: 0}
 
     def report(self) -> CacheReport:
@@ -103,10 +103,7 @@ class _Simulation:
         return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), (*self._notes, *few))
 
     def _note(self, model: str | None, rules: CacheRules) -> None:
-        """Note what is unknown of a model that no earlier call had."""
-        if model in self._models:
-            return
-        self._models.add(model)
+        """Note what is unknown of a model."""
         self._notes |= dict.fromkeys(rules.unknown)
         if not rules.knows(model):
             least = f"{rules.least_for(model):,} are assumed"
@@ -130,8 +127,8 @@ class _Simulation:
         tokens = _Tokens(reading, match, self._counter)
         total = tokens.total
         self._uncached[_SHORT] += total < least
-        hit, units = self._cached(reading, match, tokens, least, now)
-        read, written, by_lifetime = hit
+        read, by_lifetime, units = self._cached(reading, match, tokens, least, now)
+        written = sum(by_lifetime.values())
         own, trees, is_first = match, [self._all], match.length >= reading.past
         if call.conversation is not None:
             is_first = call.conversation not in self._conversations
@@ -151,8 +148,7 @@ class _Simulation:
             if lost > 0:
                 self._breaks.append(self._break(at, reading, own, earlier, lost, shared=shared, read=read))
         lifetime = max((each for _, each in reading.marks), default=lifetime)
-        kept = _Cached(read + written, reading.slots, reading.messages, lifetime)
-        self._kept[at] = kept, now
+        self._kept[at] = _Cached(read + written, reading.slots, reading.messages, now, lifetime)
         for tree in trees:
             tree.add(reading.text, at, now, tokens.ends, units)
             if reading.reply and rules.caches_replies:
@@ -162,8 +158,8 @@ class _Simulation:
 
     def _cached(
         self, reading: Reading, match: Match, tokens: _Tokens, least: int, now: float | None
-    ) -> tuple[tuple[int, int, dict[float, int]], dict[int, float | None]]:
-        """Return the tokens read and written, the latter by lifetime too, and the units that are cached now."""
+    ) -> tuple[int, dict[float, int], dict[int, float | None]]:
+        """Return the tokens read, those written by their lifetime, and the units that are cached now."""
         rules, total = reading.rules, tokens.total
         if rules.kind == "prefix":
             most = total - 1 if rules.recomputes_last else total
@@ -171,7 +167,7 @@ class _Simulation:
             read = read if read >= least else 0
             cached = total // rules.step * rules.step
             written = max(cached - read, 0) if cached >= least else 0
-            return (read, written, {0.0: written}), {}
+            return read, {0.0: written}, {}
         alive = {
             index: tokens.until_index(index, match)
             for index, expires in match.units()
@@ -179,12 +175,9 @@ class _Simulation:
         }
         if rules.kind == "units":
             read = max(alive.values(), default=0)
-            units: dict[int, float | None] = {len(reading.text): None}
-            if reading.reply:
-                units[len(reading.text) + len(reading.reply)] = None
-            if match.length:
-                units[match.length] = None
-            return (read, total - read, {0.0: total - read}), units
+            ends = len(reading.text), len(reading.text) + len(reading.reply), match.length
+            units: dict[int, float | None] = dict.fromkeys(filter(None, ends))
+            return read, {0.0: total - read}, units
         marks = [(index, lifetime) for index, lifetime in reading.marks if tokens.until_index(index, match) >= least]
         hit = max(_looked_at(reading, alive), default=0)
         read = alive.get(hit, 0)
@@ -198,14 +191,12 @@ class _Simulation:
             if until > before:
                 by_lifetime[lifetime] = by_lifetime.get(lifetime, 0) + until - before
                 before = until
-        return (read, before - read, by_lifetime), {
-            index: None if now is None else now + lifetime for index, lifetime in marks
-        }
+        return read, by_lifetime, {index: None if now is None else now + lifetime for index, lifetime in marks}
 
     def _earlier(self, own: Match, now: float | None) -> _Cached | None:
         """Return the compared call, if what it cached is alive."""
-        cached, time = (None, None) if own.call is None else self._kept.get(own.call, (None, None))
-        return None if cached is None or is_over(time, now, cached.lifetime) else cached
+        cached = None if own.call is None else self._kept.get(own.call)
+        return None if cached is None or is_over(cached.time, now, cached.lifetime) else cached
 
     def _break(
         self, at: int, reading: Reading, own: Match, earlier: _Cached, lost: int, *, shared: int, read: int
@@ -223,7 +214,7 @@ class _Simulation:
 
     def _sweep(self, now: float | None) -> None:
         """Forget the calls and conversations that no later call can be compared with."""
-        self._kept = {at: each for at, each in self._kept.items() if not is_over(each[1], now, self._lifetime)}
+        self._kept = {at: each for at, each in self._kept.items() if not is_over(each.time, now, self._lifetime)}
         self._conversations = {
             key: tree for key, tree in self._conversations.items() if not is_over(tree.time, now, self._lifetime)
         }
