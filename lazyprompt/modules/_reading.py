@@ -174,6 +174,10 @@ def text_reader(parser: ResponseParser, collector: Callable[[], Collector]) -> R
     return Reader(parse, collector, parser)
 
 
+class CutError(Exception):
+    """A stream that ended without its end."""
+
+
 class Streamed:
     """An answer that comes in pieces."""
 
@@ -181,11 +185,6 @@ class Streamed:
         self._reader, self._collector = reader, reader.collector()
         self._text = None if reader.parser is None else reader.parser.stream()
         self._events: list[object] = []
-
-    @property
-    def complete(self) -> bool:
-        """True if its end came."""
-        return self._collector.complete
 
     def feed(self, event: object) -> list[Delta]:
         """Return the pieces that are new in an event."""
@@ -195,7 +194,13 @@ class Streamed:
         return news if self._text is None else [new for delta in news for new in self._text.feed(delta.text)]
 
     def finish(self) -> list[Delta]:
-        """Return the pieces that were held back until the end."""
+        """Return the pieces that were held back until the end.
+
+        Raises:
+            CutError: It is not the end.
+        """
+        if not self._collector.complete:
+            raise CutError
         if self._text is None:
             return []
         self._text.finish()
@@ -205,7 +210,7 @@ class Streamed:
         """Return the answer so far, and as the provider gives it."""
         answer = self._collector.answer()
         parsed = self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer)
-        if self._reader.heard is not None and self.complete:
+        if self._reader.heard is not None and self._collector.complete:
             self._reader.heard(self._events, parsed)
         return parsed, answer
 

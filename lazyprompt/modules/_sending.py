@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
-from itertools import chain, islice
 from threading import BoundedSemaphore
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from lazyprompt.errors import FormatError, LazyPromptError, import_extra
+from lazyprompt.modules._reading import CutError
 from lazyprompt.modules.clients._faults import Fault, hide, redirected_to
 from lazyprompt.modules.telemetry import CallRecord, span_of
 
@@ -46,10 +47,7 @@ _ADVICE: dict[FaultKind, str] = {
     "malformed": "is its address that of such an API?",
 }
 _LOG = logging.getLogger("lazyprompt")
-
-
-class CutError(Exception):
-    """A stream that ended without its end."""
+_END = object()  # behind the last event of a stream
 
 
 class _Call:
@@ -110,9 +108,8 @@ class Sender:
         self._place = nullcontext() if concurrency is None else BoundedSemaphore(concurrency)
         self._loops: dict[AbstractEventLoop, _Loop] = {}
         self._loaded = False
-        self._tried: Callable[..., Any]
-        self._atried: Callable[..., Any]
-        self._tried = self._atried = _once
+        self._tried: Callable[..., Any] = operator.call
+        self._atried: Callable[..., Any] = operator.call
         if client.retries_itself:
             return
         # Only the extras of clients that do not retry by themselves have it.
@@ -163,11 +160,12 @@ class Sender:
         """
         answer = exchange.reader.stream()
         with self._watched(exchange, answer) as call, self._place:
-            first, events = self._tried(self._begin, exchange)
+            event, events = self._tried(self._begin, exchange)
             with closing(events):
-                for event in chain(first, events):
+                while event is not _END:
                     yield from call.feed(event)
-            yield from _finished(answer)
+                    event = next(events, _END)
+            yield from answer.finish()
             call.reply = exchange.reply(*answer.message())
         ended(call.reply)
 
@@ -177,12 +175,13 @@ class Sender:
         answer = exchange.reader.stream()
         with self._watched(exchange, answer) as call:
             async with self._aplace():
-                begun: AsyncGenerator[object] = await self._atried(self._abegin, exchange)
-                async with aclosing(begun) as events:
-                    async for event in events:
+                event, events = await self._atried(self._abegin, exchange)
+                async with aclosing(events):
+                    while event is not _END:
                         for delta in call.feed(event):
                             yield delta
-            for delta in _finished(answer):
+                        event = await anext(events, _END)
+            for delta in answer.finish():
                 yield delta
             call.reply = exchange.reply(*answer.message())
         ended(call.reply)
@@ -204,14 +203,14 @@ class Sender:
             await asyncio.sleep(0)
         return make()
 
-    def _begin(self, exchange: Exchange) -> tuple[list[object], Generator[object]]:
-        """Return the first event of a stream, if there is one, and the others."""
+    def _begin(self, exchange: Exchange) -> tuple[object, Generator[object]]:
+        """Return the first event of a stream, or `_END` if there is none, and the others."""
         events = cast("Generator[object]", self.client.stream(exchange.request))
-        return list(islice(events, 1)), events
+        return next(events, _END), events
 
-    async def _abegin(self, exchange: Exchange) -> AsyncGenerator[object]:
+    async def _abegin(self, exchange: Exchange) -> tuple[object, AsyncGenerator[object]]:
         events = cast("AsyncGenerator[object]", self.client.astream(exchange.request))
-        return _abehind(await anext(events, _NONE), events)
+        return await anext(events, _END), events
 
     @contextmanager
     def _watched(self, exchange: Exchange, streamed: Streamed | None) -> Generator[_Call]:
@@ -307,35 +306,8 @@ class Sender:
         return self._loops.setdefault(loop, _Loop(places, asyncio.Lock()))
 
 
-def _once(call: Callable[..., object], asked: object) -> object:
-    return call(asked)
-
-
 def _moved(location: str) -> str:
     """Describe the target of a redirect, without the parts of the address that could be secret."""
     to = urlsplit(location)
     place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else "another address"
     return f"the server redirects to {place}, which is not followed, so that key and conversation go nowhere else"
-
-
-_NONE = object()
-
-
-async def _abehind(first: object, events: AsyncGenerator[object]) -> AsyncGenerator[object]:
-    """Yield a stream whose first event has been taken; closing it closes the stream."""
-    async with aclosing(events):
-        if first is not _NONE:
-            yield first
-            async for event in events:
-                yield event
-
-
-def _finished(answer: Streamed) -> list[Delta]:
-    """Return the pieces that were held back until the end.
-
-    Raises:
-        CutError: It is not the end.
-    """
-    if not answer.complete:
-        raise CutError
-    return answer.finish()

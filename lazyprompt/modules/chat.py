@@ -494,10 +494,9 @@ def check_settings(settings: Settings, concurrency: int | None, error: type[Modu
         raise error(f"timeout is in seconds, and more than 0, not {timeout!r}")
     if "api_key" in settings.options:  # where it would show
         raise error("a key is given as api_key=, not among the options")
-    for name, value, least in (("retries", settings.retries, 0), ("concurrency", concurrency, 1)):
+    most = 1 if concurrency is None else concurrency
+    for name, value, least in (("retries", settings.retries, 0), ("concurrency", most, 1)):
         given = cast("object", value)
-        if name == "concurrency" and given is None:
-            continue
         if not isinstance(given, int):
             raise error(f"{name} is a whole number, not {given!r}")
         if given < least:
