@@ -9,6 +9,7 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.json import MAX_DEPTH, dump
 from lazyprompt.answers.message_builder import JSON, WrittenCall
 from lazyprompt.answers.source import SPACE
@@ -236,18 +237,18 @@ def _parameters(tool: object, where: str) -> tuple[str, dict[str, tuple[str, ...
     if not isinstance(tool, Mapping):
         raise ToolsError(f"{where} is a {type(tool).__name__}; give a name or an OpenAI dict")
     given = cast("Fields", tool)
-    function = _fields(given.get("function")) or given
+    function = fields_of(given.get("function")) or given
     name = function.get("name")
     if not isinstance(name, str):
         raise ToolsError(f"{where} has no name; an OpenAI tool is {{'type': 'function', 'function': {{'name': ...}}}}")
-    root = _fields(function.get("parameters"))
-    properties = _fields(root.get("properties"))
+    root = fields_of(function.get("parameters"))
+    properties = fields_of(root.get("properties"))
     return name, {key: tuple(dict.fromkeys(_types(schema, root, set()))) for key, schema in properties.items()}
 
 
 def _types(schema: object, root: Fields, seen: set[str]) -> list[str]:
     """Return the types that a schema allows, in its order."""
-    fields = _fields(schema)
+    fields = fields_of(schema)
     declared = fields.get("type")
     found = [kind for kind in _items(declared) or (declared,) if isinstance(kind, str)]
     if fields.get("nullable") is True:
@@ -258,13 +259,9 @@ def _types(schema: object, root: Fields, seen: set[str]) -> list[str]:
         seen.add(reference)
         target: object = root
         for step in reference.removeprefix("#/").split("/"):
-            target = _fields(target).get(step)
+            target = fields_of(target).get(step)
         inner.append(target)
     return [*found, *(kind for each in inner for kind in _types(each, root, seen))]
-
-
-def _fields(value: object) -> Fields:
-    return cast("Fields", value) if isinstance(value, Mapping) else {}
 
 
 def _items(value: object) -> Sequence[object]:

@@ -222,15 +222,10 @@ def json_bytes(value: Json) -> bytes:
     return _encode(value).encode()
 
 
-def _fastest() -> Callable[[Json], bytes]:
-    try:
-        fastest: Callable[[Json], bytes] = import_module("orjson").dumps
-    except ImportError:
-        return json_bytes
-    return fastest
-
-
-text_bytes = _fastest()
+try:
+    text_bytes: Callable[[Json], bytes] = import_module("orjson").dumps
+except ImportError:
+    text_bytes = json_bytes
 """Return a JSON value in which there are texts alone, as UTF-8.
 
 orjson writes text exactly as Python's json does, ten times as fast; numbers it writes otherwise (``1e16``, not

@@ -234,7 +234,8 @@ class Journal:
                 for path in (*files.older, files.part(0), *rejects):
                     path.unlink(missing_ok=True)
             for path in rejects if begun or restart else (files.part(0), *files.parts_beyond(1), *rejects):
-                _check_free(path)
+                if path.is_file() and path.stat().st_size:
+                    raise BatchError(f"{path} is there, and no run is known to have left it; move it away, or {ANEW}")
             for path in files.parts_beyond(len(self.state.files)):
                 path.unlink()
         for index, size in enumerate(self.state.files):
@@ -335,16 +336,6 @@ def _changes(old: JsonObject, new: JsonObject) -> Iterator[str]:
 
 def _shown(value: Json) -> str:
     return "not given" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _check_free(path: Path) -> None:
-    """Check that a part that will be emptied holds nothing: no database says that a run has written it.
-
-    Raises:
-        BatchError: It holds something.
-    """
-    if path.is_file() and path.stat().st_size:
-        raise BatchError(f"{path} is there, and no run is known to have left it; move it away, or {ANEW}")
 
 
 def _move(part: Path, final: Path) -> None:

@@ -198,13 +198,9 @@ class RowPlan:
             self.columns,
             tuple(dict.fromkeys((*(each.name for each in inputs), *self.prompter.slots))),
             takes_input=self.prompter.made_of.instruction.accepts_input,
-            has_defaults=self._is_file(),
+            has_defaults=self.prompter.made_of.instruction.input_form.has_defaults,
             typed=(each.name for each in inputs if each.kind in _TYPED),
         )
-
-    def _is_file(self) -> bool:
-        """Return True if the prompter is that of a prompt file."""
-        return self.prompter.made_of.instruction.input_form.has_defaults
 
     @property
     def settings(self) -> JsonObject:

@@ -113,7 +113,8 @@ class Pace:
                 await asyncio.wait_for(self._corrected.wait(), wait)
             except TimeoutError:
                 continue
-        taken = prompt_tokens + self._expected()
+        # An answer has as many tokens as the average of those before it.
+        taken = prompt_tokens + (round(self._answer_tokens / self._answers) if self._answers else _FIRST_GUESS)
         now = clock()
         if self._requests is not None:
             self._requests.take(1, now)
@@ -134,7 +135,3 @@ class Pace:
         self._answer_tokens += usage.get("completion_tokens", 0)
         self._tokens.take(usage["total_tokens"] - taken, asyncio.get_running_loop().time())
         self._corrected.set()
-
-    def _expected(self) -> int:
-        """Guess the tokens of an answer: the average of those before it."""
-        return round(self._answer_tokens / self._answers) if self._answers else _FIRST_GUESS

@@ -212,8 +212,7 @@ def _of_batch(batch: _Frame) -> Iterator[Row]:
 
 def _of_polars(frame: _Frame) -> Iterator[Row]:
     _checked_names(frame.columns)
-    rows: Iterator[Row] = frame.iter_rows(named=True)
-    return rows
+    return cast("Iterator[Row]", frame.iter_rows(named=True))
 
 
 def _of_pandas(frame: _Frame) -> Iterator[Row]:

@@ -233,7 +233,8 @@ class Reading:
             self._mark(tool)
         for key in _SYSTEM_KEYS:
             if payload.get(key):
-                self._message({"role": "system", **_content_of(payload[key])}, None, spans)
+                content = payload[key] if isinstance(payload[key], Mapping) else {"content": payload[key]}
+                self._message({"role": "system", **content}, None, spans)
         given: object = next(payload[key] for key in MESSAGE_KEYS if key in payload)
         messages = [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given, "message")
         self.messages = len(messages)
@@ -357,13 +358,6 @@ class Reading:
                     if each:
                         yield begin, slot
                         begin += len(each)
-
-
-def _content_of(system: object) -> dict[str, object]:
-    """Return a system text that stands beside the messages as the content of one."""
-    if isinstance(system, Mapping):
-        return dict(cast("Form", system))
-    return {"content": system}
 
 
 def _objects(values: object, what: str) -> list[Form]:

@@ -307,11 +307,9 @@ def _with_own_lines(parts: Sequence[str]) -> str:
 
 
 def _string(pieces: list[_Piece]) -> str:
-    return "\n".join(_line(piece) if piece.spoken else piece.text for piece in pieces)
-
-
-def _line(piece: _Piece) -> str:
-    return f"{piece.name or piece.role}: {_set_in(piece.text)}"
+    return "\n".join(
+        f"{piece.name or piece.role}: {_set_in(piece.text)}" if piece.spoken else piece.text for piece in pieces
+    )
 
 
 def _set_in(text: str) -> str:

@@ -9,7 +9,7 @@ import re
 from contextlib import closing, suppress
 from threading import Lock, Thread, Timer
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from lazyprompt._version import __version__
 from lazyprompt.errors import MediaError
@@ -118,23 +118,18 @@ class Deadline:
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
 
-class Limits(Protocol):
-    """The rules for an address that is fetched, as :class:`lazyprompt.MediaResolver` has them."""
+class Limits(NamedTuple):
+    """The rules for an address that is fetched, as :class:`lazyprompt.MediaResolver` has them.
 
-    @property
-    def hosts(self) -> Sequence[str]:
-        """The only hosts that may be asked; none for all public ones."""
-        ...
+    Attributes:
+        hosts: The only hosts that may be asked.
+        max_bytes: The most bytes of an answer.
+        timeout: The seconds for all of it.
+    """
 
-    @property
-    def max_bytes(self) -> int:
-        """The most bytes of an answer."""
-        ...
-
-    @property
-    def timeout(self) -> float:
-        """The seconds for all of it."""
-        ...
+    hosts: Sequence[str]
+    max_bytes: int
+    timeout: float
 
 
 def shown(url: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from lazyprompt._base.files import names_other_machine, read_regular
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import MediaError
-from lazyprompt.media.fetch import Deadline, check_url, checked_host, fetched, refused, scheme_of
+from lazyprompt.media.fetch import Deadline, Limits, check_url, checked_host, fetched, refused, scheme_of
 from lazyprompt.messages.msg import Base64Source
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class MediaResolver:
             data = _read(url, where, cast("tuple[str, ...]", self.roots), self.max_bytes)
             types = {"media_type": source.media_type, "ending": media_type_of(url)}
         elif scheme_of(url) in {"http", "https"}:
-            data, content_type, final = fetched(url, where, self, deadline)
+            data, content_type, final = fetched(url, where, Limits(self.hosts, self.max_bytes, self.timeout), deadline)
             types = {"media_type": source.media_type, "Content-Type": content_type}
             if usual_type(content_type or "") in _UNTOLD:
                 # On the web an ending is no promise, so it counts only where there is no other.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from http.client import HTTPException
 from threading import Event, Thread
-from time import monotonic
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -93,7 +92,6 @@ def write_file(path: Path, content: bytes) -> None:
 
 def _asked(url: str, timeout: float, late: Event) -> bytes | str:
     """Return the bytes, or the fault."""
-    end = monotonic() + timeout
     headers = {"User-Agent": f"lazyprompt/{__version__}", "Accept-Encoding": "identity", "Connection": "close"}
     try:
         with (
@@ -110,8 +108,8 @@ def _asked(url: str, timeout: float, late: Event) -> bytes | str:
                 size += len(chunk)
                 if size > MOST_BYTES:
                     return f"it has more than {MOST_BYTES} bytes"
-                if late.is_set() or monotonic() > end:
-                    return f"it did not come within {timeout:g} s"
+                if late.is_set():  # nobody waits for it
+                    return ""
                 chunks.append(chunk)
             return b"".join(chunks)
     except (HTTPError, HTTPException, OSError, ValueError) as error:

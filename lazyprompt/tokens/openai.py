@@ -199,7 +199,9 @@ class TiktokenCounter:
 
     def _properties(self, schema: Form) -> int:
         """The properties of an object; the cookbook has those of functions alone, nested ones count the same."""
-        counted = self._rest(schema)
+        # Alternatives, definitions, limits.
+        rest = {key: value for key, value in schema.items() if key not in _SCHEMA}
+        counted = self.count_text(json_text(rest, "the schema of a tool")) if rest else 0
         properties = schema.get("properties")
         if properties and isinstance(properties, dict):
             counted += _PROPERTIES
@@ -219,11 +221,6 @@ class TiktokenCounter:
             items = [json_text(value, "a value of a tool's enum") for value in cast("Sequence[object]", values)]
             counted += _ENUM + _ENUM_ITEM * len(items) + self._texts(items)
         return counted
-
-    def _rest(self, schema: Form) -> int:
-        """Return the keys that the formula does not know: alternatives, definitions, limits."""
-        rest = {key: value for key, value in schema.items() if key not in _SCHEMA}
-        return self.count_text(json_text(rest, "the schema of a tool")) if rest else 0
 
 
 def _approximate(error: TokenizerError) -> ApproximateTokenCounter:

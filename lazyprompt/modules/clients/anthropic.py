@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from lazyprompt._base.client_objects import fields_of, plain
@@ -59,8 +60,9 @@ class AnthropicCollector:
                 return self._add(index, fields_of(fields.get("delta")))
             case "content_block_start":
                 return self._start(index, fields_of(fields.get("content_block")))
-            case "content_block_stop" if index in self._calls and not self._is_written(index):
-                return [Delta("tool_call", "{}", self._calls[index])]  # a call without arguments
+            case "content_block_stop" if index in self._calls:
+                is_written = self._pieces[index] or self._blocks[index].get("input")
+                return [] if is_written else [Delta("tool_call", "{}", self._calls[index])]
             case "message_start":
                 self._message = dict(fields_of(fields.get("message")))
             case "message_delta":
@@ -111,9 +113,6 @@ class AnthropicCollector:
             case _:
                 pass
         return []
-
-    def _is_written(self, index: int) -> bool:
-        return bool(self._pieces[index] or self._blocks[index].get("input"))
 
 
 def _text(fields: Fields, key: str) -> str:
@@ -226,12 +225,10 @@ def expressible(schema: JsonObject) -> bool:
     every = [*_parts(main), *(part for found in parts.values() for part in found)]
     if not all(map(_is_typed, every)) or not _references(every) <= references.keys():
         return False
-    while references:  # a definition that leads back to itself is never without references
-        ended = [name for name, targets in references.items() if not targets & references.keys()]
-        if not ended:
-            return False
-        for name in ended:
-            del references[name]
+    try:
+        TopologicalSorter(references).prepare()
+    except CycleError:
+        return False
     return True
 
 

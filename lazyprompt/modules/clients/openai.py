@@ -273,13 +273,9 @@ def _is_kept(schema: object) -> bool:
         named = set(cast("list[str]", required)) if isinstance(required, list) else set[str]()
         if fields.get("additionalProperties") is not False or named != {*properties}:
             return False
-    below = [value for part in (properties, fields.get("$defs"), fields.get("definitions")) for value in _values(part)]
-    below += cast("list[object]", fields.get("anyOf") or [])
+    parts = (properties, *(fields_of(fields.get(key)) for key in ("$defs", "definitions")))
+    below = [*(value for part in parts for value in part.values()), *cast("list[object]", fields.get("anyOf") or [])]
     return all(map(_is_kept, [*below, *([fields["items"]] if "items" in fields else [])]))
-
-
-def _values(schemas: object) -> list[object]:
-    return list(fields_of(schemas).values())
 
 
 def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
