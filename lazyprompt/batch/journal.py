@@ -141,8 +141,6 @@ class Journal:
             BatchStoppedError: A file cannot be written.
         """
         old = self.state
-        if old.done:
-            raise BatchError(f"{self.files.output}: the run is over")
         files, count = [*old.files], old.lines
         for piece, is_new in self._pieces(lines):
             if is_new:

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.json import checked_object, fresh
 from lazyprompt._version import __version__
-from lazyprompt.batch.cells import Cells, cell
+from lazyprompt.batch.cells import Cells
 from lazyprompt.batch.forms import BatchForm, form_of, json_bytes, text_bytes
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, ToolsError
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Payload
-from lazyprompt.messages.history import History
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.prompters.rows import Columns
@@ -142,7 +141,8 @@ class RowPlan:
     def careful_line(self, number: int, row: Row) -> bytes:
         """Return the line of any row, without the quick way of plain rows."""
         made = self.made(number, row)
-        return (text_bytes if self._is_text(row) else json_bytes)(made) + b"\n"
+        # A flat prompt and its name are texts alone.
+        return (text_bytes if self.form.provider == "flat" else json_bytes)(made) + b"\n"
 
     def made(self, number: int, row: Row) -> JsonObject:
         """Return the object of a line; it shares nothing with the row or the plan.
@@ -274,28 +274,6 @@ class RowPlan:
             )
         return dict(payload)
 
-    def _is_text(self, row: Row) -> bool:
-        """Return True if no number in the line comes from the row: see :data:`lazyprompt.batch.forms.text_bytes`."""
-        form, cells = self.form, self.cells
-        if form.provider == "flat":
-            return True
-        if not self._is_alike or cell(row, cells.tools) is not None:
-            return False
-        return not History.of(cells.history_of(row)).has_messages
-
-    @cached_property
-    def _is_alike(self) -> bool:
-        """True if orjson writes all that is the same in every row as Python does: numbers in tools, further fields."""
-        plain = type(self.prompter) in _PROMPTERS and not self.prompter.made_of.has_functions
-        if text_bytes is json_bytes or self.form.sample or not plain:
-            return False
-        try:
-            body = self.body(self.cells.trial())
-            return text_bytes(body) == json_bytes(body)
-        except (LazyPromptError, TypeError):
-            # orjson does not write an integer beyond 64 bits at all.
-            return False
-
     def _hash(self) -> str:
         """Return the hash of the prompter's texts, in every process the same."""
         made_of = self.prompter.made_of
@@ -335,6 +313,7 @@ class _Text(NamedTuple):
     after: bytes
 
 
+@dataclass(slots=True)
 class QuickLine:
     """Writes the lines of plain rows; see :func:`quick_line`.
 
@@ -344,27 +323,17 @@ class QuickLine:
         others: The columns that plain rows have not.
         head: The bytes before the name.
         start: The bytes behind it, up to the first text.
+        numbered: All these bytes around the number of a row, which is the name of most.
         texts: The texts.
     """
 
-    __slots__ = ("_checked_id", "_head", "_name", "_numbered", "_others", "_start", "_texts")
-
-    def __init__(
-        self,
-        checked_id: Callable[[str], str],
-        name: str,
-        others: tuple[str, ...],
-        head: bytes,
-        start: bytes,
-        texts: tuple[_Text, ...],
-    ) -> None:
-        self._checked_id = checked_id
-        self._name = name
-        self._others = others
-        self._head, self._start = head, start
-        self._texts = texts
-        # Most rows have no name: theirs is put in together with what stands around it.
-        self._numbered = head.replace(b"%", b"%%") + b'"row-%d"' + start.replace(b"%", b"%%")
+    checked_id: Callable[[str], str]
+    name: str
+    others: tuple[str, ...]
+    head: bytes
+    start: bytes
+    numbered: bytes
+    texts: tuple[_Text, ...]
 
     def line(self, number: int, row: Row) -> bytes | None:
         """Return the line of a row; None if the row is not plain.
@@ -373,19 +342,19 @@ class QuickLine:
             number: The number of the row.
             row: The row.
         """
-        for column in self._others:
+        for column in self.others:
             if column in row and row[column] is not None:
                 return None
-        column = self._name
+        column = self.name
         name = row[column] if column in row else None  # noqa: SIM401 - get would take twice as long as both
         try:
             if name is None:
-                line = [self._numbered % number]
+                line = [self.numbered % number]
             elif type(name) is str:
-                line = [self._head, text_bytes(self._checked_id(name)), self._start]
+                line = [self.head, text_bytes(self.checked_id(name)), self.start]
             else:
                 return None
-            for text, values, is_bare, after in self._texts:
+            for text, values, is_bare, after in self.texts:
                 for column, literal in values:
                     value = row[column]
                     # A text of another class may have an addition of its own, as Markup has.
@@ -477,6 +446,7 @@ def _compiled(plan: RowPlan, wanted: Sequence[str], *, with_input: bool) -> Quic
         tuple(column for column in others if column is not None),
         head.encode(),
         start,
+        head.encode().replace(b"%", b"%%") + b'"row-%d"' + start.replace(b"%", b"%%"),
         tuple(text._replace(after=piece) for text, piece in zip(texts, after, strict=True)),
     )
 

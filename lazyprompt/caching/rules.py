@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from lazyprompt._base.frozen import read_only
@@ -96,17 +97,19 @@ def _by_model(table: ByModel[_T], model: str | None) -> _T | None:
     return next((value for pattern, value in table if re.search(pattern, model or "")), None)
 
 
-_OPENAI = "https://developers.openai.com/api/docs/guides/prompt-caching"
 _DATE = "2026-11-23"
+_openai = partial(
+    CacheRules,
+    name="openai",
+    source="https://developers.openai.com/api/docs/guides/prompt-caching",
+    date=_DATE,
+)
 _ONE_MACHINE = "calls may reach machines that have not seen the prefix; one machine is assumed"
 
 RULES: Mapping[str, CacheRules] = {
     rules.name: rules
     for rules in (
-        CacheRules(
-            name="openai",
-            source=_OPENAI,
-            date=_DATE,
+        _openai(
             least=(("", 1024),),
             step=128,
             lifetime=5 * _MINUTES,
@@ -118,10 +121,7 @@ RULES: Mapping[str, CacheRules] = {
             others=(
                 (
                     r"gpt-(5\.([6-9]|\d\d)|[6-9]\b|[12]\d)",
-                    CacheRules(
-                        name="openai",
-                        source=_OPENAI,
-                        date=_DATE,
+                    _openai(
                         kind="breakpoints",
                         marks_itself=True,
                         least=(("", 1024),),
@@ -133,10 +133,7 @@ RULES: Mapping[str, CacheRules] = {
                 ),
                 (
                     r"gpt-5\.5",
-                    CacheRules(
-                        name="openai",
-                        source=_OPENAI,
-                        date=_DATE,
+                    _openai(
                         least=(("", 2048),),
                         step=2048,
                         lifetime=30 * _MINUTES,

@@ -22,12 +22,12 @@ _BLOCKS = get_args(Block)
 _CONTENT = ("content", "parts", "output", "reasoning_content", "thinking")
 # Calls in the forms that have them beside the content.
 _CALLS = ("tool_calls", "function_call", "arguments")
-# Parts that hold no text: by their type, or by a key of theirs.
-_MEDIA = frozenset(
-    form.format(kind)
+# Parts that hold no text, by their type or by a key of theirs, and what they hold.
+MEDIA_KINDS = {
+    form.format(word): "file" if word == "document" else word
+    for word in ("image", "audio", "video", "file", "document")
     for form in ("{}", "{}_url", "{}_data", "input_{}")
-    for kind in ("image", "audio", "video", "file", "document")
-) | {"inline_data", "inlineData", "fileData"}
+} | dict.fromkeys(("inline_data", "inlineData", "fileData"), "file")
 
 
 class CountsMessages(Protocol):
@@ -174,7 +174,7 @@ def _collect(content: object, texts: list[str], media: list[Form]) -> None:
 
 
 def _collect_part(part: Form, texts: list[str], media: list[Form]) -> None:
-    if part.get("type") in _MEDIA or not _MEDIA.isdisjoint(part):
+    if part.get("type") in MEDIA_KINDS or not MEDIA_KINDS.keys().isdisjoint(part):
         media.append(part)
         return
     for key in ("text", "thinking", "content", "output"):

@@ -20,6 +20,7 @@ from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import import_extra
+from lazyprompt.tokens.counter import MEDIA_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,18 +63,8 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BASE64_LEAST: Final = 1024
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml")
 
-# The keys and types of parts, and what they hold; the MIME type tells it better where there is one.
-_KINDS: Final[Mapping[str, str]] = {
-    form.format(word): kind
-    for word, kind in (
-        ("image", "image"),
-        ("audio", "audio"),
-        ("video", "video"),
-        ("file", "file"),
-        ("document", "file"),
-    )
-    for form in ("{}", "{}_url", "{}_data", "input_{}")
-} | {"images": "image", "inline_data": "file", "inlineData": "file", "fileData": "file"}
+# Ollama's form has pictures beside the content. The MIME type tells the kind better where there is one.
+_KINDS: Final = {**MEDIA_KINDS, "images": "image"}
 _TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
 # Where an object holds a medium, the content itself before its address.
 _HOLDERS: Final = (

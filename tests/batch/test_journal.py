@@ -395,13 +395,6 @@ def test_where_no_lock_can_be_made_nothing_is_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl.run"]
 
 
-def test_nothing_is_written_behind_the_end(tmp_path: Path) -> None:
-    with opened(tmp_path) as journal:
-        journal.finish()
-    with pytest.raises(BatchError, match="out.jsonl: the run is over"):
-        journal.add(1, lines(1, 1))
-
-
 def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> NoReturn:
         raise OSError(28, "No space left on device")

@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.answers.parser import Delta
-from lazyprompt.errors import ModuleError, did_you_mean
 from lazyprompt.modules.clients._base import EXTRA_BODY, OwnHttpClient
 from lazyprompt.modules.clients._faults import StreamedError
 
@@ -358,10 +357,10 @@ def connect(settings: Settings, server: str | None = None) -> OpenAIClient:
         server: The name of one of :data:`SERVERS`; None: the one that has the host of the ``base_url``.
 
     Raises:
-        ModuleError: There is no such server, or the key is none.
+        ModuleError: The key is none.
     """
     base_url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-    return OpenAIClient(settings, server_at(base_url) if server is None else _known(SERVERS, server))
+    return OpenAIClient(settings, server_at(base_url) if server is None else SERVERS[server])
 
 
 def connect_completions(settings: Settings, engine: str = "other") -> CompletionsClient:
@@ -374,15 +373,9 @@ def connect_completions(settings: Settings, engine: str = "other") -> Completion
         engine: The name of one of :data:`ENGINES`; they differ in how a JSON schema is asked for.
 
     Raises:
-        ModuleError: There is no such engine, or the key is none.
+        ModuleError: The key is none.
     """
-    return CompletionsClient(settings, _known(ENGINES, engine))
-
-
-def _known(table: Mapping[str, Server], name: str) -> Server:
-    if name not in table:
-        raise ModuleError(f"{name!r} is not known{did_you_mean(name, table)}; known are {', '.join(table)}")
-    return table[name]
+    return CompletionsClient(settings, ENGINES[engine])
 
 
 class OpenAIClient(OwnHttpClient):

@@ -22,29 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.clients._base import Request, Settings
+    from lazyprompt.modules.clients._base import Request
     from lazyprompt.modules.clients._faults import FaultKind
 
 # True while a call is made in a thread.
 _ASKING: ContextVar[bool] = ContextVar("_ASKING", default=False)
-
-
-def connect(settings: Settings) -> TgiClient:
-    """Return a client for Text Generation Inference as an engine, for payloads ``{"prompt": text}``.
-
-    Args:
-        settings: How the client is to be made. The ``base_url`` is that of the server itself, without a path.
-
-    Returns:
-        The client. Its answers are those of the official client's ``TextGenerationOutput`` with the text in
-        ``generated_text``, a stop string that ended it included.
-
-    Raises:
-        ModuleError: There is no ``base_url``, or no header can carry the key.
-    """
-    if settings.base_url is None:
-        raise ModuleError("Text Generation Inference has no address of its own; give base_url, as http://host:8080")
-    return TgiClient(settings)
 
 
 class TgiCollector:
@@ -222,3 +204,6 @@ class _Loop:
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+
+
+connect = TgiClient

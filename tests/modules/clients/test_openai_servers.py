@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt._base.secret import Secret
-from lazyprompt.errors import ModuleError
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.openai import connect, connect_completions
 from modules.clients.openai_form import KEY, PATIENCE, ask, read, settings_for, streamed
@@ -103,11 +102,3 @@ def test_engines_have_their_own_ways_to_ask_for_a_schema(
         assert wanted is not None
         client.send(Request("m", {"prompt": "n = "}, wanted))
     assert server.seen[0].body == {"model": "m", "prompt": "n = ", **sent}
-
-
-def test_unknown_servers_and_engines_are_named() -> None:
-    settings = Settings("http://127.0.0.1:9", None, 1.0, 0, {})
-    with pytest.raises(ModuleError, match="'deepsek' is not known \\(did you mean 'deepseek'\\?\\)"):
-        connect(settings, "deepsek")
-    with pytest.raises(ModuleError, match="'vlm' is not known"):
-        connect_completions(settings, "vlm")

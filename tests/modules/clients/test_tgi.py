@@ -333,8 +333,3 @@ def test_a_schema_is_a_grammar() -> None:
     schema: Any = {"type": "object", "properties": {"city": {"type": "string"}}}
     client = tgi.connect(Settings("http://127.0.0.1:1", None, 1.0, 0, {}))
     assert client.structured(schema, "place") == {"grammar": {"type": "json", "value": schema}}
-
-
-def test_without_an_address_there_is_nothing_to_ask() -> None:
-    with pytest.raises(ModuleError, match="give base_url, as http://host:8080"):
-        tgi.connect(Settings(None, None, 1.0, 0, {}))
