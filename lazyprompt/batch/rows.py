@@ -19,6 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias, cast, get_args
 
 from lazyprompt._base.files import open_regular
+from lazyprompt._base.json import is_well_formed
 from lazyprompt.errors import BatchError, did_you_mean, import_extra
 from lazyprompt.prompters.rows import RowFault
 
@@ -333,7 +334,7 @@ def _checked_header(path: Path, header: list[str] | csv.Error) -> list[str]:
         if not name or name in header[:at]:
             what = f"is named {name!r} as another is" if name else "has no name"
             raise BatchError(f"{path}:1: column {at + 1} {what}; the first line names each column once")
-    if _is_broken("".join(header)):
+    if not is_well_formed("".join(header)):
         raise BatchError(f"{path}:1: the header is no UTF-8; save the file as UTF-8")
     return header
 
@@ -343,22 +344,12 @@ def _row_of_record(names: list[str], record: list[str] | csv.Error, number: int,
         return RowFault(number, f"line {at}: it is no CSV: {record}", at)
     if len(record) != len(names):
         reason = f"it has {len(record)} fields, and the header names {len(names)}"
-    elif _is_broken("".join(record)):
+    elif not is_well_formed("".join(record)):
         reason = "it is no UTF-8"
     else:
         return dict(zip(names, record, strict=True))
     text = ",".join(record).encode(errors="surrogateescape").decode(errors="replace")
     return RowFault(number, f"line {at}: {reason}", at, _shown(text))
-
-
-def _is_broken(text: str) -> bool:
-    if text.isascii():
-        return False
-    try:
-        text.encode("utf-32-le")
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _read_parquet(path: Path, start: int) -> Iterator[Unread]:

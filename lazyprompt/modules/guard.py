@@ -22,10 +22,6 @@ import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # as typing has it, which takes longer
-if TYPE_CHECKING:
-    from types import FrameType
-
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
 _LOOK = 1.0  # seconds between two looks at the parent
 _PAUSE = 0.01  # seconds between two looks at what is being ended
@@ -120,7 +116,7 @@ def _woken_by_signals() -> int:
     return read
 
 
-def _noted(_number: int, _frame: FrameType | None) -> None:
+def _noted(*_: object) -> None:
     """Do nothing: the pipe has the number already."""
 
 

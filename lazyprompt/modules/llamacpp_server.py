@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from lazyprompt._base.files import open_regular, read_regular
 from lazyprompt.chat_templates.source import MAX_BYTES
+from lazyprompt.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -146,7 +147,8 @@ def _set(params: Any, name: str, value: object) -> None:  # noqa: ANN401 - xllam
     if last.startswith("no_") and not hasattr(params, last):
         last, value = last.removeprefix("no_"), "false" if value == "true" else value
     if last.startswith("_") or not hasattr(params, last):
-        raise _unknown(params, name, last)
+        near = nearest(last, [field for field in dir(params) if not field.startswith("_")])
+        raise _ParamError(f"llama.cpp has no option {name}{f' (did you mean {near}?)' if near else ''}")
     try:
         setattr(params, last, _read(value, getattr(params, last)) if isinstance(value, str) else value)
     except (AssertionError, AttributeError, OverflowError, TypeError, ValueError) as error:
@@ -173,15 +175,6 @@ def _read(text: str, now: object) -> object:
 
 def _refuse(why: str) -> NoReturn:
     raise ValueError(why)
-
-
-def _unknown(params: object, name: str, last: str) -> _ParamError:
-    """Return the error for an unknown field, with the nearest name."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
-
-    near = get_close_matches(last, [field for field in dir(params) if not field.startswith("_")], n=1)
-    meant = f" (did you mean {near[0]}?)" if near else ""
-    return _ParamError(f"llama.cpp has no option {name}{meant}")
 
 
 def _failed(why: str) -> int:

@@ -433,20 +433,16 @@ def _hidden(value: object) -> object:
 
 
 def _free_port() -> int:
-    with socket.socket() as at:
-        at.bind((HOST, 0))
+    with socket.create_server((HOST, 0)) as at:
         return int(at.getsockname()[1])
 
 
 def _is_free(port: int) -> bool:
     """Return True if a server can listen at a port."""
-    with socket.socket() as at:
-        # As servers do it: connections that were closed a while ago do not count.
-        at.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            at.bind((HOST, port))
-        except OSError:
-            return False
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
     return True
 
 
