@@ -12,15 +12,19 @@ from lazyprompt.messages.history import History
 from lazyprompt.templates.slots import listed, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from lazyprompt.batch.rows import Row
     from lazyprompt.errors import LazyPromptError
+    from lazyprompt.files.properties import Property
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.prompters.rows import Columns
 
 _INPUT = "input"
+# The kinds of a prompt file's inputs whose values are no text: a text may be meant for all others.
+_TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
 # The types of a missing value in pandas, beside NaN: pandas.NA, pandas.NaT.
 _NOTHING = frozenset({"NAType", "NaTType"})
 
@@ -47,31 +51,23 @@ class Cells:
     label: str
     id: str
     has_defaults: bool
-    typed: frozenset[str] = frozenset()
+    typed: frozenset[str]
 
     @classmethod
-    def of(
-        cls,
-        columns: Columns,
-        slots: tuple[str, ...],
-        *,
-        takes_input: bool,
-        has_defaults: bool,
-        typed: Iterable[str] = (),
-    ) -> Cells:
+    def of(cls, columns: Columns, prompter: Prompter, inputs: Sequence[Property] = ()) -> Cells:
         """Return the cells of a prompter's rows.
 
         Args:
             columns: The columns of slots, history and the like.
-            slots: The slots of the prompter.
-            takes_input: True if it takes the user's text.
-            has_defaults: True if a slot may be left out.
-            typed: The slots whose values are no text.
+            prompter: The prompter.
+            inputs: The inputs of its prompt file, which takes them, and what else its template names.
 
         Raises:
             BatchError: A column is named for what is no slot.
         """
-        takes_input = takes_input and _INPUT not in slots
+        instruction = prompter.made_of.instruction
+        slots = tuple(dict.fromkeys((*(each.name for each in inputs), *prompter.slots)))
+        takes_input = instruction.accepts_input and _INPUT not in slots
         known = (*slots, _INPUT) if takes_input else slots
         for slot in columns.input:
             if slot not in known:
@@ -88,8 +84,8 @@ class Cells:
             None if columns.tools in taken else columns.tools,
             columns.label,
             columns.id,
-            has_defaults,
-            frozenset(typed),
+            instruction.input_form.has_defaults,
+            frozenset(each.name for each in inputs if each.kind in _TYPED),
         )
 
     def given(self, row: Row) -> dict[str, object]:

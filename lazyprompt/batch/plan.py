@@ -43,8 +43,6 @@ Train: TypeAlias = Literal["last", "all"]
 _SAID = frozenset(
     ("model", "messages", "tools", "system", "contents", "system_instruction", "input", "instructions", "prompt")
 )
-# The kinds of a prompt file's inputs whose values are no text: a text may be meant for all others.
-_TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
 
 # The prompters that only put values into their places; a class that somebody derives may do anything.
 _PROMPTERS = (Prompter, ChatPrompter, AlpacaPrompter, EmptyPrompter)
@@ -192,15 +190,7 @@ class RowPlan:
         Raises:
             BatchError: A column is named for what is no slot.
         """
-        # A prompt file takes its inputs, and what else its template names.
-        inputs = () if self.prompty is None else self.prompty.inputs
-        return Cells.of(
-            self.columns,
-            tuple(dict.fromkeys((*(each.name for each in inputs), *self.prompter.slots))),
-            takes_input=self.prompter.made_of.instruction.accepts_input,
-            has_defaults=self.prompter.made_of.instruction.input_form.has_defaults,
-            typed=(each.name for each in inputs if each.kind in _TYPED),
-        )
+        return Cells.of(self.columns, self.prompter, () if self.prompty is None else self.prompty.inputs)
 
     @property
     def settings(self) -> JsonObject:
