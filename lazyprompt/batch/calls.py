@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.database import RunDatabase
     from lazyprompt.batch.rows import Row
-    from lazyprompt.batch.run import BatchJob, Progress
+    from lazyprompt.batch.run import BatchJob, Progress, Stopped
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
@@ -94,7 +94,7 @@ def call_batch(
     *,
     restart: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    stopped: Callable[[], str | None] | None = None,
+    stopped: Stopped | None = None,
     grace: float = 5.0,
 ) -> Outcome:
     """Ask a model for the answer to each row, or continue a run that does.
@@ -157,13 +157,12 @@ class _AnswerLog:
         self._earlier = array("q")
         self._added: list[Line] = []
         self._committing = asyncio.Lock()
-        self._tell: Callable[[State], None] | None = None
+        self._tell = watch(job, self.state, None)
         database.drop(rejects=job.rejects is None)
         for chunk in database.chunks():
             self._earlier.extend(line.row for line in chunk)
             self._count(chunk)
-        if progress is not None:
-            self._tell = watch(job, self.state, progress)
+        self._tell = watch(job, self.state, progress)
 
     def __contains__(self, row: int) -> bool:
         """Return True if an earlier run has left a line of a row."""
@@ -192,8 +191,7 @@ class _AnswerLog:
             old = self.state
             written, rejected = old.written + (not line.rejected), old.rejected + line.rejected
             self.state = State(written=written, rejected=rejected, tokens=old.tokens + line.tokens)
-            if self._tell is not None:
-                self._tell(self.state)
+            self._tell(self.state)
 
 
 class _Question(NamedTuple):
@@ -222,13 +220,7 @@ class _Asking:
         grace: The seconds that requests under way have left when the run stops.
     """
 
-    def __init__(
-        self,
-        calls: CallJob,
-        log: _AnswerLog,
-        stopped: Callable[[], str | None] | None,
-        grace: float,
-    ) -> None:
+    def __init__(self, calls: CallJob, log: _AnswerLog, stopped: Stopped | None, grace: float) -> None:
         self._calls, self._log = calls, log
         self._stopped, self._grace = stopped, grace
         self._skips = calls.job.rejects is not None

@@ -25,7 +25,6 @@ from lazyprompt.errors import BatchError
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.database import Line
@@ -120,9 +119,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Save what is done, unless that has failed, and unlock the files."""
         with self._held:
             if self.state is not self._safe and not self._failed:

@@ -21,7 +21,7 @@ from lazyprompt.errors import import_extra
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from lazyprompt.batch.run import BatchJob, Chunk, Made, Outcome, Progress, Work
+    from lazyprompt.batch.run import BatchJob, Chunk, Made, Outcome, Progress, Stopped, Work
 
 # The last line of a trace.
 _ENDS = re.compile(r"[\w.]+(Error|Exception): ")
@@ -32,7 +32,7 @@ def run_on_ray(
     *,
     restart: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    stopped: Callable[[], str | None] | None = None,
+    stopped: Stopped | None = None,
     seconds: float = 1.0,
 ) -> Outcome:
     """Run as :func:`lazyprompt.batch.run.run_batch` does, on the cluster that Ray finds.

@@ -211,6 +211,8 @@ def reject_line(fault: RowFault, row: Row | RowFault) -> Line:
     return Line(fault.number, text.encode("utf-8", "backslashreplace") + b"\n", rejected=True)
 
 
+Stopped: TypeAlias = "Callable[[], str | None]"
+"""Returns the reason to stop a run, if there is one."""
 Engine: TypeAlias = "Callable[[Work, Iterable[Chunk], int], Iterator[Made]]"
 """Works on chunks of rows with so many processes, and yields the results in their order."""
 
@@ -220,7 +222,7 @@ def run_batch(
     *,
     restart: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    stopped: Callable[[], str | None] | None = None,
+    stopped: Stopped | None = None,
     seconds: float = 1.0,
     engine: Engine | None = None,
 ) -> Outcome:
@@ -247,8 +249,7 @@ def run_batch(
     with Journal(files, job.asked(), job.plan.form.limits, restart=restart, seconds=seconds) as journal:
         begun, before = monotonic(), journal.state
         if not before.done:
-            tell = None if progress is None else watch(job, before, progress)
-            _do(job, journal, engine or work_on, tell, stopped or (lambda: None))
+            _do(job, journal, engine or work_on, watch(job, before, progress), stopped or (lambda: None))
         outputs = journal.finish()
         state = journal.state
     rate = (state.rows - before.rows) / max(monotonic() - begun, 1e-9)
@@ -256,13 +257,7 @@ def run_batch(
     return Outcome(state.written, state.rejected, tokens, rate, outputs, files.left_over(len(outputs)))
 
 
-def _do(
-    job: BatchJob,
-    journal: Journal,
-    engine: Engine,
-    tell: Callable[[State], None] | None,
-    stopped: Callable[[], str | None],
-) -> None:
+def _do(job: BatchJob, journal: Journal, engine: Engine, tell: Callable[[State], None], stopped: Stopped) -> None:
     """Work on all rows behind those that are done."""
     limits = [most for most in (job.plan.form.limits.bytes, job.plan.form.limits.line_bytes) if most is not None]
     work = Work(job.plan, job.rejects is not None, min(limits, default=None), job.counter)
@@ -276,8 +271,7 @@ def _do(
             chunks.learn(made)
             if made.number is not None:
                 journal.add(made.number, made.lines, made.rejects, made.tokens)
-            if tell is not None:
-                tell(journal.state)
+            tell(journal.state)
             if made.fault is not None:
                 raise BatchStoppedError(f"row {made.fault.number:,}: {made.fault.reason}", made.fault)
             if why := stopped():
@@ -400,14 +394,16 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def watch(job: BatchJob, before: State, progress: Callable[[Progress], None]) -> Callable[[State], None]:
+def watch(job: BatchJob, before: State, progress: Callable[[Progress], None] | None) -> Callable[[State], None]:
     """Return a function that reports the progress of a run, given its state.
 
     Args:
         job: The job.
         before: The state at the beginning.
-        progress: Called with the progress.
+        progress: Called with the progress; None for nobody.
     """
+    if progress is None:
+        return lambda _: None
     count = about_rows(job.rows)
     total = None if count is None else max(job.choice.size(count), 1)
     begun = monotonic()
