@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from lazyprompt.answers.message_builder import JSON, WrittenCall, arguments_of, well
-from lazyprompt.answers.source import SPACE, SPACES, cuts_of
-from lazyprompt.answers.values import gemma_object, literal, python_calls
+from lazyprompt.answers.message_builder import JSON, MessageBuilder, WrittenCall, arguments_of, well
+from lazyprompt.answers.source import SPACE, SPACES, Source, Waiting, cuts_of
+from lazyprompt.answers.values import Tools, gemma_object, literal, python_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.forms import Begins, Form
-    from lazyprompt.answers.message_builder import MessageBuilder
-    from lazyprompt.answers.source import Source, Waiting
-    from lazyprompt.answers.values import Tools
 
 
 class Body(NamedTuple):

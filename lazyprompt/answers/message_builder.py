@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import count, groupby
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.frozen import read_only
-from lazyprompt._base.json import dump
+from lazyprompt._base.json import JsonObject, dump
 from lazyprompt.answers.source import SPACE
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
-
-if TYPE_CHECKING:
-    from lazyprompt._base.json import JsonObject
 
 # Models often write line breaks within strings, which JSON forbids.
 JSON = json.JSONDecoder(strict=False)

@@ -10,13 +10,12 @@ from lazyprompt.answers.forms import FORMS, THINK, form_in, form_of
 from lazyprompt.answers.message_builder import Delta, MessageBuilder, well
 from lazyprompt.answers.reading import HarmonyReading, Reading
 from lazyprompt.answers.source import Source
-from lazyprompt.answers.values import Tools
+from lazyprompt.answers.values import ToolLike, Tools
 from lazyprompt.errors import FormatError, TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lazyprompt.answers.values import ToolLike
     from lazyprompt.messages.msg import Msg
 
 _OVER = object()

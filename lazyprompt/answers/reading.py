@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lazyprompt.answers.calls import FIRST, READERS, Body, CallReader
-from lazyprompt.answers.source import SPACE, SPACES, cuts_of
+from lazyprompt.answers.calls import FIRST, READERS, Body, CallReader, Plan
+from lazyprompt.answers.source import SPACE, SPACES, Source, Waiting, cuts_of
 
 if TYPE_CHECKING:
-    from lazyprompt.answers.calls import Plan
     from lazyprompt.answers.forms import Calls
     from lazyprompt.answers.message_builder import MessageBuilder, WrittenCall
-    from lazyprompt.answers.source import Source, Waiting
 
 # Text that may be left over behind arguments: brackets closed twice, the fence around them.
 _LEFT_OVER = SPACE + ",;]})`"

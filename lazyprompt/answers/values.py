@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from lazyprompt._base.client_objects import fields_of
-from lazyprompt._base.json import MAX_DEPTH, dump
+from lazyprompt._base.json import MAX_DEPTH, Fields, Json, JsonObject, dump
 from lazyprompt.answers.message_builder import JSON, WrittenCall
 from lazyprompt.answers.source import SPACE
 from lazyprompt.errors import ToolsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from lazyprompt._base.json import Fields, Json, JsonObject
 
 ToolLike: TypeAlias = "str | Mapping[str, object]"
 

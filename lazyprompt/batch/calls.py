@@ -20,11 +20,11 @@ from sqlite3 import OperationalError
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lazyprompt.batch.database import BatchStoppedError, Line, State, beside
+from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase, State, beside
 from lazyprompt.batch.forms import Limits, json_bytes
 from lazyprompt.batch.journal import Journal
 from lazyprompt.batch.rates import Pace, Rates
-from lazyprompt.batch.run import Outcome, files_of, reject_line, watch
+from lazyprompt.batch.run import BatchJob, Outcome, Progress, Stopped, files_of, reject_line, watch
 from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
 from lazyprompt.modules.online import OnlineChatModule
 from lazyprompt.prompters.rows import RowFault
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.batch.database import RunDatabase
     from lazyprompt.batch.rows import Row
-    from lazyprompt.batch.run import BatchJob, Progress, Stopped
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike

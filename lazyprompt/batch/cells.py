@@ -7,17 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt.errors import BatchError, HistoryError, SlotError, ToolsError, did_you_mean
-from lazyprompt.messages.history import History
+from lazyprompt.errors import BatchError, HistoryError, LazyPromptError, SlotError, ToolsError, did_you_mean
+from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.templates.slots import listed, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt.batch.rows import Row
-    from lazyprompt.errors import LazyPromptError
     from lazyprompt.files.properties import Property
-    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.prompters.rows import Columns

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from lazyprompt._base.json import dump
+from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.errors import BatchError, FormatError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.tokens.counter import TokenCounter
 
 _MB = 1000 * 1000

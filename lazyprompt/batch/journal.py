@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from lazyprompt._base.files import check_no_link, open_own
-from lazyprompt.batch.database import ANEW, BatchStoppedError, RunDatabase, State, beside
+from lazyprompt.batch.database import ANEW, BatchStoppedError, Line, RunDatabase, State, beside
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.batch.database import Line
     from lazyprompt.batch.forms import Limits
 
 _HASH = re.compile(r"(sha256:)?[0-9a-f]{32,}")

@@ -17,7 +17,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.json import checked_object, fresh
+from lazyprompt._base.json import Json, JsonObject, checked_object, fresh
 from lazyprompt._version import __version__
 from lazyprompt.batch.cells import Cells
 from lazyprompt.batch.forms import BatchForm, form_of, json_bytes, text_bytes
@@ -33,7 +33,6 @@ from lazyprompt.templates.slots import SlotTemplate, listed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.rows import Row
     from lazyprompt.files.prompty import Prompty
 

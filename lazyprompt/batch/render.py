@@ -5,21 +5,18 @@ No library of tables is imported: each table is known by the methods that it has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from lazyprompt.batch.cells import is_nan
 from lazyprompt.batch.plan import RowPlan
-from lazyprompt.batch.rows import arrow
+from lazyprompt.batch.rows import Row, arrow
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.prompters.rows import Columns, OnError, RowFault
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.batch.rows import Row
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.prompters.prompter import Prompter
 

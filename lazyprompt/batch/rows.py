@@ -16,15 +16,12 @@ from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from random import Random
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast, get_args
 
 from lazyprompt._base.files import open_regular
-from lazyprompt._base.json import is_well_formed
+from lazyprompt._base.json import JsonObject, is_well_formed
 from lazyprompt.errors import BatchError, did_you_mean, import_extra
 from lazyprompt.prompters.rows import RowFault
-
-if TYPE_CHECKING:
-    from lazyprompt._base.json import JsonObject
 
 Row: TypeAlias = Mapping[str, object]
 Kind: TypeAlias = Literal["jsonl", "csv", "parquet"]

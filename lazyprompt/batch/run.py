@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lazyprompt._base.files import check_no_link
 from lazyprompt._version import __version__
-from lazyprompt.batch.database import BatchStoppedError, Line
+from lazyprompt.batch.database import BatchStoppedError, Line, State
 from lazyprompt.batch.journal import Files, Journal
-from lazyprompt.batch.rows import Choice, about_rows, fingerprint, parsed
+from lazyprompt.batch.rows import Choice, Row, RowFile, Unread, about_rows, fingerprint, parsed
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.prompters.rows import RowFault
 
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.batch.database import State
     from lazyprompt.batch.forms import LineCounter
     from lazyprompt.batch.plan import RowPlan
-    from lazyprompt.batch.rows import Row, RowFile, Unread
 
 # A chunk is as many rows as make about so many bytes of lines, but not more than so many rows: little is under way
 # whatever the rows are, and sending a chunk to a process costs little beside working on it.

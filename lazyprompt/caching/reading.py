@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
@@ -12,15 +12,12 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._cache import checked_cache, with_marks
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes
-from lazyprompt.messages.prompt import Rendered
+from lazyprompt.messages.prompt import Prompt, Rendered
 from lazyprompt.prompters.prompter import Prompter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from lazyprompt.caching.rules import CacheRules
     from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.tokens.counter import TokenCounter
 

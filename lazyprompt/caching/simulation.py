@@ -7,19 +7,15 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.secrets_in import masked, secrets_in
-from lazyprompt.caching.prefix_tree import PrefixTree, is_over
-from lazyprompt.caching.reading import END, call_of, read_call, texts_between
-from lazyprompt.caching.report import Break, CachedCall, CacheReport, PriceList
-from lazyprompt.caching.rules import rules_for
+from lazyprompt.caching.prefix_tree import Match, PrefixTree, is_over
+from lazyprompt.caching.reading import END, Piece, Reading, call_of, read_call, texts_between
+from lazyprompt.caching.report import Break, CachedCall, CacheReport, PriceList, Prices
+from lazyprompt.caching.rules import CacheRules, rules_for
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lazyprompt.caching.prefix_tree import Match
-    from lazyprompt.caching.reading import Piece, Reading
-    from lazyprompt.caching.report import Prices
-    from lazyprompt.caching.rules import CacheRules
     from lazyprompt.tokens.counter import TokenCounter
 
 # The characters of a text that are shown around a change, and those that are searched for secrets.

@@ -7,14 +7,14 @@ nothing in the other can pass for a line of its own, and only the other is ever 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 from warnings import warn
 
 from lazyprompt._base.json import MAX_DEPTH, well_formed
-from lazyprompt._base.roles import ROLES, SYSTEM_ROLES
+from lazyprompt._base.roles import ROLES, SYSTEM_ROLES, Role
 from lazyprompt.budget.search import fewest
 from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, SummaryWarning, did_you_mean
@@ -26,9 +26,6 @@ from lazyprompt.safety.speakers import one_line, written_names
 from lazyprompt.templates.slots import SlotTemplate, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from lazyprompt._base.roles import Role
     from lazyprompt.formatters._turns import MessageLike
 
 PromptType: TypeAlias = Literal["string", "list"]

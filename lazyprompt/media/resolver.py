@@ -16,12 +16,11 @@ from lazyprompt._base.files import names_other_machine, read_regular
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import MediaError
 from lazyprompt.media.fetch import Deadline, Limits, check_url, checked_host, fetched, refused, scheme_of
-from lazyprompt.messages.msg import Base64Source
+from lazyprompt.messages.msg import Base64Source, URLSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt.messages.msg import URLSource
 
 __all__ = ["MediaResolver", "check_url", "checked_source", "is_local", "media_type_of", "sniffed"]
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
-from lazyprompt._base.json import checked_object
+from lazyprompt._base.json import JsonObject, checked_object
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import Reply, at
 from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
-
     from pydantic import BaseModel
 
-    from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta, ResponseParser
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from lazyprompt.errors import FormatError, LazyPromptError, import_extra
-from lazyprompt.modules._reading import CutError
-from lazyprompt.modules.clients._faults import Fault, hide, redirected_to
-from lazyprompt.modules.telemetry import CallRecord, span_of
+from lazyprompt.modules._reading import CutError, Exchange, Streamed
+from lazyprompt.modules.clients._faults import Fault, FaultKind, hide, redirected_to
+from lazyprompt.modules.telemetry import CallHook, CallRecord, span_of
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.answers.parser import Delta
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.modules._reading import Exchange, Streamed
     from lazyprompt.modules.clients._base import OfficialClient, Settings
-    from lazyprompt.modules.clients._faults import FaultKind
-    from lazyprompt.modules.telemetry import CallHook
 
 # What may be gone by itself soon. Once a stream has begun, nothing is tried again: its beginning would come twice.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))

@@ -5,32 +5,26 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cast, get_args
 
 from lazyprompt._base.files import read_regular, write_whole
-from lazyprompt.budget.budget import read_budget
+from lazyprompt.budget.budget import BudgetLike, read_budget
 from lazyprompt.errors import HistoryError, ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
-from lazyprompt.messages.history import EMPTY_HISTORY, History, messages_from
+from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, messages_from
 from lazyprompt.messages.msg import Block, Msg, ToolResultBlock, ToolUseBlock
-from lazyprompt.messages.tools import ToolSet
-from lazyprompt.modules._reading import AsyncReplyStream, ReplyStream, Structure
+from lazyprompt.messages.tools import ToolSet, ToolsLike
+from lazyprompt.modules._reading import AsyncReplyStream, Exchange, ReplyStream, ResponseFormat, Structure
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.modules._reading import Exchange, ResponseFormat
     from lazyprompt.modules._sending import Sender
     from lazyprompt.modules.clients._base import OfficialClient, Settings
 

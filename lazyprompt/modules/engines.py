@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
@@ -24,8 +24,6 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from lazyprompt.modules.clients._base import OfficialClient, Settings
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -10,7 +10,7 @@ from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
 from lazyprompt.modules._reading import Exchange, Reader
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules.chat import ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.sources import source_named
 from lazyprompt.tokens.windows import context_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.modules.chat import Call
     from lazyprompt.modules.clients._faults import Fault
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.tokens.counter import CountsMessages

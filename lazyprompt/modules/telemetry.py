@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from lazyprompt._base.secret import SHOWN, SecretText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-
     from opentelemetry.trace import Tracer
 
     from lazyprompt.formatters.reply import Reply

@@ -14,16 +14,16 @@ from lazyprompt.chat_templates.bridge import bridge_refusal
 from lazyprompt.chat_templates.token_counter import read_tokenizer
 from lazyprompt.errors import EngineError
 from lazyprompt.formatters._answers import as_dict
-from lazyprompt.formatters.reply import at, user_turn
-from lazyprompt.messages.encoding import TokenCache, backend_of
-from lazyprompt.messages.history import History
+from lazyprompt.formatters.reply import Reply, at, user_turn
+from lazyprompt.messages.encoding import TokenCache, TokenizerLike, backend_of
+from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules.chat import ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import Request, Settings
-from lazyprompt.modules.engines import OTHER, engine_for, engine_named
-from lazyprompt.modules.process import EngineProcess
+from lazyprompt.modules.engines import OTHER, AnswerIds, Engine, engine_for, engine_named
+from lazyprompt.modules.process import EngineProcess, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,16 +31,10 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.formatters.reply import Reply
-    from lazyprompt.messages.encoding import TokenizerLike
-    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Rendered
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.modules.chat import Call
     from lazyprompt.modules.clients._faults import Fault
-    from lazyprompt.modules.engines import AnswerIds, Engine
-    from lazyprompt.modules.process import Status
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.rendering.markers import Markers
 

@@ -21,13 +21,12 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from lazyprompt.messages.msg import Msg
-from lazyprompt.tokens.counter import content_of, forms, json_text
+from lazyprompt.tokens.counter import Form, content_of, forms, json_text
 from lazyprompt.tokens.media import media_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt.tokens.counter import Form
 
 # OpenAI's rule, which is about right for most models: 3 tokens around a message, its role, a name, and the beginning of
 # the answer.

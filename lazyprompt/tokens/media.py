@@ -20,12 +20,11 @@ from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import import_extra
-from lazyprompt.tokens.counter import MEDIA_KINDS
+from lazyprompt.tokens.counter import MEDIA_KINDS, Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lazyprompt.tokens.counter import Form
 
 Size: TypeAlias = "tuple[int, int] | None"
 

@@ -15,7 +15,7 @@ from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import ApproximateCountWarning, FormatError, TokenizerError, did_you_mean
 from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
-from lazyprompt.tokens.counter import content_of, forms, json_text
+from lazyprompt.tokens.counter import Form, content_of, forms, json_text
 from lazyprompt.tokens.media import image_size, media_in, medium_tokens, picture_tokens, rule_for
 from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for, encoding_name
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from lazyprompt.tokens.counter import Form
 
 Missing: TypeAlias = Literal["error", "approximate"]
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from hashlib import sha1, sha256
 from pathlib import Path
 from threading import Lock
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from lazyprompt._base.files import read_regular
@@ -23,7 +23,6 @@ from lazyprompt.errors import TokenizerError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import ModuleType
 
     import tiktoken
 

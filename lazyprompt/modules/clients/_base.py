@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from asyncio import Lock, get_running_loop, to_thread
+from asyncio import AbstractEventLoop, Lock, get_running_loop, to_thread
 from contextlib import aclosing, closing, contextmanager, nullcontext
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -22,7 +22,6 @@ from lazyprompt.errors import ModuleError, nearest
 from lazyprompt.modules.clients._faults import WORDS, MalformedError, Refusal, fault_of, hiding, kind_of_class
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 
     from lazyprompt._base.json import JsonObject

@@ -6,7 +6,7 @@ SGLang, LMDeploy and llama.cpp's server; for words that no reference has, errors
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from lazyprompt._base.client_objects import fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from lazyprompt._base.secret import Secret
 
 FaultKind: TypeAlias = Literal[

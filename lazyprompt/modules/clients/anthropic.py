@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.answers.parser import Delta
-from lazyprompt.modules.clients._base import OwnHttpClient, check_parameters
+from lazyprompt.modules.clients._base import OwnHttpClient, Request, check_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lazyprompt._base.json import Fields, JsonObject
-    from lazyprompt.modules.clients._base import Request
     from lazyprompt.modules.clients._faults import FaultKind
 
 # The API asks for a limit. All models take this one, the oldest no more; an answer that is cut there says so

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.clients._base import COMMON, OfficialClient, check_parameters, key_of
+from lazyprompt.modules.clients._base import COMMON, OfficialClient, Request, Settings, check_parameters, key_of
 from lazyprompt.modules.clients._faults import REDIRECTS, MalformedError, MovedError, fault_of, kind_of_class
 from lazyprompt.modules.clients.openai import ChatCollector, fields_in
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.modules.clients._base import Request, Settings
     from lazyprompt.modules.clients._faults import Fault, FaultKind
 
 _OK, _MADE_UP = 200, 400

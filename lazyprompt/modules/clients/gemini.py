@@ -24,7 +24,7 @@ from lazyprompt.modules.clients._base import (
     note,
     noting,
 )
-from lazyprompt.modules.clients._faults import Refusal, describe, seconds
+from lazyprompt.modules.clients._faults import Fault, FaultKind, Refusal, describe, seconds
 from lazyprompt.modules.clients.openai import fields_in
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.clients._base import Request
-    from lazyprompt.modules.clients._faults import Fault, FaultKind
 
 # It tells the server how long the whole answer may take, and less than ten seconds are refused. A time-out of ours is
 # for each piece, so the server is to keep its own.

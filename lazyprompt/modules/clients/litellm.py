@@ -26,7 +26,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.clients._base import SETUP, OfficialClient, key_of
+from lazyprompt.modules.clients._base import SETUP, OfficialClient, Request, key_of
 from lazyprompt.modules.clients._faults import (
     WORDS,
     Fault,
@@ -42,7 +42,6 @@ from lazyprompt.modules.clients.openai import ChatCollector
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 
-    from lazyprompt.modules.clients._base import Request
     from lazyprompt.modules.clients._faults import FaultKind
 
 # It makes failures of the server of all these, with a status that the server never sent.

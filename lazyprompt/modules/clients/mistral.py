@@ -12,16 +12,14 @@ import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt._base.client_objects import fields_of
-from lazyprompt.modules.clients._base import OfficialClient, OnHttp, anote, begin, import_extra, key_of
-from lazyprompt.modules.clients._faults import Refusal, kind_of_refusal
+from lazyprompt.modules.clients._base import OfficialClient, OnHttp, Request, anote, begin, import_extra, key_of
+from lazyprompt.modules.clients._faults import Fault, FaultKind, Refusal, kind_of_refusal
 from lazyprompt.modules.clients.openai import ChatCollector, response_format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.clients._base import Request
-    from lazyprompt.modules.clients._faults import Fault, FaultKind
 
 _OK = 200
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.modules.clients._base import COMMON, CONNECTIONS, OfficialClient, import_extra, key_of
-from lazyprompt.modules.clients._faults import Fault, Refusal, classes_of, describe, one_line
+from lazyprompt.modules.clients._faults import Fault, FaultKind, Refusal, classes_of, describe, one_line
 from lazyprompt.modules.clients.openai import ChatCollector, fields_in
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.clients._base import Request, Settings
-    from lazyprompt.modules.clients._faults import FaultKind
 
 # The client's types that values did not fit: those of answers, or else those of requests.
 _ANSWERS = ("ChatResponse", "GenerateResponse")

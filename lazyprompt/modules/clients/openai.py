@@ -15,23 +15,19 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.answers.parser import Delta
-from lazyprompt.modules.clients._base import EXTRA_BODY, OwnHttpClient
-from lazyprompt.modules.clients._faults import StreamedError
+from lazyprompt.modules.clients._base import EXTRA_BODY, Collector, OwnHttpClient, Request, Settings
+from lazyprompt.modules.clients._faults import FaultKind, StreamedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.answers.message_builder import Kind
-    from lazyprompt.modules.clients._base import Collector, Request, Settings
-    from lazyprompt.modules.clients._faults import FaultKind
 
 
 # What an answer says of itself; the first event that says it counts.

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.clients._base import OfficialClient, import_extra, key_of
-from lazyprompt.modules.clients._faults import MalformedError, MovedError, Refusal, describe
+from lazyprompt.modules.clients._base import OfficialClient, Request, import_extra, key_of
+from lazyprompt.modules.clients._faults import FaultKind, MalformedError, MovedError, Refusal, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.clients._base import Request
-    from lazyprompt.modules.clients._faults import FaultKind
 
 # True while a call is made in a thread.
 _ASKING: ContextVar[bool] = ContextVar("_ASKING", default=False)

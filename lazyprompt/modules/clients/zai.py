@@ -14,24 +14,21 @@ from __future__ import annotations
 import json
 import socket
 from asyncio import Semaphore, to_thread, wrap_future
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext, suppress
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from lazyprompt.modules.clients._base import CONNECTIONS, EXTRA_BODY, OfficialClient, import_extra, key_of
-from lazyprompt.modules.clients._faults import Refusal
+from lazyprompt.modules.clients._base import CONNECTIONS, EXTRA_BODY, OfficialClient, Request, import_extra, key_of
+from lazyprompt.modules.clients._faults import FaultKind, Refusal
 from lazyprompt.modules.clients.openai import ChatCollector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
-    from concurrent.futures import Future
 
     import httpx
 
-    from lazyprompt.modules.clients._base import Request
-    from lazyprompt.modules.clients._faults import FaultKind
 
 # How many calls of an event loop are made at a time; the client itself has as many connections at most.
 LIMIT = 50
