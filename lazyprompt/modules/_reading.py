@@ -157,10 +157,6 @@ class Reader(NamedTuple):
             self.heard([answer], message)
         return message, fields
 
-    def stream(self) -> Streamed:
-        """Return a new answer in pieces."""
-        return Streamed(self)
-
 
 def text_reader(parser: ResponseParser, collector: Callable[[], Collector]) -> Reader:
     """Return a reader of the raw text of a local model."""

@@ -155,7 +155,7 @@ class Sender:
         Raises:
             ModuleError: There is none; the part of it that came is in the error.
         """
-        answer = exchange.reader.stream()
+        answer = Streamed(exchange.reader)
         with self._watched(exchange, answer) as call, self._place:
             event, events = self._tried(self._begin, exchange)
             with closing(events):
@@ -169,7 +169,7 @@ class Sender:
     async def astream(self, make: Callable[[], Exchange], ended: Callable[[Reply], object]) -> AsyncGenerator[Delta]:
         """Async version of :meth:`stream`."""
         exchange = await self._in_turn(make)
-        answer = exchange.reader.stream()
+        answer = Streamed(exchange.reader)
         with self._watched(exchange, answer) as call:
             async with self._aplace():
                 event, events = await self._atried(self._abegin, exchange)

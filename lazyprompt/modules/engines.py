@@ -161,14 +161,12 @@ class Engine(NamedTuple):
 
     def installed(self) -> bool:
         """Return True if it can be started here: its package can be imported, or its program is found."""
-        if self.package:
-            return find_spec(self.package) is not None
         return self.executable() is not None
 
     def executable(self) -> str | None:
-        """Return the path of its program: beside this Python, else on ``PATH``; None if there is none."""
+        """Return the path of its program: beside this Python, else on ``PATH``; None if it is not installed."""
         if self.package:
-            return sys.executable
+            return sys.executable if find_spec(self.package) else None
         beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return shutil.which(self.program[0], path=beside)
 

@@ -351,7 +351,7 @@ class EngineProcess:
     def _launched(self) -> _Run:
         """Start the engine's process."""
         program = self.engine.executable()
-        if program is None or not self.engine.installed():
+        if program is None:
             what = f"package {self.engine.package}" if self.engine.package else f"program {self.engine.program[0]}"
             raise EngineError(f"{self.engine.name} is not installed, there is no {what}; {self.engine.install}")
         port = _free_port() if self._port is None else self._port
