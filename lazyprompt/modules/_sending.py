@@ -121,7 +121,7 @@ class Sender:
 
         def aretrying(call: Callable[..., Awaitable[object]], asked: object) -> Awaitable[object]:
             # Each thread has a state of its own in one object; tasks of one loop would share theirs.
-            return tenacity.AsyncRetrying(**again)(call, asked)
+            return cast("Awaitable[object]", tenacity.AsyncRetrying(**again)(call, asked))
 
         self._tried, self._atried = tenacity.Retrying(**again), aretrying
 
@@ -278,7 +278,7 @@ class Sender:
         fault = self.client.fault(error) if isinstance(error, Exception) else None
         if fault is not None and fault.retry_after is not None:
             return fault.retry_after
-        return self._longer(state)
+        return float(self._longer(state))
 
     @asynccontextmanager
     async def _aplace(self) -> AsyncGenerator[None]:
