@@ -138,8 +138,8 @@ class _Simulation:
         if self._prices is not None:
             cost, cost_without = self._prices.cost(reading.model, read, by_lifetime, uncached)
         self._calls.append(CachedCall(read, written, uncached, shared, own.call, cost, cost_without, call.conversation))
-        earlier = self._earlier(own, now)
-        if earlier is not None and not is_first and own.behind:
+        earlier = None if own.call is None or is_first or not own.behind else self._kept.get(own.call)
+        if earlier is not None and not is_over(earlier.time, now, earlier.lifetime):
             lost = min(earlier.tokens, total) - read
             if lost > 0:
                 self._breaks.append(self._break(at, reading, own, earlier, lost, shared=shared, read=read))
@@ -188,11 +188,6 @@ class _Simulation:
                 by_lifetime[lifetime] = by_lifetime.get(lifetime, 0) + until - before
                 before = until
         return read, by_lifetime, {index: None if now is None else now + lifetime for index, lifetime in marks}
-
-    def _earlier(self, own: Match, now: float | None) -> _Cached | None:
-        """Return the compared call, if what it cached is alive."""
-        cached = None if own.call is None else self._kept.get(own.call)
-        return None if cached is None or is_over(cached.time, now, cached.lifetime) else cached
 
     def _break(
         self, at: int, reading: Reading, own: Match, earlier: _Cached, lost: int, *, shared: int, read: int

@@ -171,16 +171,28 @@ class CutError(Exception):
     """A stream that ended without its end."""
 
 
-class Streamed:
-    """An answer that comes in pieces."""
+class Answer:
+    """An answer under way, and the part of it that has come.
 
-    def __init__(self, reader: Reader) -> None:
+    Args:
+        exchange: The request, and the reader of its answer.
+
+    Attributes:
+        reply: The whole answer; None before its end.
+        begun: True if a piece of it has come.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, reader = exchange, exchange.reader
         self._reader, self._collector = reader, reader.collector()
         self._text = None if reader.parser is None else reader.parser.stream()
         self._events: list[object] = []
+        self.reply: Reply | None = None
+        self.begun = False
 
     def feed(self, event: object) -> list[Delta]:
         """Return the pieces that are new in an event."""
+        self.begun = True
         if self._reader.heard is not None:
             self._events.append(event)
         news = self._collector.feed(event)
@@ -206,6 +218,15 @@ class Streamed:
         if self._reader.heard is not None and self._collector.complete:
             self._reader.heard(self._events, parsed)
         return parsed, answer
+
+    def partial(self) -> Reply | None:
+        """Return the part of the answer that has come, or None."""
+        if self.reply is not None or not self.begun:
+            return self.reply
+        try:
+            return self._exchange.partial(*self.message())
+        except FormatError:  # no more of it than its frame
+            return None
 
 
 # Where engines put the text of an answer: OpenAI's completions, Ollama's generate, TGI, llama.cpp.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from lazyprompt.errors import FormatError, LazyPromptError, import_extra
-from lazyprompt.modules._reading import CutError, Exchange, Streamed
+from lazyprompt.modules._reading import Answer, CutError, Exchange
 from lazyprompt.modules.clients._faults import Fault, FaultKind, hide, redirected_to
 from lazyprompt.modules.telemetry import CallHook, CallRecord, span_of
 
@@ -45,30 +45,6 @@ _ADVICE: dict[FaultKind, str] = {
 }
 _LOG = logging.getLogger("lazyprompt")
 _END = object()  # behind the last event of a stream
-
-
-class _Call:
-    """A call under way, and the part of its answer that has come."""
-
-    __slots__ = ("_exchange", "begun", "reply", "streamed")
-
-    def __init__(self, exchange: Exchange, streamed: Streamed | None) -> None:
-        self._exchange, self.streamed = exchange, streamed
-        self.reply: Reply | None = None
-        self.begun = False
-
-    def feed(self, event: object) -> list[Delta]:
-        self.begun = True
-        return cast("Streamed", self.streamed).feed(event)
-
-    def partial(self) -> Reply | None:
-        """Return the part of the answer that has come, or None."""
-        if self.reply is not None or self.streamed is None or not self.begun:
-            return self.reply
-        try:
-            return self._exchange.partial(*self.streamed.message())
-        except FormatError:  # no more of it than its frame
-            return None
 
 
 class _Loop(NamedTuple):
@@ -131,19 +107,19 @@ class Sender:
         Raises:
             ModuleError: There is none.
         """
-        with self._watched(exchange, None) as call, self._place:
-            answer: object = self._tried(self.client.send, exchange.request)
-            call.reply = exchange.reply(*exchange.reader.message(answer))
-            return call.reply
+        with self._watched(exchange) as answer, self._place:
+            whole: object = self._tried(self.client.send, exchange.request)
+            answer.reply = exchange.reply(*exchange.reader.message(whole))
+            return answer.reply
 
     async def asend(self, make: Callable[[], Exchange]) -> Reply:
         """Async version of :meth:`send`; cancelling it closes the connection."""
         exchange = await self._in_turn(make)
-        with self._watched(exchange, None) as call:
+        with self._watched(exchange) as answer:
             async with self._aplace():
-                answer: object = await self._atried(self.client.asend, exchange.request)
-            call.reply = exchange.reply(*exchange.reader.message(answer))
-            return call.reply
+                whole: object = await self._atried(self.client.asend, exchange.request)
+            answer.reply = exchange.reply(*exchange.reader.message(whole))
+            return answer.reply
 
     def stream(self, exchange: Exchange, ended: Callable[[Reply], object]) -> Generator[Delta]:
         """Yield the answer piece by piece.
@@ -155,33 +131,31 @@ class Sender:
         Raises:
             ModuleError: There is none; the part of it that came is in the error.
         """
-        answer = Streamed(exchange.reader)
-        with self._watched(exchange, answer) as call, self._place:
+        with self._watched(exchange, streamed=True) as answer, self._place:
             event, events = self._tried(self._begin, exchange)
             with closing(events):
                 while event is not _END:
-                    yield from call.feed(event)
+                    yield from answer.feed(event)
                     event = next(events, _END)
             yield from answer.finish()
-            call.reply = exchange.reply(*answer.message())
-        ended(call.reply)
+            answer.reply = exchange.reply(*answer.message())
+        ended(answer.reply)
 
     async def astream(self, make: Callable[[], Exchange], ended: Callable[[Reply], object]) -> AsyncGenerator[Delta]:
         """Async version of :meth:`stream`."""
         exchange = await self._in_turn(make)
-        answer = Streamed(exchange.reader)
-        with self._watched(exchange, answer) as call:
+        with self._watched(exchange, streamed=True) as answer:
             async with self._aplace():
                 event, events = await self._atried(self._abegin, exchange)
                 async with aclosing(events):
                     while event is not _END:
-                        for delta in call.feed(event):
+                        for delta in answer.feed(event):
                             yield delta
                         event = await anext(events, _END)
             for delta in answer.finish():
                 yield delta
-            call.reply = exchange.reply(*answer.message())
-        ended(call.reply)
+            answer.reply = exchange.reply(*answer.message())
+        ended(answer.reply)
 
     async def _in_turn(self, make: Callable[[], Exchange]) -> Exchange:
         """Make a request of an event loop when it is its turn.
@@ -210,16 +184,16 @@ class Sender:
         return await anext(events, _END), events
 
     @contextmanager
-    def _watched(self, exchange: Exchange, streamed: Streamed | None) -> Generator[_Call]:
+    def _watched(self, exchange: Exchange, *, streamed: bool = False) -> Generator[Answer]:
         """Record a call when it is over, and turn failures into errors of ours."""
-        call, begun = _Call(exchange, streamed), perf_counter()
+        answer, begun = Answer(exchange), perf_counter()
         request = exchange.request
         failure: BaseException | None = None
         with span_of(self._source, request) as record_span:
             try:
-                yield call
+                yield answer
             except Exception as error:
-                failure = self._as_error(error, call)
+                failure = self._as_error(error, answer)
                 # Not in a loop: its variable would stay in this frame, which tracebacks show.
                 hide(failure, self._key)
                 hide(error, self._key)
@@ -231,9 +205,9 @@ class Sender:
                 raise
             finally:
                 partial: Reply | None = getattr(failure, "partial", None)
-                reply = call.partial() if partial is None else partial
+                reply = answer.partial() if partial is None else partial
                 record_span(reply, failure)
-                ended = perf_counter() - begun, streamed is not None
+                ended = perf_counter() - begun, streamed
                 self._record(CallRecord(self._source, *request[:3], reply, failure, *ended))
 
     def _record(self, record: CallRecord) -> None:
@@ -243,7 +217,7 @@ class Sender:
             except Exception:  # noqa: BLE001 - a fault of a hook takes no answer away from the caller; it is logged
                 _LOG.exception("a hook failed that was given the record of a call of %s", self._source)
 
-    def _as_error(self, error: Exception, call: _Call) -> Exception:
+    def _as_error(self, error: Exception, answer: Answer) -> Exception:
         """Return a failure as an error of ours; other errors stay as they are."""
         if isinstance(error, FormatError | RecursionError):  # too deep for Python's reader of JSON
             fault: Fault | None = Fault("malformed", str(error))
@@ -251,7 +225,7 @@ class Sender:
             return error
         elif isinstance(error, CutError):
             cut = Fault("cut", "the stream ended without its end")
-            fault = cut if call.begun else Fault("malformed", "the stream was empty")
+            fault = cut if answer.begun else Fault("malformed", "the stream was empty")
         else:
             fault = self.client.fault(error)
         if fault is None:
@@ -260,10 +234,10 @@ class Sender:
             fault = fault._replace(kind="not found", message=_moved(moved))
         # Clients differ in how they call a connection that was lost; what counts is whether the answer had begun.
         if fault.kind in ("connection", "cut"):
-            fault = fault._replace(kind="cut" if call.begun else "connection")
+            fault = fault._replace(kind="cut" if answer.begun else "connection")
         status = f" (HTTP {fault.status})" if fault.status else ""
         message = f"{self._source}: {fault.message}{status}; {_ADVICE[fault.kind]}"
-        return self._failed(message, fault, call.partial())
+        return self._failed(message, fault, answer.partial())
 
     def _may_pass(self, error: BaseException) -> bool:
         """Return True if a further attempt may succeed."""
