@@ -33,7 +33,6 @@ from lazyprompt.inspect.as_json import look_json
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.saved import saved_look
 from lazyprompt.inspect.slot_diff import shared_prefix, slot_diff
-from lazyprompt.inspect.terminal import look_text, slot_diff_text
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.training.masks import find_masked
 
@@ -127,13 +126,18 @@ def command(
             looks.append(_look_at({**given, "values": values}, opened, counts, window, stdin, sample))
     if len(looks) > 1:
         return _compare(looks[0], looks[1], color, as_json=as_json)
-    (one,) = looks
-    return write_json(look_json(one)) if as_json else write_text(look_text(one, color, terminal=goes_to_terminal()))
+    if as_json:
+        return write_json(look_json(looks[0]))
+    from lazyprompt.inspect.terminal import look_text
+
+    return write_text(look_text(looks[0], color, terminal=goes_to_terminal()))
 
 
 def _compare(before: Look, after: Look, color: Color, *, as_json: bool) -> None:
     changes = slot_diff(before, after)
     if not as_json:
+        from lazyprompt.inspect.terminal import slot_diff_text
+
         return write_text(slot_diff_text(before, after, changes, color, terminal=goes_to_terminal()))
     slots = [{**change._asdict(), "lines": [*change.lines]} for change in changes]
     shared = shared_prefix(before, after)._asdict()

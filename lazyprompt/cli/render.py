@@ -9,7 +9,6 @@ import click
 from lazyprompt.cli.options import Options, color_option, json_option, output_option, prompt_options
 from lazyprompt.cli.prompts import read_prompt
 from lazyprompt.cli.streams import WrongUseError, goes_to_terminal, write_json, write_text
-from lazyprompt.inspect.terminal import rendered_text
 
 if TYPE_CHECKING:
     from lazyprompt.inspect.terminal import Color
@@ -50,4 +49,9 @@ def command(*, output: str | None, as_json: bool, color: Color, **options: Unpac
     if as_json:
         segments = [segment._asdict() for segment in rendered.segments]
         return write_json({"text": rendered.text, "segments": segments}, output)
-    return write_text(rendered_text(rendered, color, terminal=goes_to_terminal(output)), output)
+    terminal = goes_to_terminal(output)
+    if not terminal and color != "always":
+        return write_text(rendered.text, output)
+    from lazyprompt.inspect.terminal import rendered_text
+
+    return write_text(rendered_text(rendered, color, terminal=terminal), output)

@@ -1,28 +1,58 @@
-"""A prompt on a terminal: coloured by slot, and unable to do anything to the terminal; in a pipe, plain lines.
-
-This decides where there is colour; :mod:`lazyprompt.inspect.painted` lays out with rich, which is imported when it is
-needed, not before.
-"""
+"""A prompt on a terminal: coloured by slot, and unable to do anything to the terminal; in a pipe, plain lines."""
 
 from __future__ import annotations
 
+import json
 import os
+from io import StringIO
+from itertools import cycle
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from lazyprompt._base.signs import visible
+from rich.bar import Bar
+from rich.cells import cell_len
+from rich.console import Console
+from rich.highlighter import JSONHighlighter
+from rich.table import Table
+from rich.text import Text
+
+from lazyprompt._base.signs import pieces, visible
+from lazyprompt.inspect.marks import marked
+from lazyprompt.inspect.slot_diff import shared_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from rich.console import RenderableType
+
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.inspect.look import Look
+    from lazyprompt.inspect.marks import Mark
     from lazyprompt.inspect.slot_diff import SlotChange
-    from lazyprompt.messages.prompt import Rendered
+    from lazyprompt.messages.prompt import Rendered, Segment
+
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
+# The standard colours, which every terminal has and lets its user choose; given out in this order.
+_COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
+PALETTE = (*_COLORS, *(f"bright_{color}" for color in _COLORS))
+# Without colour: what begins a line, what goes on in one, and what is not trusted.
+_BEGINS, _GOES_ON, _STAR = "|", "+", "*"
+# How wide a bar is at most, and a line in a pipe, in columns.
+_BAR = 24
+_PIPE = 100_000
+# What stands out of a text: what was made harmless, and signs that are written out.
+_MARKED = "reverse"
+_UNTRUSTED = "underline"
+# What is sent though it is no good, or is not sent though it was given.
+_GRAVE = frozenset({"forged", "loss", "refused"})
+# What of a prompt is marked where it stands.
+_STANDS_OUT = frozenset({"neutralised", "forged", "hidden"})
+_DIFF = {"+": "green", "-": "red", "@": "cyan"}
+
 
 def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) -> str:
-    """A flat prompt to be written: coloured for a terminal, byte-exact for anything else.
+    """Return a flat prompt to be written: coloured for a terminal, byte-exact for anything else.
 
     On a terminal each slot has a colour, text that is not trusted is underlined, and a legend follows; control
     characters are written out. Without colour there is no legend.
@@ -30,66 +60,234 @@ def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) 
     Args:
         rendered: The prompt.
         color: ``always``, ``never``, or ``auto`` for a terminal whose user has not set ``NO_COLOR``.
-        terminal: Whether it goes to a terminal.
+        terminal: True if it goes to a terminal.
 
     Returns:
         The text to write.
     """
-    if is_colored(color, terminal=terminal):
-        from lazyprompt.inspect.painted import rendered_page  # noqa: PLC0415 - rich costs 30 ms, and only colour needs it
-
-        return rendered_page(rendered)
-    text = visible(rendered.text)
-    return rendered.text if not terminal else text if text.endswith("\n") else f"{text}\n"
+    if not is_colored(color, terminal=terminal):
+        text = visible(rendered.text)
+        return rendered.text if not terminal else text if text.endswith("\n") else f"{text}\n"
+    segments = rendered.segments
+    styles = _styles(slot for _, slot, _ in segments)
+    legend = Text(" · ").join(Text(visible(slot), style) for slot, style in styles.items())
+    if not all(trusted for _, _, trusted in segments):
+        legend.append(" · ").append("not trusted", _UNTRUSTED)
+    return _printed([_prompt(segments, (), styles), Text("── ").append_text(legend)], colored=True, terminal=True)
 
 
 def look_text(look: Look, color: Color = "auto", *, terminal: bool) -> str:
     """Return a view of a prompt: the prompt, tokens by slot, the budget's report, cautions.
 
-    In colour a flat prompt is coloured by slot, as of :func:`rendered_text`; what was made harmless, and signs that are
-    written out, are reversed. Without colour each line begins with its slot. Everywhere signs that a terminal would
-    obey, or nobody would see, are written out.
+    In colour a flat prompt is coloured by slot, as of :func:`rendered_text`; what was made harmless, and characters
+    that are written out, are reversed. Without colour each line begins with its slot. Everywhere characters that a
+    terminal would obey, or nobody would see, are written out.
 
     Args:
-        look: What there is to see.
+        look: The look at the prompt.
         color: As of :func:`rendered_text`.
-        terminal: Whether it goes to a terminal; lines for anything else have no width to keep to.
+        terminal: True if it goes to a terminal; lines for anything else have no width to keep to.
 
     Returns:
         The text to write.
     """
-    from lazyprompt.inspect.painted import look_page  # noqa: PLC0415 - as above
-
-    return look_page(look, colored=is_colored(color, terminal=terminal), terminal=terminal)
+    colored = is_colored(color, terminal=terminal)
+    styles = _styles(slot.name for slot in look.slots)
+    if not isinstance(look.sent, str):
+        body = _json(look.sent)
+    elif colored:
+        body = _prompt(look.segments, look.marks, styles)
+    else:
+        body = _by_line(look.segments)
+    table = _table(look, styles, colored=colored)
+    tokens = _tokens(look, styles) if look.tokens else Text()
+    parts = (_title(look), body, _key(look, colored=colored), table, tokens, _changes(look), _cautions(look))
+    return _printed(_with_blank_lines(parts), colored=colored, terminal=terminal)
 
 
 def slot_diff_text(
     before: Look, after: Look, changes: Sequence[SlotChange], color: Color = "auto", *, terminal: bool
 ) -> str:
-    """Two prompts slot by slot: the lines that differ; slots that are the same are only named.
+    """Return two prompts slot by slot: the lines that differ; slots that are the same are only named.
 
     Args:
         before: The one.
         after: The other.
-        changes: What :func:`lazyprompt.inspect.slot_diff.slot_diff` found.
+        changes: The changes, as of :func:`lazyprompt.inspect.slot_diff.slot_diff`.
         color: As of :func:`rendered_text`.
         terminal: As of :func:`look_text`.
 
     Returns:
         The text to write.
     """
-    from lazyprompt.inspect.painted import slot_diff_page  # noqa: PLC0415 - as above
-
-    return slot_diff_page(before, after, changes, colored=is_colored(color, terminal=terminal), terminal=terminal)
+    titles = Text.assemble(("--- ", "red"), _title(before), "\n", ("+++ ", "green"), _title(after))
+    same = ", ".join(change.name for change in changes if change.state == "same")
+    parts = [titles, Text(str(shared_prefix(before, after))), Text(f"same: {visible(same)}" if same else "")]
+    parts += [_changed(change) for change in changes if change.state != "same"]
+    return _printed(_with_blank_lines(parts), colored=is_colored(color, terminal=terminal), terminal=terminal)
 
 
 def is_colored(color: Color, *, terminal: bool) -> bool:
     """Return True if output is coloured.
 
     Args:
-        color: What the user asked for; ``auto`` is a terminal that has colour and is to show it
-            (``NO_COLOR``, https://no-color.org, and ``TERM=dumb`` say that it is not).
-        terminal: Whether it goes to a terminal.
+        color: The user's choice; ``auto`` is a terminal that has colour and is to show it (``NO_COLOR``,
+            https://no-color.org, and ``TERM=dumb`` say that it is not).
+        terminal: True if it goes to a terminal.
     """
     allowed = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return color == "always" or (color == "auto" and terminal and allowed)
+
+
+def _styles(slots: Iterable[str]) -> Mapping[str, str]:
+    """A colour for each slot; more slots than colours begin the palette anew."""
+    return dict(zip(dict.fromkeys(slots), cycle(PALETTE), strict=False))
+
+
+def _title(look: Look) -> Text:
+    """Write the title: the prompt, its form and its size."""
+    tokens = f"{look.total:,} {look.unit}"
+    if look.window is not None:
+        tokens = f"{look.total:,} of {look.window:,} {look.unit}, {look.total / look.window:.0%}"
+    names = (look.title, look.form, look.model or "")
+    return Text(" · ").join([*(Text(visible(name), "bold") for name in names if name), Text(tokens)])
+
+
+def _prompt(segments: Iterable[Segment], marks: Sequence[Mark], styles: Mapping[str, str]) -> Text:
+    """Return a flat prompt in the colours of its slots; marks and characters that are written out stand out."""
+    body = Text()
+    for (text, slot, trusted), is_mark in marked(segments, marks):
+        style = styles[slot] if trusted else f"{styles[slot]} {_UNTRUSTED}"
+        for piece, is_hidden in pieces(text):
+            body.append(visible(piece), f"{style} {_MARKED}" if is_mark or is_hidden else style)
+    return body
+
+
+def _by_line(segments: Iterable[Segment]) -> Text:
+    """A flat prompt without colour: each line begins with its slot; what goes on in a line has a line of its own."""
+    found = [*segments]
+    width = max((cell_len(visible(slot)) for _, slot, _ in found), default=0)
+    lines: list[str] = []
+    sign = _BEGINS
+    for text, slot, trusted in found:
+        name = visible(slot)
+        head = f"{name}{' ' * (width - cell_len(name))} {' ' if trusted else _STAR}"
+        for line in text.removesuffix("\n").split("\n"):
+            lines.append(f"{head}{sign}{' ' if line else ''}{visible(line)}")
+            sign = _BEGINS
+        sign = _BEGINS if text.endswith("\n") else _GOES_ON
+    return Text("\n".join(lines))
+
+
+def _json(payload: JsonObject) -> Text:
+    """A payload in the colours of JSON."""
+    body = Text(visible(json.dumps(payload, ensure_ascii=False, indent=2)))
+    JSONHighlighter().highlight(body)
+    return body
+
+
+def _key(look: Look, *, colored: bool) -> Text:
+    """Explain the signs of a flat prompt, of those that it has."""
+    signs: list[Text] = []
+    if any(not trusted for _, _, trusted in look.segments):
+        signs.append(Text("not trusted", _UNTRUSTED) if colored else Text(f"{_STAR} not trusted"))
+    if colored and any(caution.kind in _STANDS_OUT for caution in look.cautions):
+        signs.append(Text("made harmless, or written out", _MARKED))
+    if not colored and len(look.segments) > 1:
+        signs.append(Text(f"{_GOES_ON} goes on in the line above"))
+    return Text(" · ").join(signs)
+
+
+def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
+    """The tokens of each slot, and their share of the whole."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("SLOT", overflow="fold")
+    table.add_column(look.unit.partition(" ")[0].upper(), justify="right", no_wrap=True)
+    table.add_column("SHARE", justify="right", no_wrap=True)
+    whole = look.total or 1
+    if colored:
+        table.add_column("", max_width=_BAR)
+    for slot in look.slots:
+        style = styles[slot.name]
+        bar = [Bar(whole, 0, slot.tokens, color=style)] if colored else []
+        table.add_row(Text(visible(slot.name), style), f"{slot.tokens:,}", f"{slot.tokens / whole:.0%}", *bar)
+    table.add_row("total", f"{look.total:,}", "100%")
+    return table
+
+
+def _tokens(look: Look, styles: Mapping[str, str]) -> Table:
+    """The tokens of the training sample; those that are trained are marked."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("#", "ID", "MESSAGE"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("SLOT", "ORIGIN", "TRAINED", "TOKEN"):
+        table.add_column(name, overflow="fold")
+    for at, token in enumerate(look.tokens):
+        style, text = styles.get(token.slot, ""), visible(json.dumps(token.text, ensure_ascii=False))
+        message = "" if token.message is None else f"{token.message}"
+        origin, trained = "trusted" if token.trusted else "value", "yes" if token.trained else ""
+        style = style if token.trusted else f"{style} {_UNTRUSTED}"
+        table.add_row(f"{at}", f"{token.id}", message, visible(token.slot), origin, trained, Text(text, style))
+    return table
+
+
+def _changes(look: Look) -> Text:
+    """List what a budget dropped, and what else of a payload is not as given: each loss is a caution."""
+    lines: list[str] = []
+    if look.trim is not None:
+        lines.append(f"budget: {look.trim}")
+        for item in look.trim.messages:
+            if item.fate != "kept":
+                place = item.slot if item.role == "slot" else f"{item.slot}[{item.index}] ({item.role})"
+                lines.append(f"- {place} {item.fate}: {item.reason}; {item.before:,} → {item.after:,}")
+    lines += (f"- {entry}" for entry in look.report if not entry.is_loss)
+    lines += (f"- the mask {pattern!r} matches nowhere in the answers" for pattern in look.unmatched)
+    return Text(visible("\n".join(lines)))
+
+
+def _cautions(look: Look) -> Text:
+    """Write the cautions, a line each."""
+    signed = (
+        Text.assemble(("! ", "bold red" if caution.kind in _GRAVE else "bold yellow"), str(caution))
+        for caution in look.cautions
+    )
+    return Text("\n").join(signed)
+
+
+def _changed(change: SlotChange) -> Text:
+    """Describe the change of a slot, with the lines that differ."""
+    tokens = (
+        f"{change.before:,} → {change.after:,}" if change.state == "changed" else f"{change.before + change.after:,}"
+    )
+    lines = [Text.assemble((visible(change.name), "bold"), f": {change.state}, {tokens}")]
+    lines += (Text(visible(line), _DIFF.get(line[:1], "")) for line in change.lines)
+    return Text("\n").join(lines)
+
+
+def _with_blank_lines(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    """Parts with an empty line between them; empty ones are left out."""
+    for at, part in enumerate(part for part in parts if not isinstance(part, Text) or part):
+        if at:
+            yield Text()
+        yield part
+
+
+def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) -> str:
+    """Parts as they are written, a line each at least."""
+    file = StringIO()
+    console = Console(
+        file=file,
+        width=None if terminal else _PIPE,
+        force_terminal=colored,
+        color_system="standard" if colored else None,
+        no_color=not colored,
+        legacy_windows=False,
+        highlight=False,
+        # The environment of now: rich keeps that of its import, and datasets puts a copy into its place.
+        _environ=os.environ,
+    )
+    for part in parts:
+        # soft_wrap: the terminal breaks long lines itself, so that a line copied from it is one line.
+        text = part.plain if isinstance(part, Text) else None
+        console.print(part, soft_wrap=text is not None, end="" if text is not None and text.endswith("\n") else "\n")
+    return file.getvalue()

@@ -6,8 +6,7 @@ import pytest
 
 from lazyprompt import ChatPrompter, Rendered
 from lazyprompt._base.signs import visible
-from lazyprompt.inspect.painted import PALETTE
-from lazyprompt.inspect.terminal import rendered_text
+from lazyprompt.inspect.terminal import PALETTE, rendered_text
 
 ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 
