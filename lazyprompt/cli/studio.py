@@ -54,8 +54,7 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise WrongUseError("studio", str(missing_extra(package, "studio")))
-    from lazyprompt.studio.app import studio_app
-    from lazyprompt.studio.guard import Tokens
+    from lazyprompt.studio.app import Tokens, studio_app
     from lazyprompt.studio.looking import Looking
     from lazyprompt.studio.workspace import Workspace
 

@@ -24,8 +24,8 @@ from lazyprompt._base.signs import named, pieces, visible
 from lazyprompt.budget.report import TrimReport
 from lazyprompt.errors import MissingExtraError
 from lazyprompt.formatters.reply import Reply
+from lazyprompt.inspect.cautions import marked
 from lazyprompt.inspect.look import Look
-from lazyprompt.inspect.marks import marked
 from lazyprompt.media.resolver import sniffed
 from lazyprompt.messages.history import messages_from
 from lazyprompt.messages.msg import Msg
@@ -36,7 +36,7 @@ from lazyprompt.tokens.media import Medium, image_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from lazyprompt.inspect.marks import Mark
+    from lazyprompt.inspect.cautions import Mark
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Base64Source
     from lazyprompt.messages.prompt import Segment, Text

@@ -1,4 +1,4 @@
-"""A look at a prompt: one value, which the terminal, the notebook and the page each show in their way.
+"""A look at a prompt: one value, which the terminal, the notebook, the page and programs each get in their way.
 
 What is shown is what ``generate_prompt`` gives for the same call, to the byte; nothing is computed in a view.
 """
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from lazyprompt._base.display import html_of
 from lazyprompt.budget.budget import Budget
 from lazyprompt.formatters.report import Payload
-from lazyprompt.inspect.cautions import Facts, Piece, cautions_of, texts_in
+from lazyprompt.inspect.cautions import Facts, Piece, cautions_of, marks_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
-from lazyprompt.inspect.marks import marks_of
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
-    from lazyprompt.inspect.cautions import Caution
-    from lazyprompt.inspect.marks import Mark
+    from lazyprompt.inspect.cautions import Caution, Mark
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt, Segment, Text
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import TokenCounter
     from lazyprompt.training.masks import Mask
     from lazyprompt.training.samples import Token
+
 
 # What a budget's report calls that which belongs to no slot: of flat text these are the markers.
 FRAMING = "framing"
@@ -240,3 +239,42 @@ def _values(prompter: Prompter, given: object) -> Mapping[str, object]:
     if isinstance(given, Mapping):
         return cast("Mapping[str, object]", given)
     return {} if given is None else {prompter.name_of_text(): given}
+
+
+_ENTRY = ("where", "kind", "action", "reason", "is_loss")
+
+
+def look_json(look: Look) -> JsonObject:
+    """Return a look at a prompt as JSON values, which ``lazyprompt inspect --json`` writes and the studio shows.
+
+    Args:
+        look: What there is to see.
+
+    Returns:
+        ``title``, ``form``, ``model``; ``text`` or ``payload`` (the other is None); ``segments`` (text, slot, trusted),
+        ``slots`` (name, tokens), ``total``, ``unit``, ``window``, ``marks`` (slot, start, end, raw, safe; the places
+        in signs), ``report`` (where, kind, action, reason, is_loss), ``trim`` (None, or the fields of
+        :meth:`lazyprompt.TrimReport.as_dict` and text) and ``cautions`` (kind, values, text). The payload is the
+        Look's own, no copy. With a tokenizer also ``tokens`` (id, text, message, slot, trusted, trained) and
+        ``unmatched``, the patterns of the mask that match nowhere.
+    """
+    sample: JsonObject = {"tokens": [token._asdict() for token in look.tokens], "unmatched": [*look.unmatched]}
+    return {
+        "title": look.title,
+        "form": look.form,
+        "model": look.model,
+        "text": look.sent if isinstance(look.sent, str) else None,
+        "payload": None if isinstance(look.sent, str) else look.sent,
+        "segments": [segment._asdict() for segment in look.segments],
+        "slots": [{"name": name, "tokens": tokens} for name, tokens, _ in look.slots],
+        "total": look.total,
+        "unit": look.unit,
+        "window": look.window,
+        "marks": [mark._asdict() for mark in look.marks],
+        "report": [{key: getattr(entry, key) for key in _ENTRY} for entry in look.report],
+        "trim": None if look.trim is None else {**look.trim.as_dict(), "text": str(look.trim)},
+        "cautions": [
+            {"kind": caution.kind, "values": {**caution.values}, "text": str(caution)} for caution in look.cautions
+        ],
+        **(sample if look.tokens else {}),
+    }

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lazyprompt._base.signs import pieces, visible
-from lazyprompt.inspect.marks import marked
+from lazyprompt.inspect.cautions import marked
 from lazyprompt.inspect.slot_diff import shared_prefix
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from lazyprompt._base.json import JsonObject
+    from lazyprompt.inspect.cautions import Mark
     from lazyprompt.inspect.look import Look
-    from lazyprompt.inspect.marks import Mark
     from lazyprompt.inspect.slot_diff import SlotChange
     from lazyprompt.messages.prompt import Rendered, Segment
 

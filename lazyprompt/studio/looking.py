@@ -15,14 +15,12 @@ from lazyprompt.files.library.layers import FileCache
 from lazyprompt.files.library.prompt_diff import compared
 from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.inspect.as_json import look_json
-from lazyprompt.inspect.look import Call, look
+from lazyprompt.inspect.look import Call, look, look_json
 from lazyprompt.inspect.slot_diff import shared_prefix, slot_diff
 from lazyprompt.prompters.definition import OWN_FORMS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, markers_of
-from lazyprompt.studio.reading import describe_input, first_values, read_draft
-from lazyprompt.studio.requests import WrongRequestError
+from lazyprompt.studio.reading import WrongRequestError, describe_input, first_values, read_draft
 from lazyprompt.studio.workspace import Changed
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.counter import CharTokenCounter
@@ -37,8 +35,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.properties import Property
     from lazyprompt.inspect.look import Look
     from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.studio.reading import Draft
-    from lazyprompt.studio.requests import CheckRequest, DiffRequest, LookRequest, SaveRequest
+    from lazyprompt.studio.reading import CheckRequest, DiffRequest, Draft, LookRequest, SaveRequest
     from lazyprompt.studio.workspace import Workspace
     from lazyprompt.tokens.counter import TokenCounter
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lazyprompt.testing.assertions import assert_prompt, render_cases
+    from lazyprompt.testing.cases import assert_prompt, render_cases
 
 __all__ = ["assert_prompt", "render_cases"]
 
@@ -15,4 +15,4 @@ def __getattr__(name: str) -> object:
     # pytest imports this package at each start, for its plugin.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("lazyprompt.testing.assertions"), name)
+    return getattr(import_module("lazyprompt.testing.cases"), name)

@@ -15,8 +15,8 @@ from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn, messages_of
+from lazyprompt.inspect.cautions import marks_of
 from lazyprompt.inspect.counting import counter_named
-from lazyprompt.inspect.marks import marks_of
 from lazyprompt.templates.slots import Value
 from lazyprompt.testing.github import GITHUB_ENDS, read_github
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt.batch.cells import Cells
     from lazyprompt.batch.rows import Row
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.inspect.marks import Mark
+    from lazyprompt.inspect.cautions import Mark
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt, Text

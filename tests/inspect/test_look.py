@@ -17,8 +17,7 @@ from lazyprompt import (
 )
 from lazyprompt.errors import LazyPromptError, SafetyError, SlotError
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.inspect.as_json import look_json
-from lazyprompt.inspect.look import Call, Look, look
+from lazyprompt.inspect.look import Call, Look, look, look_json
 from support.inspected_library import FORMS, INPUTS, cases, faults, share
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.looking import Looking
-from lazyprompt.studio.requests import LookRequest, asked
+from lazyprompt.studio.reading import LookRequest, asked
 from lazyprompt.studio.workspace import Workspace
 from support.paths import LIBRARY, library_inputs
 

@@ -10,7 +10,7 @@ import pytest
 from lazyprompt import Markers, Prompty
 from lazyprompt.studio.attacks import ATTACKS, Target
 from lazyprompt.studio.looking import Looking
-from lazyprompt.studio.requests import DiffRequest, LookRequest, WrongRequestError, asked
+from lazyprompt.studio.reading import DiffRequest, LookRequest, WrongRequestError, asked
 from lazyprompt.studio.workspace import Workspace
 from studio.all_looks import cases, expected, shown
 from support.paths import LIBRARY, library_inputs

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.testclient import TestClient
 
-from lazyprompt.studio.app import MAX_BODY, TYPES, studio_app
-from lazyprompt.studio.guard import HEADERS, Tokens
+from lazyprompt.studio.app import HEADERS, MAX_BODY, TYPES, Tokens, studio_app
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.workspace import Workspace
 
