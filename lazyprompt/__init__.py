@@ -45,10 +45,9 @@ if TYPE_CHECKING:
     from lazyprompt.files.library.library import PromptLibrary
     from lazyprompt.files.library.prompt_diff import PromptDiff
     from lazyprompt.files.prompt_file import PromptFile
-    from lazyprompt.files.prompty import Prompty
+    from lazyprompt.files.prompty import Prompty, convert
     from lazyprompt.files.roles import TemplateSegment
     from lazyprompt.files.writing.conversion import Converted
-    from lazyprompt.files.writing.convert import convert
     from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
     from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
     from lazyprompt.formatters.profile import Breakpoints, Layout, Media, Profile
@@ -231,10 +230,9 @@ _HOMES = {
     "files.library.library": "PromptLibrary",
     "files.library.prompt_diff": "PromptDiff",
     "files.prompt_file": "PromptFile",
-    "files.prompty": "Prompty",
+    "files.prompty": "Prompty convert",
     "files.roles": "TemplateSegment",
     "files.writing.conversion": "Converted",
-    "files.writing.convert": "convert",
     "formatters.counters": "AnthropicTokenCounter GeminiTokenCounter",
     "formatters.profile": "Breakpoints Layout Media Profile",
     "formatters.formatter": "ChatFormatter MultiAgentFormatter",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _FOLDERS = ("text", "text.chat")
 _MOVED = {
     "_json": "_base.json",
+    "files.writing.convert": "files.prompty",
     "formatters.media": "media.resolver",
     "history": "messages.history",
     "modules.reply": "formatters.reply",

@@ -10,8 +10,7 @@ from fuzz.judge import CANARY, require
 from fuzz.sandbox import OUTSIDE, directory
 from fuzz.target import Target
 from lazyprompt.files.dialects.table import DIALECTS
-from lazyprompt.files.prompty import Prompty
-from lazyprompt.files.writing.convert import convert
+from lazyprompt.files.prompty import Prompty, convert
 from lazyprompt.files.writing.targets import TARGETS
 
 if TYPE_CHECKING:

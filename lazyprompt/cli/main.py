@@ -37,8 +37,10 @@ COMMANDS: Final = {
 }
 _PLACES: Final = {
     "check-template": ("check", "check_template"),
-    "families": ("lists", "families"),
-    "providers": ("lists", "providers"),
+    "convert": ("lib", "convert"),
+    "families": ("models", "families"),
+    "providers": ("models", "providers"),
+    "run": ("chat", "run"),
 }
 _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141
 

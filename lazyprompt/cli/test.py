@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from lazyprompt.cli.options import base_url_option, count_option, reference_options, url_option
-from lazyprompt.cli.progress import progress_bar
 from lazyprompt.cli.streams import (
     Screen,
     WrongUseError,
     blaming,
     note,
+    progress_bar,
     table,
     write_json,
     write_lines,

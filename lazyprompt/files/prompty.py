@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.properties import Property
     from lazyprompt.files.roles import TemplateSegment
     from lazyprompt.files.spec import ToolSpec
+    from lazyprompt.files.writing.conversion import Converted
     from lazyprompt.files.writing.rewriting import Changes
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
@@ -503,7 +504,7 @@ class Prompty(PromptSource):
         """Return the text of the file.
 
         Args:
-            to: The form that it is to have, as of :func:`lazyprompt.files.writing.convert`; None is its own, in which
+            to: The form that it is to have, as of :func:`lazyprompt.convert`; None is its own, in which
                 it is what was read, to the character.
 
         Raises:
@@ -527,3 +528,25 @@ class Prompty(PromptSource):
             OSError: It cannot be written.
         """
         write_whole(Path(path), self.dumps(to).encode())
+
+
+def convert(prompty: Prompty, to: str) -> Converted:
+    """Write a prompt file in another form.
+
+    References stay references, so that no secret is written. Within the dialects of Prompty, what is the same in both
+    stays as it is written, with its comments.
+
+    Args:
+        prompty: The prompt file.
+        to: ``v2``, ``agentschema``, ``dotprompt``, or ``langchain-json``: a ``ChatPromptTemplate`` as LangChain's
+            ``dumpd`` writes it.
+
+    Returns:
+        The text, and what that form cannot say.
+
+    Raises:
+        FormatError: There is no such form; or the template says what it has no words for: the message names the line.
+    """
+    from lazyprompt.files.writing.targets import converted  # noqa: PLC0415 - it is seldom asked for
+
+    return converted(prompty, to)

@@ -11,8 +11,7 @@ import yaml
 from jinja2 import Environment
 
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.prompty import Prompty
-from lazyprompt.files.writing.convert import convert
+from lazyprompt.files.prompty import Prompty, convert
 from lazyprompt.messages.history import History
 from support.paths import LIBRARY, library_inputs
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import ChatPrompter
 from lazyprompt.errors import FormatError, MissingExtraError, PromptFileError
-from lazyprompt.files.prompty import Prompty
-from lazyprompt.files.writing.convert import convert
+from lazyprompt.files.prompty import Prompty, convert
 from lazyprompt.files.writing.rewriting import edited, written
 from lazyprompt.files.writing.targets import TARGETS
 from lazyprompt.files.yaml_nodes import Field, Reader, Source, plain, split
