@@ -60,8 +60,7 @@ def command(
       lazyprompt check support.prompty --format json
       lazyprompt check prompts/ --format sarif > check.sarif
     """
-    from lazyprompt.files.check.check import RULES, SEVERITIES, check
-    from lazyprompt.files.check.report import github, report, sarif
+    from lazyprompt.files.check.check import RULES, SEVERITIES, check, github, report, sarif
 
     chosen = (_codes("--select", select, RULES) or {*RULES}) - _codes("--ignore", ignore, RULES)
     paths = [*dict.fromkeys(path for given in files for path in _prompt_files(given))]

@@ -6,18 +6,20 @@ request lists what stays behind.
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.inputs import MediaBlock, Medium, Thread
+from lazyprompt.files.inputs import MEDIA, MediaBlock, Medium, Thread
+from lazyprompt.files.roles import Scanned
 from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.messages.openai_form import address_of
+from lazyprompt.messages.openai_form import address_of, source_of
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt._base.roles import Role
@@ -79,6 +81,8 @@ class Returned:
 
 
 _BREAKS = "\n"
+# Neither part holds a bracket of its own, so that no text takes long to search.
+_MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
 _DETAILS = frozenset(("low", "high", "auto"))
 Item: TypeAlias = "TextItem | Shown | Called | Returned"
 
@@ -160,6 +164,47 @@ def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str |
                 break
             del left[at]
     return [TextItem(tuple(left))] if left else []
+
+
+def untyped(section: Section) -> dict[str, Json]:
+    """Return the attributes of a section but for its type."""
+    return {key: value for key, value in section.attributes.items() if key != "type"}
+
+
+def result_turn(section: Section) -> Turn:
+    """Return the turn of a section that holds what a tool gave back."""
+    text = "".join(item.text for item in text_items(section.parts))
+    return Turn("tool", (Returned(text),), untyped(section))
+
+
+_Medium: TypeAlias = "tuple[str, dict[str, Json]] | None"
+
+
+def steps_with_media(section: Section, medium: Callable[[str, str], _Medium]) -> Iterator[Step]:
+    """Find the steps of a section, with the media that its own text has in Markdown; what is in a value is text.
+
+    Args:
+        section: The section.
+        medium: Gives the kind and the attributes of a medium, by the words in brackets and the address; None for text.
+    """
+    for step in steps_of(section):
+        yield step if isinstance(step, Thread) else replace(step, items=tuple(_with_media(step, medium)))
+
+
+def _with_media(turn: Turn, medium: Callable[[str, str], _Medium]) -> Iterator[Item]:
+    for item in turn.items:
+        if not isinstance(item, TextItem):
+            yield item
+            continue
+        filled = Scanned(item.parts)
+        end = 0
+        for match in _MEDIUM.finditer(filled.text) if "](" in filled.text else ():
+            address = "".join(filled.between(*match.span(2)))
+            if named := medium(match[1], address):
+                yield from text_items(filled.between(end, match.start()))
+                yield Shown(MEDIA[named[0]](source_of(address)), named[1])
+                end = match.end()
+        yield from text_items(filled.between(end, len(filled.text))) if end else [item]
 
 
 def place_of_history(steps: Sequence[Step]) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from lazyprompt._base.signs import visible
-from lazyprompt.files.check.report import command
+from lazyprompt.files.check.check import command
 from lazyprompt.testing.checks import counter_of
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import did_you_mean
-from lazyprompt.files.dialects.agent_schema import result_turn, steps_with_media
 from lazyprompt.files.dialects.translation import OPTIONS, OTHERS, Translated, fits, snake_names, written
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES
+from lazyprompt.files.turns import result_turn, steps_with_media
 from lazyprompt.files.yaml_nodes import Node
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.dialects.agent_schema import AGENT_ROLES, medium_named
 from lazyprompt.files.dialects.prompty_v1 import V1_ROLES
-from lazyprompt.files.dialects.table import dialect_named
+from lazyprompt.files.dialects.table import AGENT_ROLES, dialect_named, medium_named
 from lazyprompt.files.dialects.translation import Note, Reading, Translated, written
 from lazyprompt.files.prompt_source import name_of
 from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH

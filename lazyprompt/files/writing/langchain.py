@@ -19,9 +19,18 @@ from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.files.inputs import MEDIA
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted
+from lazyprompt.files.writing.from_prompter import (
+    Code,
+    Slot,
+    body_of,
+    check_references,
+    free_name,
+    is_input,
+    safe,
+    turn,
+)
 from lazyprompt.files.writing.portable import Shown, Syntax, Tag, parsed_sections, portable, runs
 from lazyprompt.files.writing.rewriting import written
-from lazyprompt.files.writing.turn_text import Code, Slot, body_of, check_references, free_name, is_input, safe, turn
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.slots import listed
@@ -32,8 +41,8 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.properties import Property
     from lazyprompt.files.writing.conversion import Original
+    from lazyprompt.files.writing.from_prompter import Piece
     from lazyprompt.files.writing.portable import ParsedSection, Part
-    from lazyprompt.files.writing.turn_text import Piece
 
 
 _ROLES: Final[Mapping[str, str]] = {

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.dialects.agent_schema import AGENT_ROLES
+from lazyprompt.files.dialects.table import AGENT_ROLES
 from lazyprompt.files.dialects.translation import OTHERS, Note
 from lazyprompt.files.properties import RICH, schema_of
 from lazyprompt.files.roles import ROLES, Scanned, role_lines
