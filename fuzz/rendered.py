@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from lazyprompt.files.inputs import Thread
+from lazyprompt.files.properties import Thread
 from lazyprompt.files.roles import sections
 from lazyprompt.files.turns import messages_of, steps_of
 from lazyprompt.messages.history import messages_from

@@ -29,9 +29,8 @@ from lazyprompt.cli.options import (
 from lazyprompt.cli.prompts import PromptRequest, open_prompter, read_prompt
 from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, file_text, goes_to_terminal, write_json, write_text
 from lazyprompt.errors import LazyPromptError, did_you_mean
-from lazyprompt.inspect.look import Call, look, look_json
+from lazyprompt.inspect.look import Call, look, look_json, shared_prefix, slot_diff
 from lazyprompt.inspect.saved import saved_look
-from lazyprompt.inspect.slot_diff import shared_prefix, slot_diff
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.training.masks import find_masked
 

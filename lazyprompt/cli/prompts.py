@@ -183,7 +183,7 @@ class PromptRequest:
 
     def _check(self, values: Mapping[str, object], *names: str) -> None:
         """Check the values of declared inputs."""
-        from lazyprompt.files.inputs import checked_inputs
+        from lazyprompt.files.properties import checked_inputs
 
         checked_inputs(values, [each for each in self.file.inputs if each.name in names] if self.file else [])
 
@@ -306,7 +306,7 @@ def open_file(options: Options) -> PromptRequest | None:
 
 def _media_kinds() -> Mapping[str, type[ImageBlock | AudioBlock | FileBlock | VideoBlock]]:
     """Return the classes of the kinds of inputs that are media."""
-    from lazyprompt.files.inputs import MEDIA
+    from lazyprompt.files.properties import MEDIA
 
     return MEDIA
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from lazyprompt._base.json import checked_text
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
 from lazyprompt.files.dialects.dotprompt import shown_mark
-from lazyprompt.files.inputs import Thread, checked_inputs, rich_value
-from lazyprompt.files.properties import RICH, schema_of
+from lazyprompt.files.properties import RICH, Thread, checked_inputs, rich_value, schema_of
 from lazyprompt.files.roles import layout_of
 from lazyprompt.files.spec import ENGINES
 from lazyprompt.files.turns import (
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.files.dialects.table import Dialect
-    from lazyprompt.files.inputs import Medium
+    from lazyprompt.files.properties import Medium
     from lazyprompt.files.roles import Layout, Section
     from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step

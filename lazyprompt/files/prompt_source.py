@@ -14,7 +14,7 @@ from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.dialects.table import dialect_named, dialect_of
 from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.includes import expanded, place_in
-from lazyprompt.files.inputs import checked_inputs
+from lazyprompt.files.properties import checked_inputs
 from lazyprompt.files.references import References
 from lazyprompt.files.spec import ENGINES, read_spec
 from lazyprompt.files.yaml_nodes import Source, split

@@ -14,9 +14,9 @@ from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.dialects.table import dialect_named
 from lazyprompt.files.filling import FilePrompter, Filling, shown
-from lazyprompt.files.inputs import checked_inputs
 from lazyprompt.files.library.names import key_and_version
 from lazyprompt.files.prompt_source import PromptSource, content_hash, name_of
+from lazyprompt.files.properties import checked_inputs
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import check_strict, segments_of
 from lazyprompt.files.targets import read_answer, request, sent_to

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.inputs import MEDIA, MediaBlock, Medium, Thread
+from lazyprompt.files.properties import MEDIA, MediaBlock, Medium, Thread
 from lazyprompt.files.roles import Scanned
 from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of, source_of

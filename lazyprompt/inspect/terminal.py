@@ -17,7 +17,7 @@ from rich.text import Text
 
 from lazyprompt._base.signs import pieces, visible
 from lazyprompt.inspect.cautions import marked
-from lazyprompt.inspect.slot_diff import shared_prefix
+from lazyprompt.inspect.look import shared_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.inspect.cautions import Mark
-    from lazyprompt.inspect.look import Look
-    from lazyprompt.inspect.slot_diff import SlotChange
+    from lazyprompt.inspect.look import Look, SlotChange
     from lazyprompt.messages.prompt import Rendered, Segment
 
 
@@ -113,7 +112,7 @@ def slot_diff_text(
     Args:
         before: The one.
         after: The other.
-        changes: The changes, as of :func:`lazyprompt.inspect.slot_diff.slot_diff`.
+        changes: The changes, as of :func:`lazyprompt.inspect.look.slot_diff`.
         color: As of :func:`rendered_text`.
         terminal: As of :func:`look_text`.
 

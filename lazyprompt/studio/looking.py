@@ -15,8 +15,7 @@ from lazyprompt.files.library.layers import FileCache
 from lazyprompt.files.library.prompt_diff import compared
 from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.inspect.look import Call, look, look_json
-from lazyprompt.inspect.slot_diff import shared_prefix, slot_diff
+from lazyprompt.inspect.look import Call, look, look_json, shared_prefix, slot_diff
 from lazyprompt.prompters.definition import OWN_FORMS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, markers_of

@@ -6,7 +6,7 @@ import json
 import re
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing_extra
 from lazyprompt.files.yaml_nodes import plain
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
     from lazyprompt.files.yaml_nodes import Node, Source
     from lazyprompt.testing.rendered import RenderedCase
-    from lazyprompt.testing.snapshots import Snapshots
     from lazyprompt.tokens.counter import TokenCounter
+
+    _SnapshotFault: TypeAlias = Callable[[str, RenderedCase], tuple[str, str, str] | None]
 
 PROMPT: Final = "prompt"
 ANSWER: Final = "answer"
@@ -335,14 +336,15 @@ def read_checks(source: Source, node: Node | None, of: str) -> tuple[Check, ...]
 
 
 def prompt_failures(
-    case: RenderedCase, checks: Iterable[Check], snapshots: Snapshots | None = None, name: str = ""
+    case: RenderedCase, checks: Iterable[Check], snapshot_fault: _SnapshotFault | None = None, name: str = ""
 ) -> list[Failure]:
     """Return the checks on a prompt that fail.
 
     Args:
         case: The prompt.
         checks: The checks.
-        snapshots: The snapshots of the file; None compares none.
+        snapshot_fault: Compares the prompt with the snapshot of a name: returns a message, no slot and the lines that
+            differ, or None; left out, none are compared.
         name: The name of the case, and of its snapshot.
     """
     found: list[Failure] = []
@@ -351,7 +353,7 @@ def prompt_failures(
             turns = [turn for turn in case.turns if check.role in (None, turn.role)]
             found += _text_failures(turns, check, f"the {check.role} message" if check.role else "the text")
         elif check.kind == "snapshot":
-            if snapshots is not None and (fault := snapshots.fault(name if check.value is True else check.value, case)):
+            if snapshot_fault and (fault := snapshot_fault(name if check.value is True else check.value, case)):
                 found.append(Failure("snapshot", *fault))
         else:
             found += _PROMPT_KINDS[check.kind][1](case, check)

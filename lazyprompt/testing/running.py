@@ -1,4 +1,4 @@
-"""Cases run: each prompt filled and checked, compared with another version, and answered by a model."""
+"""Cases run: each prompt filled, checked, compared with its snapshot and another version, and answered by a model."""
 
 from __future__ import annotations
 
@@ -7,26 +7,101 @@ import sqlite3
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+import yaml
+
+from lazyprompt._base.files import write_whole
 from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
+from lazyprompt.files.yaml_nodes import Reader, Source, plain, text_of_file
 from lazyprompt.testing.checks import Failure, answer_failures, prompt_failures
 from lazyprompt.testing.difference import Comparison
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
-from lazyprompt.testing.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.online import OnlineChatModule
     from lazyprompt.modules.trainable import TrainableModule
     from lazyprompt.testing.cases import Case, CaseFile
     from lazyprompt.testing.difference import Change
     from lazyprompt.testing.rendered import Arguments
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, and no aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base class's signature
+        return True
+
+
+def _block(dumper: Any, text: str) -> yaml.ScalarNode:  # noqa: ANN401 - types-PyYAML does not know its parameters
+    node: yaml.ScalarNode = dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return node
+
+
+_Dumper.add_representer(str, _block)
+
+
+class Snapshots:
+    """The snapshots of a file of cases.
+
+    Args:
+        cases: The file of cases.
+        update: True to take prompts as they are.
+    """
+
+    def __init__(self, cases: Path, *, update: bool = False) -> None:
+        self._path = cases.with_name(f"{cases.name.rpartition('.')[0]}.snapshots.yaml")
+        self._update = update
+        self._kept: JsonObject = {}
+        self._used: JsonObject = {}
+        if self._path.exists():
+            source = Source(text_of_file(str(self._path)), str(self._path))
+            fields = source.mapping_of(Reader(source).read(), "a file of snapshots")
+            self._kept = {name: plain(node) for name, node in fields.items()}
+
+    def fault(self, name: str, case: RenderedCase) -> tuple[str, str, str] | None:
+        """Return a message, no slot and the lines that differ; None if a prompt is that of its snapshot.
+
+        Args:
+            name: The name of the snapshot.
+            case: The prompt.
+        """
+        payload = {**cast("JsonObject", case.source.prompter.target("openai").render(case.prompt))}
+        if self._update:
+            self._used[name] = payload
+            return None
+        if name not in self._kept:
+            return "there is no snapshot yet; --update writes it", "", ""
+        expected, found = (_dump(each).splitlines() for each in (self._kept[name], payload))
+        lines = [*unified_diff(expected, found, "snapshot", "prompt", lineterm="")][2:]
+        return ("the prompt differs from its snapshot; --update takes it", "", "\n".join(lines)) if lines else None
+
+    def save(self) -> None:
+        """Write the snapshots, if they are to be updated.
+
+        Raises:
+            OSError: They cannot be written.
+        """
+        if not self._update or self._used == self._kept:
+            return
+        if self._used:
+            write_whole(self._path, _dump(self._used).encode())
+        else:
+            self._path.unlink(missing_ok=True)
+
+
+def _dump(value: object) -> str:
+    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000)
+    return text
+
 
 # Kinds of module errors that are the fault of one request; after any other, no further case is asked.
 _OF_ONE: Final = frozenset(("request", "overflow", "refusal", "empty", "invalid"))
@@ -194,7 +269,7 @@ class Runner:
             failures: tuple[Failure, ...] = ()
             if case.prompt:
                 try:
-                    failures = tuple(prompt_failures(made, case.prompt, snapshots, case.name))
+                    failures = tuple(prompt_failures(made, case.prompt, snapshots.fault, case.name))
                 except LazyPromptError as error:
                     failures = (Failure("render", str(error)),)
             yield Result(case, failures, made, change)

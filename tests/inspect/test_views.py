@@ -9,9 +9,8 @@ import pytest
 from rich.cells import cell_len
 
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter
-from lazyprompt.inspect.look import Call, Look, look
+from lazyprompt.inspect.look import Call, Look, look, slot_diff
 from lazyprompt.inspect.saved import saved_look
-from lazyprompt.inspect.slot_diff import slot_diff
 from lazyprompt.inspect.terminal import Color, look_text, slot_diff_text
 
 COLORS: tuple[Color, ...] = ("always", "never")

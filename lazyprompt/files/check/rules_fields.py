@@ -10,8 +10,7 @@ from jinja2 import nodes
 from lazyprompt.errors import SlotError, did_you_mean
 from lazyprompt.files.check.subject import Hit, Place, field_of, fields_of, items_of, nodes_in
 from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
-from lazyprompt.files.inputs import checked_inputs
-from lazyprompt.files.properties import KINDS_OF_PROPERTY, Property
+from lazyprompt.files.properties import KINDS_OF_PROPERTY, Property, checked_inputs
 from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL
 from lazyprompt.files.yaml_nodes import KINDS
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.files.dialects.translation import Translated, fits, written
-from lazyprompt.files.inputs import MEDIA, Medium, Thread
-from lazyprompt.files.properties import SCALARS, kind_of
+from lazyprompt.files.properties import MEDIA, SCALARS, Medium, Thread, kind_of
 from lazyprompt.files.roles import Section
 from lazyprompt.files.yaml_nodes import Node
 from lazyprompt.messages.msg import URLSource

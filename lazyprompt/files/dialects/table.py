@@ -14,7 +14,7 @@ from lazyprompt.errors import PromptFileError, TemplateError, did_you_mean
 from lazyprompt.files.dialects.dotprompt import SUFFIX, dotprompt_fields, has_marks, marked_sections
 from lazyprompt.files.dialects.prompty_v1 import V1_ROLES, v1_fields, v1_steps
 from lazyprompt.files.dialects.translation import Translated
-from lazyprompt.files.inputs import MEDIA, Thread
+from lazyprompt.files.properties import MEDIA, Thread
 from lazyprompt.files.roles import ROLES, attributes_in, sections
 from lazyprompt.files.turns import Called, TextItem, Turn, result_turn, steps_of, steps_with_media, untyped
 from lazyprompt.files.yaml_nodes import Reader, Source, plain

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from jinja2 import Environment, meta
 
 from lazyprompt.errors import FormatError, TemplateError
-from lazyprompt.files.inputs import MEDIA
+from lazyprompt.files.properties import MEDIA
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted
 from lazyprompt.files.writing.from_prompter import (
