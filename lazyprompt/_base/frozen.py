@@ -48,6 +48,6 @@ def _refuse_to_delete(self: object, name: str) -> NoReturn:
 
 def html_of(value: object) -> str:
     """Return the HTML that a notebook shows of a value."""
-    from lazyprompt.inspect.html import html_of as view  # noqa: PLC0415  # door: a view reads all that it shows
+    from lazyprompt.inspect.notebook import html_of as view  # noqa: PLC0415  # door: a view reads all that it shows
 
     return view(value)

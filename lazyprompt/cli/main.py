@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "tokens": "Count the tokens of a prompt, by slot and by message.",
 }
 _PLACES: Final = {
+    "cache": ("tokens", "cache"),
     "check-template": ("check", "check_template"),
     "convert": ("lib", "convert"),
     "families": ("models", "families"),

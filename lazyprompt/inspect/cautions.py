@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.signs import hidden, named, visible
@@ -162,33 +161,29 @@ class Facts(NamedTuple):
 
 
 def cautions_of(facts: Facts) -> tuple[Caution, ...]:
-    """All there is to look at twice, what matters most first.
+    """Return all cautions about a prompt, what matters most first.
 
     Args:
-        facts: What is known of the prompt.
+        facts: The facts about the prompt.
     """
-    return tuple(chain.from_iterable(find(facts) for find in _FINDERS))
-
-
-def _forged(facts: Facts) -> Iterator[Caution]:
-    return _of_marks("forged", facts.forged)
-
-
-def _neutralised(facts: Facts) -> Iterator[Caution]:
-    return _of_marks("neutralised", facts.marks)
+    marks = (*_of_marks("forged", facts.forged), *_of_marks("neutralised", facts.marks))
+    losses = (
+        Caution("loss", {"where": visible(entry.where), "reason": visible(entry.reason)})
+        for entry in facts.report
+        if entry.is_loss
+    )
+    origin = [Caution("origin", {"note": visible(facts.note)})] if facts.note else []
+    return (*marks, *_hidden(facts), *_window(facts), *losses, *_empty(facts), *_cache(facts), *origin)
 
 
 def _of_marks(kind: Kind, marks: Sequence[Mark]) -> Iterator[Caution]:
-    """One caution a slot, which shows the first of its marks."""
+    """Yield a caution for each slot, which shows the first of its marks."""
     by_slot: dict[str, list[Mark]] = {}
     for mark in marks:
         by_slot.setdefault(mark.slot, []).append(mark)
     for slot, found in by_slot.items():
-        first = found[0]
-        yield Caution(
-            kind,
-            {"slot": visible(slot), "count": len(found), "raw": visible(first.raw), "safe": visible(first.safe)},
-        )
+        raw, safe = visible(found[0].raw), visible(found[0].safe)
+        yield Caution(kind, {"slot": visible(slot), "count": len(found), "raw": raw, "safe": safe})
 
 
 def _hidden(facts: Facts) -> Iterator[Caution]:
@@ -228,17 +223,6 @@ def _cache(facts: Facts) -> Iterator[Caution]:
         yield Caution("cache", {"slot": visible(facts.pieces[first].slot), "tokens": tokens})
 
 
-def _loss(facts: Facts) -> Iterator[Caution]:
-    for entry in facts.report:
-        if entry.is_loss:
-            yield Caution("loss", {"where": visible(entry.where), "reason": visible(entry.reason)})
-
-
-def _origin(facts: Facts) -> Iterator[Caution]:
-    if facts.note:
-        yield Caution("origin", {"note": visible(facts.note)})
-
-
 def texts_in(value: object) -> Iterator[str]:
     """All texts in a JSON value, the names of its fields too."""
     if isinstance(value, str):
@@ -250,15 +234,3 @@ def texts_in(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for item in cast("list[object]", value):
             yield from texts_in(item)
-
-
-_FINDERS: tuple[Callable[[Facts], Iterator[Caution]], ...] = (
-    _forged,
-    _neutralised,
-    _hidden,
-    _window,
-    _loss,
-    _empty,
-    _cache,
-    _origin,
-)

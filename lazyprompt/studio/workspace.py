@@ -14,8 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lazyprompt._base.files import write_whole
-from lazyprompt._base.locks import Lock
+from lazyprompt._base.files import Lock, write_whole
 from lazyprompt.errors import BatchError, PromptFileError, PromptFileMissingError
 from lazyprompt.files.library.names import SUFFIXES, directories, entry_of, is_test
 from lazyprompt.files.references import read_resolved

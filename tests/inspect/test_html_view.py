@@ -40,8 +40,8 @@ from lazyprompt import (
 )
 from lazyprompt._base.secret import SecretText
 from lazyprompt.budget.report import Account, ItemTokens, Tokens
-from lazyprompt.inspect.html import messages_html
 from lazyprompt.inspect.look import Call, look
+from lazyprompt.inspect.notebook import messages_html
 from support.browser import browser, page, watch  # noqa: F401 - fixtures
 from support.model_server.server import Answer, ModelServer
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lazyprompt import Chat, OnlineChatModule, Prompty
-from lazyprompt._base.locks import Lock
+from lazyprompt._base.files import Lock
 from lazyprompt.batch.run import run_batch
 from lazyprompt.errors import BatchError, EngineError, LazyPromptError
 from lazyprompt.modules.process import EngineProcess

@@ -16,7 +16,7 @@ import pytest
 
 import lazyprompt.studio.workspace
 from lazyprompt import PromptLibrary
-from lazyprompt._base.locks import Lock
+from lazyprompt._base.files import Lock
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.studio.workspace import MOST_FILES, Changed, Content, Workspace
 from support.paths import LIBRARY

@@ -198,21 +198,13 @@ def _found(subject: Subject) -> list[Finding]:
     off = {(code, line) for code, _, line in _let_off(subject)}
     hits = [(rule, hit) for rule in RULES.values() for hit in islice(rule.find(subject), _MOST_OF_A_RULE)]
     explained = {hit.place.line for rule, hit in hits if rule.explains}
-    found = [
-        Finding(
-            rule.code,
-            rule.severity,
-            hit.message,
-            subject.name,
-            hit.place.line,
-            hit.place.column,
-            hit.advice,
-            subject.excerpt(hit.place.line),
-        )
-        for rule, hit in hits
-        if not (rule.code == "LP001" and hit.place.line in explained)
-        and (rule.fixed or off.isdisjoint(((rule.code, 0), (rule.code, hit.place.line))))
-    ]
+    found: list[Finding] = []
+    for rule, hit in hits:
+        line = hit.place.line
+        is_off = not rule.fixed and not off.isdisjoint(((rule.code, 0), (rule.code, line)))
+        if not is_off and not (rule.code == "LP001" and line in explained):
+            head = rule.code, rule.severity, hit.message, subject.name
+            found.append(Finding(*head, *hit.place, hit.advice, subject.excerpt(line)))
     return sorted(found, key=lambda each: (each.line, each.column, each.code))
 
 
@@ -288,18 +280,11 @@ def github(findings: Sequence[Finding], files: int) -> str:
         findings: The findings.
         files: The number of files that were checked.
     """
-    lines = [
-        command(
-            _COMMANDS[each.severity],
-            each.file,
-            each.line,
-            f"{each.code} {RULES[each.code].name}",
-            _message(each),
-            each.column,
-        )
-        for each in findings
-    ]
-    return "".join(lines) + _summary(findings, files)
+    lines = ""
+    for each in findings:
+        kind, title = _COMMANDS[each.severity], f"{each.code} {RULES[each.code].name}"
+        lines += command(kind, each.file, each.line, title, _message(each), each.column)
+    return lines + _summary(findings, files)
 
 
 def command(kind: str, file: str, line: int, title: str, message: str, column: int | None = None) -> str:
