@@ -94,7 +94,8 @@ def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> set[str
 
 def _prompt_files(given: str) -> Iterator[Path]:
     """Find the prompt files of an argument."""
-    from lazyprompt.files.check.check import SUFFIXES, prompt_files
+    from lazyprompt.files.check.check import prompt_files
+    from lazyprompt.files.library.names import SUFFIXES
 
     path = Path(given)
     if path.is_dir():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.properties import MEDIA, MediaBlock, Medium, Thread
@@ -84,6 +84,7 @@ _BREAKS = "\n"
 # Neither part holds a bracket of its own, so that no text takes long to search.
 _MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
 _DETAILS = frozenset(("low", "high", "auto"))
+_Piece = TypeVar("_Piece")
 Item: TypeAlias = "TextItem | Shown | Called | Returned"
 
 
@@ -156,14 +157,20 @@ def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str |
         before: The characters that are taken away at the beginning; None is all white space.
         behind: The characters that are taken away at the end.
     """
-    left = [part for part in parts if part]
+    left = stripped(parts, before, behind)
+    return [TextItem(tuple(left))] if left else []
+
+
+def stripped(pieces: Iterable[_Piece], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[_Piece]:
+    """Return pieces without the template's own white space around them; arguments as of :func:`text_items`."""
+    left = [piece for piece in pieces if piece]
     for at, strip, characters in ((0, str.lstrip, before), (-1, str.rstrip, behind)):
-        while left and not isinstance(left[at], Value):
-            if text := strip(left[at], characters):
-                left[at] = text
+        while left and isinstance(end := left[at], str) and not isinstance(end, Value):
+            if text := strip(end, characters):
+                left[at] = cast("_Piece", text)
                 break
             del left[at]
-    return [TextItem(tuple(left))] if left else []
+    return left
 
 
 def untyped(section: Section) -> dict[str, Json]:

@@ -296,7 +296,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {
+    filters: dict[str, Callable[[Any], object]] = {
         "count": "{:,}".format,
         "hue": _hue,
         "joined": Markup().join,
@@ -306,14 +306,13 @@ def _environment() -> Environment:
         "plain": lambda value: _NO_TEXT.sub(lambda sign: named(sign[0]), visible(str(value))).replace("\n", " "),
         "repr": repr,
         "run": lambda text: Run(str(text)),
-        "runs": _runs,
         "segments": lambda text: Rendered(text.parts, text.slots).segments,
         "short": _short,
         # Each hidden character is in an element of its own.
         "signs": lambda text: Markup().join(_sign(part) if hides else part for part, hides in _pieces(str(text))),
         "tokens": lambda rendered: rendered.tokens(ApproximateTokenCounter()),
     }
-    made.filters.update(filters)
+    made.filters.update(cast("dict[str, Any]", {**filters, "runs": _runs}))
     return made
 
 

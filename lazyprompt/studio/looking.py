@@ -15,19 +15,17 @@ from lazyprompt.files.library.layers import FileCache
 from lazyprompt.files.library.prompt_diff import compared
 from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.inspect.counting import counter_named
 from lazyprompt.inspect.look import Call, look, look_json, shared_prefix, slot_diff
 from lazyprompt.prompters.definition import OWN_FORMS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, markers_of
 from lazyprompt.studio.reading import WrongRequestError, describe_input, first_values, read_draft
 from lazyprompt.studio.workspace import Changed
-from lazyprompt.tokens.approximate import ApproximateTokenCounter
-from lazyprompt.tokens.counter import CharTokenCounter
-from lazyprompt.tokens.openai import TiktokenCounter
 from lazyprompt.tokens.vocabulary import sought_vocabularies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from lazyprompt._base.json import Json, JsonObject
@@ -42,10 +40,7 @@ if TYPE_CHECKING:
 _MOST_TEXTS: Final = 8
 _TIKTOKEN: Final = "tiktoken:"
 _GROUPS: Final = ("inputs", "outputs", "tools", "settings", "sections")
-_PLAIN_COUNTERS: Final[Mapping[str, Callable[[], TokenCounter]]] = {
-    "approximate": ApproximateTokenCounter,
-    "chars": CharTokenCounter,
-}
+_PLAIN_COUNTERS: Final = ("approximate", "chars")
 _PLACE: Final = re.compile(r":(\d+):(\d+): ")
 
 
@@ -334,13 +329,11 @@ def _attacked(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str
 
 @lru_cache(maxsize=8)
 def _counter(name: str) -> TokenCounter:
-    """The counter of a name; kept, as to look for a vocabulary takes longer than to count."""
-    plain = _PLAIN_COUNTERS.get(name)
-    if plain is not None:
-        return plain()
-    if not name.startswith(_TIKTOKEN):
+    """Return the counter of a name; kept, as to look for a vocabulary takes longer than to count."""
+    # The others ask a provider, or read a path.
+    if name not in _PLAIN_COUNTERS and not name.startswith(_TIKTOKEN):
         raise TokenizerError(f"there is no counter {name!r}{did_you_mean(name, _PLAIN_COUNTERS)}")
-    return TiktokenCounter(name.removeprefix(_TIKTOKEN))
+    return counter_named(name)
 
 
 def _newline(text: str) -> str:

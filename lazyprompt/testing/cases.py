@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, Unpac
 
 from lazyprompt.batch.rows import Choice, parsed, row_file
 from lazyprompt.errors import PromptFileError, did_you_mean
-from lazyprompt.files.library.names import YAML_SUFFIXES
+from lazyprompt.files.library.names import YAML_SUFFIXES, shown_files
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
 from lazyprompt.prompters.rows import RowFault
 from lazyprompt.testing.checks import ANSWER, PROMPT, make_check, prompt_failures, read_checks, text_check
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 YAML_ENDS: Final = (".test.yaml", ".test.yml")
 ROW_ENDS: Final = (".test.jsonl", ".test.csv")
+_ENDS: Final = (*YAML_ENDS, *ROW_ENDS, *GITHUB_ENDS)
 _PROMPT_ENDS: Final = (".prompty", ".prompt", ".yaml", ".yml", ".prompt.yml", ".prompt.yaml")
 _FIELDS: Final = ("file", "params", "cases", "rows", "prompt", "answer")
 _CASES = re.compile(r"^[\"']?(?:cases|rows)[\"']?\s*:", re.MULTILINE)
@@ -227,12 +228,10 @@ def case_files(place: Path) -> Iterator[Path]:
             the files of cases beside it.
     """
     if place.is_dir():
-        for path in sorted(place.rglob("*")):
-            hidden = any(part.startswith(".") for part in path.relative_to(place).parts)
-            named = path.name.endswith((*YAML_ENDS, *ROW_ENDS, *GITHUB_ENDS)) and path.is_file()
-            if named and not hidden and (not path.name.endswith(YAML_ENDS) or is_case_file(path)):
+        for path in shown_files(place):
+            if path.name.endswith(_ENDS) and (not path.name.endswith(YAML_ENDS) or is_case_file(path)):
                 yield path
-    elif place.name.endswith((*YAML_ENDS, *ROW_ENDS, *GITHUB_ENDS)):
+    elif place.name.endswith(_ENDS):
         yield place
     else:
         beside = (place.with_name(place.stem + end) for end in (*YAML_ENDS, *ROW_ENDS))

@@ -25,7 +25,8 @@ from lazyprompt._version import __version__
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.check import rules_body as body
 from lazyprompt.files.check import rules_fields as fields
-from lazyprompt.files.check.subject import YAML_FILES, Hit, Subject, hit_of
+from lazyprompt.files.check.subject import Hit, Subject, hit_of
+from lazyprompt.files.library.names import SUFFIXES, YAML_SUFFIXES, shown_files
 from lazyprompt.files.prompt_file import TYPES
 from lazyprompt.files.yaml_nodes import text_of_file
 
@@ -210,9 +211,6 @@ def _found(subject: Subject) -> list[Finding]:
 
 # The least similarity of two names of which one is a typing error.
 _ALIKE = 0.85
-SUFFIXES: Final = (".prompty", ".prompt", *YAML_FILES)
-"""The suffixes of prompt files."""
-
 # Fields that a YAML file has that is meant as a prompt; any other file is left alone.
 _OF_PROMPTS = ("instruction", "extra_keys", "examples")
 _TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.MULTILINE)
@@ -225,11 +223,9 @@ def prompt_files(directory: Path) -> Iterator[Path]:
         directory: The directory. Hidden files and directories in it are passed over, and so are YAML files that are no
             prompts.
     """
-    for path in sorted(directory.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(directory).parts)
-        if hidden or path.suffix.lower() not in SUFFIXES or not path.is_file():
-            continue
-        if path.suffix.lower() not in YAML_FILES or _is_prompt(path):
+    for path in shown_files(directory):
+        suffix = path.suffix.lower()
+        if suffix in SUFFIXES and (suffix not in YAML_SUFFIXES or _is_prompt(path)):
             yield path
 
 

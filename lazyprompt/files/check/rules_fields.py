@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from jinja2 import nodes
 
 from lazyprompt.errors import SlotError, did_you_mean
-from lazyprompt.files.check.subject import Hit, Place, field_of, fields_of, items_of, nodes_in
+from lazyprompt.files.check.subject import Hit, Place, fields_of, items_of, nodes_in
 from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, Property, checked_inputs
 from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL
@@ -124,7 +124,7 @@ def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]
     functions = [
         (f"tools.{name}.", fields_of(node), FIELDS_OF_TOOL, "")
         for name, node in items_of(given.get("tools"))
-        if (kind := field_of(node, "kind")) is None or kind.value == "function"
+        if (kind := node.fields.get("kind")) is None or kind.value == "function"
     ]
     for place, fields, known, home in (
         ("", subject.fields, _FIELDS[dialect], "metadata"),
@@ -158,7 +158,7 @@ def _options(subject: Subject) -> dict[str, Node]:
 def tools_without_description(subject: Subject) -> Iterator[Hit]:
     """Tools of which a model learns no more than the name."""
     for name, node in items_of(subject.in_v2.get("tools")):
-        kind, described = field_of(node, "kind"), field_of(node, "description")
+        kind, described = node.fields.get("kind"), node.fields.get("description")
         is_function = isinstance(node.value, dict) and (kind is None or kind.value in (None, "function"))
         if is_function and (described is None or not described.value):
             what = f"the tool {name!r} has no description: a model knows of it only the name"
@@ -183,7 +183,7 @@ def _of_any_kind(subject: Subject) -> Iterator[Node]:
     for name, node in subject.in_v2.items():
         if name in ("inputs", "outputs"):
             for _, item in items_of(node):
-                kind = field_of(item, "kind")
+                kind = item.fields.get("kind")
                 if kind is None or kind.value in (None, "union"):
                     fields = fields_of(item)
                     yield from (fields[each] for each in _VALUES if each in fields) if fields else (item,)
@@ -251,7 +251,7 @@ def required_with_default(subject: Subject) -> Iterator[Hit]:
     for each, node in _inputs(subject):
         if each.required and each.default is not None:
             what = f"the input {each.name!r} is required and has a default: where none is given, that is taken"
-            place = field_of(node, "default") or node
+            place = node.fields.get("default") or node
             yield Hit(subject.place(place.key_at), what, "take out required; or make the default an example")
 
 
@@ -267,7 +267,7 @@ def kinds_as_defaults(subject: Subject) -> Iterator[Hit]:
 def wrong_defaults(subject: Subject) -> Iterator[Hit]:
     """Defaults that are not of their kind."""
     for each, node in _inputs(subject):
-        given = field_of(node, "default") or node
+        given = node.fields.get("default") or node
         if each.default is not None and (why := _misfit(each, each.default)):
             advice = "write true or false" if each.kind == "boolean" else "mend the value, or the kind"
             yield Hit(subject.of(given), f"the default does not fit: {why}", advice)
@@ -276,7 +276,7 @@ def wrong_defaults(subject: Subject) -> Iterator[Hit]:
 def wrong_examples(subject: Subject) -> Iterator[Hit]:
     """Examples, and values to choose from, that are not of their kind."""
     for each, node in _inputs(subject):
-        given, choices = field_of(node, "example"), field_of(node, "enumValues")
+        given, choices = node.fields.get("example"), node.fields.get("enumValues")
         if given is not None and each.example is not None and (why := _misfit(each, each.example)):
             yield Hit(subject.of(given), f"the example does not fit: {why}", "mend the value, or the kind")
         bare = Property(each.name, each.kind, nullable=each.nullable)
@@ -291,12 +291,12 @@ def wrong_bindings(subject: Subject) -> Iterator[Hit]:
     names = _names(subject)
     for name, node in items_of(subject.in_v2.get("tools")):
         spec = next((each for each in subject.spec.tools if each.name == name), None)
-        bindings = field_of(node, "bindings")
+        bindings = node.fields.get("bindings")
         if spec is None or bindings is None:
             continue
         known = [each.name for each in spec.parameters]
         for parameter, source in spec.bindings.items():
-            at = subject.place((field_of(bindings, parameter) or bindings).key_at)
+            at = subject.place((bindings.fields.get(parameter) or bindings).key_at)
             if source not in names:
                 what = f"the tool {name!r} binds {parameter} to {source!r}, which is no input"
                 yield Hit(at, f"{what}{did_you_mean(source, names)}", "name an input that is declared")

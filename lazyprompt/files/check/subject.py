@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -16,6 +15,7 @@ from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.dialects.table import dialect_named, dialect_of
 from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.includes import expanded
+from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
@@ -27,6 +27,7 @@ from lazyprompt.templates.sandbox import BoundedEnvironment
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from lazyprompt.files.dialects.table import Dialect
@@ -38,18 +39,13 @@ def items_of(node: Node | None) -> list[tuple[str, Node]]:
     """Return the items of a mapping by names, or of a list of mappings with names: each with its name."""
     if node is None or not isinstance(node.value, list):
         return [*fields_of(node).items()]
-    named = ((field_of(item, "name"), item) for item in node.value)
+    named = ((item.fields.get("name"), item) for item in node.value)
     return [(name.value, item) for name, item in named if name is not None and isinstance(name.value, str)]
-
-
-def field_of(node: Node, name: str) -> Node | None:
-    """Return a field of a node that is a mapping."""
-    return fields_of(node).get(name)
 
 
 def fields_of(node: Node | None) -> dict[str, Node]:
     """Return the fields of a node; none if it is no mapping."""
-    return node.value if node is not None and isinstance(node.value, dict) else {}
+    return {} if node is None else node.fields
 
 
 def failing(node: Node, references: References, source: Source) -> Node:
@@ -123,9 +119,6 @@ def _blank(text: str) -> str:
     return _NOT_A_BREAK.sub(" ", text)
 
 
-YAML_FILES: Final = (".yaml", ".yml")
-"""The suffixes of files that are YAML as a whole."""
-
 _T = TypeVar("_T")
 _N = TypeVar("_N", bound=nodes.Node)
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
@@ -167,7 +160,7 @@ class Hit(NamedTuple):
     advice: str = ""
 
 
-class _Unknown(Mapping[str, str]):
+class _Unknown(dict[str, str]):
     """Values that are known only where a prompt is loaded: each is the reference to it, as text.
 
     So what is checked does not depend on where. A default stands in the file, and is what it is.
@@ -179,21 +172,15 @@ class _Unknown(Mapping[str, str]):
     def __init__(self, protocol: str) -> None:
         self._protocol = protocol
 
-    def __getitem__(self, name: str) -> str:
+    def __missing__(self, name: str) -> str:
         return f"${{{self._protocol}:{name}}}"
 
-    # All three forms that Mapping.get has are this one.
+    # All three forms that get has are this one.
     def get(self, name: str, default: _T | None = None) -> str | _T:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self[name] if default is None else default
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 @lru_cache(maxsize=1)
@@ -239,7 +226,7 @@ class Subject:
         self.name = name
         self.has_mark = text.startswith("\ufeff")
         plain = text.removeprefix("\ufeff")
-        self.is_yaml = name.lower().endswith(YAML_FILES)
+        self.is_yaml = name.lower().endswith(YAML_SUFFIXES)
         self.secrets = secrets_in(plain, len(plain) if self.is_yaml else _fields_end(plain))
         self.text = masked(plain, self.secrets)
         """The text without its secrets and without a byte order mark."""

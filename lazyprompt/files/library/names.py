@@ -334,3 +334,10 @@ def directories(layer: Path) -> Iterator[str]:
         depth = len(within.parts)
         names[:] = sorted(name for name in names if not name.startswith((".", "_"))) if depth < _MAX_DEPTH else []
         yield f"{within.as_posix()}/" if depth else ""
+
+
+def shown_files(directory: Path) -> Iterator[Path]:
+    """Find the files below a directory that are not hidden, in the order of their paths."""
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts):
+            yield path

@@ -15,6 +15,7 @@ from jinja2 import Environment, TemplateSyntaxError, nodes
 
 from lazyprompt.errors import FormatError
 from lazyprompt.files.roles import PLACE, Scanned, attributes_in, role_lines
+from lazyprompt.files.turns import stripped
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
@@ -264,14 +265,14 @@ def parsed_sections(pieces: Sequence[Part], roles: Sequence[str], target: str) -
             )
         inside, opened = placed.between(begin, match.start())
         if role or lead or not filled.is_blank(begin, match.start()):
-            found.append(ParsedSection(role, attributes, stripped(inside), lead, at))
+            found.append(ParsedSection(role, attributes, tuple(stripped(inside)), lead, at))
             inside = ()
         # What stands before the first section, and says nothing, may still open a block.
         lead = (*(each for each in inside if isinstance(each, Tag)), *opened)
         role, attributes, begin = match["role"].lower(), attributes_in(match["attributes"] or ""), match.end()
         at = placed.line(match.start())
     inside, opened = placed.between(begin, len(filled.text))
-    return [*found, ParsedSection(role, attributes, stripped((*inside, *opened)), lead, at)]
+    return [*found, ParsedSection(role, attributes, tuple(stripped((*inside, *opened))), lead, at)]
 
 
 class _Placed:
@@ -326,28 +327,10 @@ def runs(pieces: Sequence[Part], threads: Collection[str]) -> Iterator[tuple[tup
     before: str | None = "\n"
     for piece in pieces:
         if isinstance(piece, Shown) and piece.name in threads:
-            yield stripped(run, before, None), piece
+            yield tuple(stripped(run, before, None)), piece
             run, before = [], None
         else:
             run.append(piece)
-    rest = stripped(run, before)
+    rest = tuple(stripped(run, before))
     if before or rest:
         yield rest, None
-
-
-def stripped(pieces: Sequence[Part], before: str | None = "\n", behind: str | None = "\n") -> tuple[Part, ...]:
-    """Return pieces without the template's own white space around them; blocks keep theirs.
-
-    Args:
-        pieces: The pieces.
-        before: The characters that are removed at the beginning: line breaks; beside a thread all white space, None.
-        behind: Those at the end.
-    """
-    found = [piece for piece in pieces if piece]
-    for at in (0, -1):
-        while found and isinstance(end := found[at], str):
-            found[at] = end.rstrip(behind) if at else end.lstrip(before)
-            if found[at]:
-                break
-            del found[at]
-    return tuple(found)
