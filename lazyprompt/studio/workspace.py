@@ -14,8 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lazyprompt._base.files import Lock, write_whole
-from lazyprompt.errors import BatchError, PromptFileError, PromptFileMissingError
+from lazyprompt._base.files import locked, write_whole
+from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.files.library.names import SUFFIXES, directories, entry_of, is_test
 from lazyprompt.files.references import read_resolved
 from lazyprompt.files.yaml_nodes import MAX_BYTES, TOO_LARGE, decoded
@@ -211,14 +211,14 @@ class Workspace:
             # A file that is new may be the first of its directory.
             if known is None:
                 place.parent.mkdir(parents=True, exist_ok=True)
-            with Lock(place.with_name(f".{_hash(place.name.encode())[:16]}.lock"), path):
+            with locked(place.with_name(f".{_hash(place.name.encode())[:16]}.lock")):
                 now = self._now(path)
                 if (now.hash if now else None) != known:
                     return Changed(_what_happened(path, now), now)
                 if now is not None and not os.access(place, os.W_OK):
                     raise PermissionError(errno.EACCES, "it may only be read", path)
                 write_whole(place, data)
-        except BatchError:
+        except BlockingIOError:
             return Changed(f"{path} is being saved by another program just now; save again", self._now(path))
         return Content(text, _hash(data))
 

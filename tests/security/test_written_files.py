@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import lazyprompt.studio.workspace
 from lazyprompt import Chat, OnlineChatModule, Prompty
-from lazyprompt._base.files import Lock
 from lazyprompt.batch.run import run_batch
 from lazyprompt.errors import BatchError, EngineError, LazyPromptError
 from lazyprompt.modules.process import EngineProcess
@@ -67,7 +67,8 @@ def lock_of_studio(base: Path) -> str:
     """The name of the lock that the studio takes for ``x.prompty``."""
     seen: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Lock, "__exit__", lambda *_: seen.extend(each.name for each in base.glob(".*.lock")))
+        names = (each.name for each in base.glob(".*.lock"))
+        patched.setattr(lazyprompt.studio.workspace, "write_whole", lambda *_: seen.extend(names))
         studio(base)
     for each in base.iterdir():
         each.unlink()

@@ -16,7 +16,7 @@ import pytest
 
 import lazyprompt.studio.workspace
 from lazyprompt import PromptLibrary
-from lazyprompt._base.files import Lock
+from lazyprompt._base.files import locked
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.studio.workspace import MOST_FILES, Changed, Content, Workspace
 from support.paths import LIBRARY
@@ -218,7 +218,7 @@ def test_a_file_that_is_being_saved_elsewhere_can_be_saved_later(root: Path) -> 
     workspace = Workspace.of(root)
     read = workspace.read("x.prompty")
     name = next(iter(locks_made_by(workspace, read)))
-    with Lock(root / name, "x.prompty"):
+    with locked(root / name):
         refused = workspace.save("x.prompty", "new", read.hash)
     assert refused == Changed("x.prompty is being saved by another program just now; save again", read)
     assert isinstance(workspace.save("x.prompty", "new", read.hash), Content)
