@@ -25,7 +25,7 @@ from lazyprompt.cli.streams import (
 from lazyprompt.errors import BatchError, LazyPromptError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from lazyprompt.batch.run import Progress
     from lazyprompt.cli.options import Options
@@ -115,7 +115,7 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
             note(f"{runner.answers.asked:,} calls of the model{left}")
     if not report.total:
         raise WrongUseError("PATH", f"there is no case in {', '.join(map(str, places))}")
-    _WRITERS[options["form"]](report)
+    _write(report, options["form"])
     if report.failed:
         context.exit(_FAILED)
 
@@ -216,9 +216,16 @@ def _progress(rows: int, failed: int, seconds: float) -> Progress:
     return Progress(rows, None, failed, rows / seconds, None, None)
 
 
-def _write_table(report: Report) -> None:
-    from lazyprompt.testing.report import change_lines, failure_lines, table_rows
+def _write(report: Report, form: str) -> None:
+    """Write the results in a form."""
+    from lazyprompt.testing.report import change_lines, failure_lines, github, junit, table_rows
 
+    if form == "json":
+        return write_json(report.to_dict(), indent=2)
+    if form == "junit":
+        return write_text(junit(report))
+    if form == "github":
+        return write_lines(["".join(github(report)) + report.summary()])
     screen = Screen()
     for line in table(table_rows(report), right=(1, 2, 3)):
         screen.line(line)
@@ -235,25 +242,4 @@ def _write_table(report: Report) -> None:
             screen.write(line, style)
             screen.write("\n")
     screen.write("\n")
-    screen.write(f"{report.summary()}\n", "bold red" if report.failed else "bold green")
-
-
-def _write_junit(report: Report) -> None:
-    from lazyprompt.testing.report import junit
-
-    write_text(junit(report))
-
-
-def _write_github(report: Report) -> None:
-    from lazyprompt.testing.report import github
-
-    write_text("".join(github(report)))
-    write_lines([report.summary()])
-
-
-_WRITERS: dict[str, Callable[[Report], None]] = {
-    "table": _write_table,
-    "json": lambda report: write_json(report.to_dict(), indent=2),
-    "junit": _write_junit,
-    "github": _write_github,
-}
+    return screen.write(f"{report.summary()}\n", "bold red" if report.failed else "bold green")

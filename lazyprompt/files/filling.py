@@ -13,12 +13,13 @@ from functools import cached_property
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from jinja2 import ChainableUndefined
+
 from lazyprompt._base.json import checked_text
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
 from lazyprompt.files.dialects.dotprompt import shown_mark
 from lazyprompt.files.properties import RICH, Thread, checked_inputs, rich_value, schema_of
 from lazyprompt.files.roles import layout_of
-from lazyprompt.files.spec import ENGINES
 from lazyprompt.files.turns import (
     Turn,
     as_sent,
@@ -232,9 +233,12 @@ class Filling:
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
         """Return checked inputs as the template may have them; threads and media keep their place."""
         kinds = {each.name: each.kind for each in self.spec.inputs}
-        absent = ENGINES[self.spec.engine].absent
-        # An input that is declared and not given is empty, and no error.
-        made: dict[str, Any] = {name: absent(name) for name in (*kinds, *missing) if name not in values}
+        is_jinja = self.spec.engine == "jinja2"
+        # An input that is declared and not given is empty, and no error; to Jinja's tests it is undefined, so that
+        # ``is defined`` and ``default`` know it.
+        made: dict[str, Any] = {
+            name: ChainableUndefined(name=name) if is_jinja else "" for name in (*kinds, *missing) if name not in values
+        }
         for name, value in values.items():
             if kinds.get(name) in RICH:
                 made[name] = rich_value(name, kinds[name], value)

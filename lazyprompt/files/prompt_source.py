@@ -95,7 +95,7 @@ class PromptSource:
     @cached_property
     def template(self) -> Template:
         """Its template, parsed once."""
-        return ENGINES[self.spec.engine].parse(self.instructions, lenient=self.undefined == "empty")
+        return ENGINES[self.spec.engine](self.instructions, lenient=self.undefined == "empty")
 
     def to_dict(self) -> JsonObject:
         """Return the file in the canonical form of Prompty v2, with its template as ``instructions``."""
@@ -119,7 +119,7 @@ def name_of(file: PromptSource) -> str:
 
 def _parsed(whole: Expanded, engine: str, source: Source, begin: int, *, lenient: bool) -> Template:
     """Return the template, parsed; an error in it has its place in the file."""
-    parse = ENGINES[engine].parse
+    parse = ENGINES[engine]
     try:
         made = parse(whole.text, lenient=lenient)
         if isinstance(made, HandlebarsTemplate):

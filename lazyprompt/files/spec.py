@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from jinja2 import ChainableUndefined
-
 from lazyprompt.errors import did_you_mean
 from lazyprompt.files.properties import read_named, read_properties, schema_of
 from lazyprompt.files.yaml_nodes import plain
@@ -30,26 +28,12 @@ if TYPE_CHECKING:
 Template: TypeAlias = JinjaTemplate | MustacheTemplate | HandlebarsTemplate
 
 
-@dataclass(frozen=True)
-class Engine:
-    """A syntax of templates.
-
-    Args:
-        parse: The parser of a template.
-        absent: Makes the value of an input that is declared and not given, by its name.
-    """
-
-    parse: Callable[..., Template]
-    absent: Callable[[str], object]
-
-
-ENGINES: Final[Mapping[str, Engine]] = {
-    # Empty, and undefined to Jinja's tests, so that ``is defined`` and ``default`` know it.
-    "jinja2": Engine(partial(JinjaTemplate, is_portable=True), lambda name: ChainableUndefined(name=name)),
-    "mustache": Engine(MustacheTemplate, lambda _: ""),
-    "handlebars": Engine(HandlebarsTemplate, lambda _: ""),
+ENGINES: Final[Mapping[str, Callable[..., Template]]] = {
+    "jinja2": partial(JinjaTemplate, is_portable=True),
+    "mustache": MustacheTemplate,
+    "handlebars": HandlebarsTemplate,
 }
-"""The syntaxes by the names that ``template.format`` has for them."""
+"""The parsers of templates, by the names that ``template.format`` has for their syntaxes."""
 
 _TEXTS = ("name", "displayName", "description")
 FIELDS: Final = (*_TEXTS, "metadata", "model", "inputs", "outputs", "tools", "template", "instructions", "kind")

@@ -37,7 +37,7 @@ before, refused = most(), 0
 for text in sys.stdin.read().split("\\0"):
     engine, _, text = text.partition(":")
     try:
-        template = ENGINES[engine].parse(text)
+        template = ENGINES[engine](text)
         template.fill({name: value for name, value in values.items() if name in template.slots})
     except LazyPromptError:
         refused += 1
@@ -234,7 +234,7 @@ def test_random_hostile_templates_are_bounded() -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_template_is_bounded_in_length(engine: str) -> None:
     with pytest.raises(TemplateError, match="the template is longer than 5000000 characters"):
-        ENGINES[engine].parse("x" * 5_000_001)
+        ENGINES[engine]("x" * 5_000_001)
 
 
 def test_honest_templates_of_megabytes_and_thousands_of_rows_are_rendered() -> None:

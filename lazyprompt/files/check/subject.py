@@ -302,7 +302,7 @@ class Subject:
 
     def _template_fault(self, error: TemplateError, whole: Expanded) -> Hit:
         """Place an error of the template: errors name the line of the template, and seldom more."""
-        its, at = whole.fault(error, ENGINES[self.engine].parse)
+        its, at = whole.fault(error, ENGINES[self.engine])
         what = str(its).splitlines()[0]
         named = _LINE.match(what)
         if at is not None or named is None:
