@@ -11,22 +11,22 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from lazyprompt._base.files import names_other_machine, read_regular
 from lazyprompt._base.json import checked
 from lazyprompt._base.secret import SecretText, variable
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
-from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, MAX_DEPTH, Node, Reader, Source
+from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, MAX_DEPTH, Node, Reader, Source, plain, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lazyprompt._base.json import Json
     from lazyprompt.files.library.layers import Trace
     from lazyprompt.files.yaml_nodes import Value
 
 # Other protocols are text: they are those of whoever runs the prompt.
+_NOWHERE: Final = Node(None, 0, 0)
 _REFERENCE = re.compile(r"\$\{(env|file|params):([^{}]*)\}", re.IGNORECASE)
 
 
@@ -130,7 +130,8 @@ class _Looking:
             return node
         try:
             # What it leads to has its places in another file.
-            return _moved(node._replace(value=self._text(value)), node.at, node.key_at)
+            found = plain(node._replace(value=self._text(value)))
+            return written(found, node._replace(key_at=node.at))._replace(key_at=node.key_at)
         except PromptFileError:
             raise
         except (ValueError, FileNotFoundError) as error:
@@ -185,7 +186,7 @@ class _Looking:
         if given not in params:
             known = ", ".join(map(repr, params)) or "none"
             raise ValueError(f"there is no param {given!r}{did_you_mean(given, params)}; given in params= were {known}")
-        return _nodes(checked(params[given], f"params[{given!r}]", PromptFileError)).value
+        return written(checked(params[given], f"params[{given!r}]", PromptFileError), _NOWHERE).value
 
     def of_file(self, given: str) -> Value:
         path = self._references.path_of(given)
@@ -251,11 +252,11 @@ def _content(path: Path, given: str) -> tuple[Node, Source]:
     suffix, source = path.suffix.lower(), Source(text, path.name)
     if suffix == ".json":
         try:
-            return _nodes(checked(json.loads(text), f"the content of {given!r}", PromptFileError)), source
+            return written(checked(json.loads(text), f"the content of {given!r}", PromptFileError), _NOWHERE), source
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{given!r} is no JSON: {error}") from error
     if suffix in (".yaml", ".yml"):
-        return Reader(source).read() or Node(None, 0, 0), source
+        return Reader(source).read() or _NOWHERE, source
     return Node(text, 0, 0), source
 
 
@@ -265,22 +266,3 @@ def _measured(value: Value) -> tuple[int, int]:
         items = [_measured(item.value) for item in Node(value, 0, 0).parts]
         return 1 + sum(size for size, _ in items), 1 + max((depth for _, depth in items), default=0)
     return len(value) if isinstance(value, str) else 1, 0
-
-
-def _moved(node: Node, at: int, key_at: int) -> Node:
-    """Return a node with one place for all in it."""
-    value = node.value
-    if isinstance(value, list):
-        value = [_moved(item, at, at) for item in value]
-    elif isinstance(value, dict):
-        value = {name: _moved(item, at, at) for name, item in value.items()}
-    return Node(value, at, key_at)
-
-
-def _nodes(value: Json) -> Node:
-    """Return a JSON value as nodes, which have no places of their own."""
-    if isinstance(value, list):
-        return Node([*map(_nodes, value)], 0, 0)
-    if isinstance(value, dict):
-        return Node({name: _nodes(item) for name, item in value.items()}, 0, 0)
-    return Node(cast("Value", value), 0, 0)

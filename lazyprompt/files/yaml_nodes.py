@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 from unicodedata import combining, east_asian_width
 
@@ -22,7 +23,7 @@ from lazyprompt._base.signs import visible
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lazyprompt._base.json import Json
 
@@ -171,6 +172,14 @@ class Node(NamedTuple):
     def fields(self) -> dict[str, Node]:
         """The values of a mapping by their names; none of anything else."""
         return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def named(self) -> list[tuple[str, Node]]:
+        """The values of a mapping, or the items of a list that have a ``name``: each with its name."""
+        if not isinstance(self.value, list):
+            return [*self.fields.items()]
+        named = ((item.fields.get("name"), item) for item in self.value)
+        return [(name.value, item) for name, item in named if name is not None and isinstance(name.value, str)]
 
     @property
     def parts(self) -> list[Node]:
@@ -356,6 +365,25 @@ def plain(node: Node | None) -> Json:
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     return value
+
+
+Plain: TypeAlias = "Node | str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
+
+
+def written(value: Plain, place: Node) -> Node:
+    """Return a value as a node.
+
+    Args:
+        value: The value; nodes in it keep their places.
+        place: The node whose place it gets, as the field that has it in another dialect.
+    """
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Mapping):
+        value = {name: written(item, place) for name, item in value.items()}
+    elif isinstance(value, list):
+        value = [written(item, place) for item in value]
+    return Node(cast("Value", value), place.at, place.key_at)
 
 
 def is_same(old: object, new: object) -> bool:

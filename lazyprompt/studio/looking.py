@@ -18,8 +18,8 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.inspect.look import Call, look, look_json, shared_prefix, slot_diff
 from lazyprompt.prompters.definition import OWN_FORMS
-from lazyprompt.rendering.markers import Markers
-from lazyprompt.studio.attacks import ATTACKS, Target, as_kind, markers_of
+from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
+from lazyprompt.studio.attacks import ATTACKS, as_kind
 from lazyprompt.studio.reading import WrongRequestError, describe_input, first_values, read_draft
 from lazyprompt.studio.workspace import Changed
 from lazyprompt.tokens.vocabulary import sought_vocabularies
@@ -323,7 +323,9 @@ def _attacked(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str
         # The text was changed since the slot was chosen.
         return asked.inputs, None
     family = asked.model if asked.form in OWN_FORMS else None
-    value = attack.make(Target(markers_of(family), asked.text))
+    # Without a family, nobody knows which model reads the prompt.
+    markers = DEFAULT_MARKERS if family is None else Markers.for_model(family)
+    value = attack.make(markers, asked.text)
     return {**asked.inputs, asked.attack.slot: as_kind(value, kind)}, value
 
 

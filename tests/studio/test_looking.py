@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import Markers, Prompty
-from lazyprompt.studio.attacks import ATTACKS, Target
+from lazyprompt.studio.attacks import ATTACKS
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.reading import DiffRequest, LookRequest, WrongRequestError, asked
 from lazyprompt.studio.workspace import Workspace
@@ -231,7 +231,7 @@ def test_an_attack_is_put_in_and_comes_to_nothing(tmp_path: Path, attack: Any) -
     plain = look(looking, inputs=VALUES, model="qwen2.5")["look"]
     for slot, kind in (("order", "string"), ("items", "array")):
         seen = look(looking, inputs=VALUES, model="qwen2.5", attack={"id": attack.id, "slot": slot})
-        assert seen["attacked"] == attack.make(Target(Markers.for_model("qwen2.5"), FILE))
+        assert seen["attacked"] == attack.make(Markers.for_model("qwen2.5"), FILE)
         assert seen["look"]["text"] != plain["text"], kind
         assert seen["look"]["text"].count("<|im_end|>") == plain["text"].count("<|im_end|>")
         assert seen["look"]["text"].count("<|im_start|>") == plain["text"].count("<|im_start|>")

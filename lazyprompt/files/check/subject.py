@@ -36,11 +36,8 @@ if TYPE_CHECKING:
 
 
 def items_of(node: Node | None) -> list[tuple[str, Node]]:
-    """Return the items of a mapping by names, or of a list of mappings with names: each with its name."""
-    if node is None or not isinstance(node.value, list):
-        return [*fields_of(node).items()]
-    named = ((item.fields.get("name"), item) for item in node.value)
-    return [(name.value, item) for name, item in named if name is not None and isinstance(name.value, str)]
+    """Return the items of a node that have names; see :attr:`Node.named`."""
+    return [] if node is None else node.named
 
 
 def fields_of(node: Node | None) -> dict[str, Node]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.files.properties import kind_of
-from lazyprompt.files.yaml_nodes import KINDS, Node
+from lazyprompt.files.yaml_nodes import KINDS, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping
 
     from lazyprompt.errors import PromptFileError
     from lazyprompt.files.references import References
-    from lazyprompt.files.yaml_nodes import Source, Value
+    from lazyprompt.files.yaml_nodes import Node, Source
 
 OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "temperature": (int, float),
@@ -152,25 +151,6 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 def _letters(name: str) -> str:
     return name.replace("_", "").lower()
-
-
-Plain: TypeAlias = "Node | str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
-
-
-def written(value: Plain, place: Node) -> Node:
-    """Return a value of Prompty v2 as a node.
-
-    Args:
-        value: The value; nodes in it keep their places.
-        place: The field that says it in another dialect.
-    """
-    if isinstance(value, Node):
-        return value
-    if isinstance(value, Mapping):
-        value = {name: written(item, place) for name, item in value.items()}
-    elif isinstance(value, list):
-        value = [written(item, place) for item in value]
-    return Node(cast("Value", value), place.at, place.key_at)
 
 
 def fits(node: Node, kind: str) -> bool:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects.prompty_v1 import V1_ROLES
 from lazyprompt.files.dialects.table import AGENT_ROLES, dialect_named, medium_named
-from lazyprompt.files.dialects.translation import Note, Reading, Translated, written
+from lazyprompt.files.dialects.translation import Note, Reading, Translated
 from lazyprompt.files.prompt_source import name_of
 from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH
 from lazyprompt.files.roles import Scanned, attributes_in, role_lines
 from lazyprompt.files.spec import read_spec
 from lazyprompt.files.writing.rewriting import put_together
-from lazyprompt.files.yaml_nodes import Field, Node, Reader, Source, split
+from lazyprompt.files.yaml_nodes import Field, Node, Reader, Source, split, written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -269,19 +269,10 @@ class _Making:
         else:
             fields["default"] = written(address, self._place)
             free = (f"{kind}{number}" if number > 1 else kind for number in count(1))
-            taken = {*used, *self._names()}
+            taken = {*used, *dict(self.fields["inputs"].named if "inputs" in self.fields else ())}
             name = next(each for each in free if each not in taken)
         self.fields["inputs"] = _with_input(self.fields.get("inputs"), name, fields, self._place)
         return name
-
-    def _names(self) -> set[str]:
-        """Return the names of the inputs."""
-        given = self.fields.get("inputs", self._place).value
-        named = given if isinstance(given, list) else []
-        names = {
-            str(item.value["name"].value) for item in named if isinstance(item.value, dict) and "name" in item.value
-        }
-        return names | (given.keys() if isinstance(given, dict) else set())
 
 
 def _with_input(inputs: Node | None, name: str, fields: dict[str, Node], place: Node) -> Node:
