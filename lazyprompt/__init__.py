@@ -41,12 +41,12 @@ if TYPE_CHECKING:
         ToolsError,
     )
     from lazyprompt.files.check.check import Finding, check
-    from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.library.library import PromptLibrary
     from lazyprompt.files.library.prompt_diff import PromptDiff
     from lazyprompt.files.prompt_file import PromptFile
     from lazyprompt.files.prompty import Prompty, convert
     from lazyprompt.files.roles import TemplateSegment
+    from lazyprompt.files.spec import Note
     from lazyprompt.files.writing.conversion import Converted
     from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
     from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
@@ -226,12 +226,12 @@ _HOMES = {
         "SafetyError SlotError SummaryWarning TemplateError TokenizerError ToolsError"
     ),
     "files.check.check": "Finding check",
-    "files.dialects.translation": "Note",
     "files.library.library": "PromptLibrary",
     "files.library.prompt_diff": "PromptDiff",
     "files.prompt_file": "PromptFile",
     "files.prompty": "Prompty convert",
     "files.roles": "TemplateSegment",
+    "files.spec": "Note",
     "files.writing.conversion": "Converted",
     "formatters.counters": "AnthropicTokenCounter GeminiTokenCounter",
     "formatters.profile": "Breakpoints Layout Media Profile",

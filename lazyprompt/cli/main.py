@@ -37,10 +37,12 @@ COMMANDS: Final = {
 }
 _PLACES: Final = {
     "cache": ("tokens", "cache"),
-    "check-template": ("check", "check_template"),
+    "check": ("lib", "check_files"),
+    "check-template": ("models", "check_template"),
     "convert": ("lib", "convert"),
     "families": ("models", "families"),
     "providers": ("models", "providers"),
+    "render": ("prompts", "render"),
     "run": ("chat", "run"),
 }
 _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141

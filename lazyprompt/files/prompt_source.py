@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from lazyprompt.errors import PromptFileError, SlotError, TemplateError
 from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.dialects.table import dialect_named, dialect_of
-from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.includes import expanded, place_in
 from lazyprompt.files.properties import checked_inputs
 from lazyprompt.files.references import References
-from lazyprompt.files.spec import ENGINES, read_spec
+from lazyprompt.files.spec import ENGINES, Reading, read_spec
 from lazyprompt.files.yaml_nodes import Source, split
 from lazyprompt.templates.handlebars import HandlebarsTemplate
 
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.dialects.translation import Note
     from lazyprompt.files.includes import Expanded
     from lazyprompt.files.properties import Property
-    from lazyprompt.files.spec import Spec, Template
+    from lazyprompt.files.spec import Note, Spec, Template
     from lazyprompt.files.yaml_nodes import Node
 
 Undefined: TypeAlias = Literal["error", "empty"]

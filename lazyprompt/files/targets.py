@@ -21,8 +21,8 @@ from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt._base.secret import revealed
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.dialects.translation import OPTIONS, OTHERS, snake_names
 from lazyprompt.files.properties import MediaBlock, schema_of
+from lazyprompt.files.spec import OPTIONS, OTHERS, snake_names
 from lazyprompt.files.turns import functions_of, named_functions, note_attributes
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.chat_form import ChatForm, UrlPart

@@ -22,8 +22,8 @@ from lazyprompt import (
     URLSource,
 )
 from lazyprompt.errors import FormatError, MediaError, PromptFileError, ToolsError
-from lazyprompt.files.dialects.translation import OPTIONS
 from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.spec import OPTIONS
 from lazyprompt.formatters.report import Payload
 
 OPTIONS_GIVEN: dict[str, Any] = {

@@ -9,9 +9,8 @@ from jinja2 import nodes
 
 from lazyprompt.errors import SlotError, did_you_mean
 from lazyprompt.files.check.subject import Hit, Place, fields_of, items_of, nodes_in
-from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, Property, checked_inputs
-from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL
+from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL, OPTIONS, OTHERS
 from lazyprompt.files.yaml_nodes import KINDS
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ from lazyprompt._base.secrets_in import masked, secrets_in
 from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.dialects.table import dialect_named, dialect_of
-from lazyprompt.files.dialects.translation import Reading
 from lazyprompt.files.includes import expanded
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import Scanned
-from lazyprompt.files.spec import ENGINES, Spec, read_spec
+from lazyprompt.files.spec import ENGINES, Reading, Spec, read_spec
 from lazyprompt.files.yaml_nodes import Source, split
 from lazyprompt.templates.handlebars import HandlebarsTemplate
 from lazyprompt.templates.sandbox import BoundedEnvironment

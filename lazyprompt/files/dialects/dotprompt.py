@@ -13,9 +13,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import TemplateError, did_you_mean
-from lazyprompt.files.dialects.translation import Translated, fits
 from lazyprompt.files.properties import MEDIA, SCALARS, Medium, Thread, kind_of
 from lazyprompt.files.roles import Section
+from lazyprompt.files.spec import Translated, fits
 from lazyprompt.files.yaml_nodes import Node, written
 from lazyprompt.messages.msg import URLSource
 from lazyprompt.messages.openai_form import source_of
@@ -25,7 +25,7 @@ from lazyprompt.templates.slots import Value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt.files.dialects.translation import Reading
+    from lazyprompt.files.spec import Reading
     from lazyprompt.files.yaml_nodes import Plain
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from lazyprompt.errors import PromptFileError, TemplateError, did_you_mean
 from lazyprompt.files.dialects.dotprompt import SUFFIX, dotprompt_fields, has_marks, marked_sections
 from lazyprompt.files.dialects.prompty_v1 import V1_ROLES, v1_fields, v1_steps
-from lazyprompt.files.dialects.translation import Translated
 from lazyprompt.files.properties import MEDIA, Thread
 from lazyprompt.files.roles import ROLES, attributes_in, sections
+from lazyprompt.files.spec import Translated
 from lazyprompt.files.turns import Called, TextItem, Turn, result_turn, steps_of, steps_with_media, untyped
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 from lazyprompt.templates.slots import Value
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.dialects.translation import Reading
     from lazyprompt.files.roles import Section
+    from lazyprompt.files.spec import Reading
     from lazyprompt.files.turns import Step
     from lazyprompt.files.yaml_nodes import Node
 

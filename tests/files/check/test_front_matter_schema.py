@@ -9,10 +9,9 @@ import pytest
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.check.subject import Subject
-from lazyprompt.files.dialects.translation import OPTIONS, OTHERS
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import ALSO_CALLED, FIELDS_OF_PROPERTY, KINDS_OF_PROPERTY
-from lazyprompt.files.spec import ENGINES, FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL
+from lazyprompt.files.spec import ENGINES, FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL, OPTIONS, OTHERS
 from support.front_matter import SCHEMA, VALIDATOR, fields_of
 from support.paths import LIBRARY
 
