@@ -17,7 +17,7 @@ from jinja2 import ChainableUndefined
 
 from lazyprompt._base.json import checked_text
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
-from lazyprompt.files.dialects.dotprompt import shown_mark
+from lazyprompt.files.dotprompt import shown_mark
 from lazyprompt.files.properties import RICH, Thread, checked_inputs, rich_value, schema_of
 from lazyprompt.files.roles import layout_of
 from lazyprompt.files.turns import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.files.dialects.table import Dialect
+    from lazyprompt.files.dialects import Dialect
     from lazyprompt.files.properties import Medium
     from lazyprompt.files.roles import Layout, Section
     from lazyprompt.files.spec import Spec, Template

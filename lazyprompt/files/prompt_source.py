@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from lazyprompt.errors import PromptFileError, SlotError, TemplateError
-from lazyprompt.files.dialects.dotprompt import check_marks
-from lazyprompt.files.dialects.table import dialect_named, dialect_of
+from lazyprompt.files.dialects import dialect_named, dialect_of
+from lazyprompt.files.dotprompt import check_marks
 from lazyprompt.files.includes import expanded, place_in
 from lazyprompt.files.properties import checked_inputs
 from lazyprompt.files.references import References

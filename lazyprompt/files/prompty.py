@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, o
 
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.dialects.table import dialect_named
+from lazyprompt.files.dialects import dialect_named
 from lazyprompt.files.filling import FilePrompter, Filling, shown
 from lazyprompt.files.library.names import key_and_version
 from lazyprompt.files.prompt_source import PromptSource, content_hash, name_of

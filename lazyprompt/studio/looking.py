@@ -19,8 +19,7 @@ from lazyprompt.inspect.counting import counter_named
 from lazyprompt.inspect.look import Call, look, look_json, shared_prefix, slot_diff
 from lazyprompt.prompters.definition import OWN_FORMS
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
-from lazyprompt.studio.attacks import ATTACKS, as_kind
-from lazyprompt.studio.reading import WrongRequestError, describe_input, first_values, read_draft
+from lazyprompt.studio.reading import ATTACKS, WrongRequestError, as_kind, describe_input, first_values, read_draft
 from lazyprompt.studio.workspace import Changed
 from lazyprompt.tokens.vocabulary import sought_vocabularies
 

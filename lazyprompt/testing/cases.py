@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, Unpac
 from lazyprompt.batch.rows import Choice, parsed, row_file
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.library.names import YAML_SUFFIXES, shown_files
+from lazyprompt.files.prompt_file import GITHUB_ENDS, filled_in, github_evaluators
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
 from lazyprompt.prompters.rows import RowFault
 from lazyprompt.testing.checks import ANSWER, PROMPT, make_check, prompt_failures, read_checks, text_check
-from lazyprompt.testing.github import GITHUB_ENDS, filled_in, github_evaluators
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ from lazyprompt.batch.plan import RowPlan
 from lazyprompt.errors import FormatError, LazyPromptError, TokenizerError
 from lazyprompt.files.filling import Filled
 from lazyprompt.files.library.names import YAML_SUFFIXES
-from lazyprompt.files.prompt_file import PromptFile
+from lazyprompt.files.prompt_file import GITHUB_ENDS, PromptFile, read_github
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn, messages_of
 from lazyprompt.inspect.cautions import marks_of
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.templates.slots import Value
-from lazyprompt.testing.github import GITHUB_ENDS, read_github
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence

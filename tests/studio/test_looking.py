@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import Markers, Prompty
-from lazyprompt.studio.attacks import ATTACKS
 from lazyprompt.studio.looking import Looking
-from lazyprompt.studio.reading import DiffRequest, LookRequest, WrongRequestError, asked
+from lazyprompt.studio.reading import ATTACKS, DiffRequest, LookRequest, WrongRequestError, asked
 from lazyprompt.studio.workspace import Workspace
 from studio.all_looks import cases, expected, shown
 from support.paths import LIBRARY, library_inputs

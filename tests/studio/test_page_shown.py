@@ -18,7 +18,7 @@ from lazyprompt import errors
 from lazyprompt._base.signs import pieces
 from lazyprompt.files.check.check import RULES
 from lazyprompt.inspect.cautions import SAID
-from lazyprompt.studio.attacks import ATTACKS
+from lazyprompt.studio.reading import ATTACKS
 from studio.all_looks import cases
 from studio.all_pages import differing
 from studio.helpers import PARAMS, Screen, library, served

@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt.errors import PromptFileError, TemplateError, did_you_mean
-from lazyprompt.files.dialects.dotprompt import SUFFIX, dotprompt_fields, has_marks, marked_sections
-from lazyprompt.files.dialects.prompty_v1 import V1_ROLES, v1_fields, v1_steps
+from lazyprompt.files.dotprompt import SUFFIX, dotprompt_fields, has_marks, marked_sections
+from lazyprompt.files.prompty_v1 import V1_ROLES, v1_fields, v1_steps
 from lazyprompt.files.properties import MEDIA, Thread
 from lazyprompt.files.roles import ROLES, attributes_in, sections
 from lazyprompt.files.spec import Translated
