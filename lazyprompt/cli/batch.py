@@ -123,7 +123,7 @@ class _Command(click.Command):
 @count_option("--tpm", help="At most N tokens a minute.")
 @click.pass_context
 def command(context: click.Context, **options: Unpack[_Options]) -> None:
-    """Write a prompt for each row of a file.
+    r"""Write a prompt for each row of a file.
 
     PROMPT_FILE is a .prompty, .prompt or YAML prompt file, ROWS a .jsonl, .csv or .parquet file, whose columns are
     the slots of the prompt.
@@ -137,12 +137,12 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
     \b
     Examples:
       lazyprompt batch qa.yaml data.jsonl -o out.jsonl
-      lazyprompt batch qa.prompty data.csv -o out.jsonl --format openai-batch \\
+      lazyprompt batch qa.prompty data.csv -o out.jsonl --format openai-batch \
           --model gpt-5-mini --workers 4 --rejects bad.jsonl
       lazyprompt batch qa.yaml data.parquet -o try.jsonl --sample 100 --seed 7
-      lazyprompt batch qa.yaml data.jsonl -o answers.jsonl --run \\
+      lazyprompt batch qa.yaml data.jsonl -o answers.jsonl --run \
           --source openai --model gpt-5-mini --rpm 500
-    """  # noqa: D301 - \b tells click not to wrap
+    """
     job = _job(options)
     run = _runner(options)
     try:

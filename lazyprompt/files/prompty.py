@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, overload
 
 from lazyprompt._base.files import write_whole
-from lazyprompt.errors import PromptFileError
+from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects import dialect_named
 from lazyprompt.files.filling import FilePrompter, Filling, shown
 from lazyprompt.files.library.names import key_and_version
@@ -512,9 +512,10 @@ class Prompty(PromptSource):
         """
         if to is None:
             return self.text
-        from lazyprompt.files.writing.targets import converted_whole  # noqa: PLC0415 - it is seldom asked for
-
-        return converted_whole(self, to)
+        made, read = convert(self, to), {*map(str, self.notes)}
+        if lost := [note for note in made.notes if note not in read]:
+            raise FormatError(f"{to} cannot say all of it, and convert() gives the rest: {'; '.join(lost)}")
+        return made.text
 
     def dump(self, path: str | os.PathLike[str], to: str | None = None) -> None:
         """Write the file.

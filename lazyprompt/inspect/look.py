@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.frozen import html_of
@@ -342,7 +341,7 @@ def shared_prefix(before: Look, after: Look) -> SharedPrefix:
     """
     parts = _parts(after)
     one, other = ("".join(text for _, text in each) for each in (_parts(before), parts))
-    left = shared = len(commonprefix((one, other)))  # noqa: RUF071 - they are no paths
+    left = shared = shared_length(one, other)
     if one == other:
         return SharedPrefix(after.total, after.total, None, 1)
     lengths, counts = dict[str, int](), {slot.name: slot.tokens for slot in after.slots}
@@ -356,6 +355,17 @@ def shared_prefix(before: Look, after: Look) -> SharedPrefix:
         if left < 0:
             break
     return SharedPrefix(round(tokens) if shared else 0, after.total, ends, line)
+
+
+def shared_length(before: str, after: str) -> int:
+    """Return the length of the common beginning of two texts."""
+    low, high = 0, min(len(before), len(after))
+    if before[:high] == after[:high]:
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if before[low:middle] == after[low:middle] else (low, middle - 1)
+    return low
 
 
 def _parts(look: Look) -> list[tuple[str, str]]:

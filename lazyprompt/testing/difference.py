@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.files.filling import Filled
 from lazyprompt.files.turns import Called, Turn
+from lazyprompt.inspect.look import shared_length
 from lazyprompt.rendering.markers import DEFAULT_MARKERS
 from lazyprompt.rendering.prompt_template import controls_of, neutralize
 from lazyprompt.tokens.approximate import approximate_tokens
@@ -283,20 +284,9 @@ def _distance(before: str, after: str) -> int:
     """Return the number of characters between the common beginning and the common end of two texts."""
     if after.startswith(before):
         return len(after) - len(before)
-    begin = _common(before, after)
+    begin = shared_length(before, after)
     old, new = before[begin:], after[begin:]
-    return len(old) + len(new) - (2 * _common(old[::-1], new[::-1]) if old and new else 0)
-
-
-def _common(before: str, after: str) -> int:
-    """Return the length of the common beginning of two texts."""
-    low, high = 0, min(len(before), len(after))
-    if before[:high] == after[:high]:
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if before[low:middle] == after[low:middle] else (low, middle - 1)
-    return low
+    return len(old) + len(new) - (2 * shared_length(old[::-1], new[::-1]) if old and new else 0)
 
 
 @contextmanager

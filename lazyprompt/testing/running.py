@@ -35,18 +35,12 @@ if TYPE_CHECKING:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as a block, and no aliases."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the base class's signature
-        return True
+    """Writes text of several lines as a block."""
 
 
-def _block(dumper: Any, text: str) -> yaml.ScalarNode:  # noqa: ANN401 - types-PyYAML does not know its parameters
-    node: yaml.ScalarNode = dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-    return node
-
-
-_Dumper.add_representer(str, _block)
+_Dumper.add_representer(
+    str, lambda _, text: yaml.ScalarNode("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+)
 
 
 class Snapshots:
@@ -99,7 +93,10 @@ class Snapshots:
 
 
 def _dump(value: object) -> str:
-    text: str = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000)
+    # A copy that shares nothing: YAML would write an alias for what stands there twice.
+    text: str = yaml.dump(
+        json.loads(json.dumps(value)), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000
+    )
     return text
 
 

@@ -310,11 +310,8 @@ def too_long(subject: Subject) -> Iterator[Hit]:
     """A prompt that is longer than its model takes, before anything is given to it."""
     for name, context, needed, length in _length(subject):
         if context is not None and needed > context:
-            yield Hit(
-                _place_of_model(subject),
-                f"{length}; {name} takes {context}",
-                "shorten it, or take a model that takes more",
-            )
+            advice = "shorten it, or take a model that takes more"
+            yield Hit(_place_of_model(subject), f"{length}; {name} takes {context}", advice)
 
 
 def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:

@@ -11,6 +11,7 @@ import time
 import weakref
 import zlib
 from importlib.machinery import PathFinder
+from importlib.resources import files
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from shutil import rmtree
@@ -168,8 +169,6 @@ class Layers:
         found = [Path(each) for each in spec.submodule_search_locations if Path(each).is_dir()]
         if found:
             return found
-        from importlib.resources import files  # noqa: PLC0415 - only archives need it
-
         # A module that is made and not executed; its name would have it imported.
         return self._resource(files(module_from_spec(spec)))
 

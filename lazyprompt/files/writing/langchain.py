@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import TYPE_CHECKING, Final, cast
 
-from jinja2 import Environment, meta
+from jinja2 import meta
 
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.files.properties import MEDIA
@@ -33,6 +33,7 @@ from lazyprompt.files.writing.portable import Shown, Syntax, Tag, parsed_section
 from lazyprompt.files.writing.rewriting import written
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 from lazyprompt.templates.jinja import JinjaTemplate
+from lazyprompt.templates.sandbox import BoundedEnvironment
 from lazyprompt.templates.slots import listed
 
 if TYPE_CHECKING:
@@ -457,7 +458,7 @@ def _message(role: str, pieces: Sequence[Part], syntax: Syntax, used: set[str]) 
     if syntax is _F_STRING:
         form, names = "f-string", {name for _, name, _, _ in Formatter().parse(template) if name}
     else:
-        form, names = "jinja2", meta.find_undeclared_variables(Environment().parse(template))  # noqa: S701 - only read
+        form, names = "jinja2", meta.find_undeclared_variables(BoundedEnvironment().parse(template))
     used |= names
     inner: JsonObject = {"input_variables": [*sorted(names)], "template": template, "template_format": form}
     fields: JsonObject = {

@@ -11,11 +11,12 @@ from itertools import accumulate
 from string import Template
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from jinja2 import Environment, TemplateSyntaxError, nodes
+from jinja2 import TemplateSyntaxError, nodes
 
 from lazyprompt.errors import FormatError
 from lazyprompt.files.roles import PLACE, Scanned, attributes_in, role_lines
 from lazyprompt.files.turns import stripped
+from lazyprompt.templates.sandbox import BoundedEnvironment
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ def portable(template: str, syntax: Syntax) -> list[Part]:
         FormatError: Something in it has no counterpart there; the message names the line.
     """
     try:
-        # Nothing is run here: it is only read.
-        tree = Environment(keep_trailing_newline=True, autoescape=False).parse(template)  # noqa: S701 - see the line above
+        tree = BoundedEnvironment(keep_trailing_newline=True).parse(template)
     except TemplateSyntaxError as error:
         raise FormatError(
             f"line {error.lineno} of the template: {error.message} A block that reaches into a section of tools has no "

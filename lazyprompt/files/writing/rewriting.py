@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.prompt_source import PromptSource
+    from lazyprompt.files.writing.yaml_writer import Writer
     from lazyprompt.files.yaml_nodes import Parts
 
     AnyPrompty = TypeVar("AnyPrompty", bound=PromptSource)
@@ -55,9 +56,7 @@ def edited(
     }
     if not wanted:
         return text
-    from lazyprompt.files.writing.yaml_writer import Writer  # noqa: PLC0415 - it needs an extra
-
-    writer = Writer(text, safe)
+    writer = _writer(text, safe)
     pieces = _pieces(text, at, fields)
     if pieces is None:
         return writer.rewritten(text, fields, wanted)
@@ -78,9 +77,13 @@ def written(value: JsonObject) -> str:
     Raises:
         MissingExtraError: ruamel.yaml is not installed.
     """
-    from lazyprompt.files.writing.yaml_writer import Writer  # noqa: PLC0415 - as above
+    return _writer("", str).rewritten("", {}, value)
 
-    return Writer("", str).rewritten("", {}, value)
+
+def _writer(text: str, safe: Callable[[str], str]) -> Writer:
+    from lazyprompt.files.writing.yaml_writer import Writer  # noqa: PLC0415 - it needs an extra
+
+    return Writer(text, safe)
 
 
 def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]] | None:

@@ -48,24 +48,6 @@ def converted(prompty: PromptSource, to: str) -> Converted:
     return TARGETS[to](Original(prompty))
 
 
-def converted_whole(prompty: PromptSource, to: str) -> str:
-    """Return the text of :func:`lazyprompt.convert`, if the form can hold all of the file.
-
-    Args:
-        prompty: The prompt file.
-        to: The form.
-
-    Raises:
-        FormatError: As of :func:`lazyprompt.convert`; or the form cannot hold all of it. Notes from reading the file,
-            as in :attr:`Prompty.notes`, do not count.
-    """
-    made = converted(prompty, to)
-    read = {*map(str, prompty.notes)}
-    if lost := [note for note in made.notes if note not in read]:
-        raise FormatError(f"{to} cannot say all of it, and convert() gives the rest: {'; '.join(lost)}")
-    return made.text
-
-
 def _to_v2(original: Original) -> Converted:
     made = original.as_v2
     # Blank lines are left where the tools before the text were.

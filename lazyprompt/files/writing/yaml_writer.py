@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import yaml
 
@@ -41,12 +41,14 @@ _BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<
 # What ruamel.yaml writes as a break of lines, outside of double quotes; and what begins a key for some readers.
 _ESCAPED: Final = re.compile("[\x85\u2028\u2029?]")
 _NAME: Final = "name"
+# ruamel.yaml's own values, of which its hints say little.
+_Tree: TypeAlias = Any
 
 
 class _AsWritten(VersionedResolver):
     """Takes each scalar for text, so that it is written as it was: it knows other numbers than prompt files."""
 
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:  # noqa: ANN401 - ruamel.yaml's own
+    def resolve(self, kind: object, value: object, implicit: object) -> object:
         own: Any = super()
         return own.resolve(kind, "text" if kind is ScalarNode else value, implicit)
 
@@ -77,7 +79,7 @@ class Writer:
         lines = _BREAK.sub("\n", text)
         indent = " " * (len(lines) - len(lines.lstrip(" ")))
         try:
-            tree: Any = self._yaml.load(re.sub(f"^{indent}", "", lines, flags=re.MULTILINE) if indent else lines)
+            tree: _Tree = self._yaml.load(re.sub(f"^{indent}", "", lines, flags=re.MULTILINE) if indent else lines)
         except YAMLError as error:
             fault = " ".join(str(error).split())
             raise PromptFileError(
@@ -96,7 +98,7 @@ class Writer:
         self._yaml.dump(tree, out)
         return re.sub(r"^(?=[^\n])", indent, out.getvalue(), flags=re.MULTILINE).replace("\n", self._break)
 
-    def _changed(self, tree: Any, field: Field, new: Json) -> Any:  # noqa: ANN401 - ruamel.yaml's own values
+    def _changed(self, tree: _Tree, field: Field, new: Json) -> _Tree:
         """Return the tree of a changed value: unchanged parts stay in it, with their comments."""
         seen = plain(field.seen)
         if is_same(seen, new):
@@ -121,7 +123,7 @@ class Writer:
             )
         return self._new(new)
 
-    def _change_items(self, tree: Any, items: list[Field], new: list[Json]) -> None:  # noqa: ANN401 - as above
+    def _change_items(self, tree: _Tree, items: list[Field], new: list[Json]) -> None:
         """Change a list: items with names are those of the same names; others, those at the same places."""
         names, wanted = _paired([plain(item.seen) for item in items], new)
         by_name = dict(zip(names, items, strict=True))
@@ -134,7 +136,7 @@ class Writer:
             else:
                 tree.insert(index, self._new(value))
 
-    def _new(self, value: Json) -> Any:  # noqa: ANN401 - as above
+    def _new(self, value: Json) -> _Tree:
         """Return the tree of a new value."""
         if isinstance(value, str):
             text = self._safe(value)
@@ -147,7 +149,7 @@ class Writer:
         return PlainScalarString(json.dumps(value))
 
 
-def _key(text: str) -> Any:  # noqa: ANN401 - as above
+def _key(text: str) -> _Tree:
     """Return text in one line, as keys are: in quotes if some reader would take it for something else without."""
     # A text that is no more than text would get the quotes of the one before it.
     return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
@@ -159,7 +161,7 @@ def _is_odd(text: str) -> bool:
     return _ESCAPED.search(text) is not None or any(pattern.match(text) for _, pattern in readings)
 
 
-def _without_gaps(tree: Any) -> Any:  # noqa: ANN401 - as above
+def _without_gaps(tree: _Tree) -> _Tree:
     """Write null for empty values: within braces nothing would be an empty text."""
     items: Any = tree.items() if hasattr(tree, "items") else enumerate(tree)
     for key, item in items:
