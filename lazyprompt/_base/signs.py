@@ -50,11 +50,6 @@ def hidden(text: str) -> Iterator[re.Match[str]]:
     return (found for found in _HIDDEN.finditer(text) if not _shapes(text, found.start()))
 
 
-def hides(text: str) -> bool:
-    """Return True if a text has such a sign."""
-    return next(hidden(text), None) is not None
-
-
 def visible(text: str) -> str:
     r"""Text with each such sign written out, so that a terminal shows it and never obeys it.
 

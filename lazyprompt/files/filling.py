@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.files.dialects import Dialect
+    from lazyprompt.files.prompt_source import Dialect
     from lazyprompt.files.properties import Medium
     from lazyprompt.files.roles import Layout, Section
     from lazyprompt.files.spec import Spec, Template

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, o
 
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.dialects import dialect_named
 from lazyprompt.files.filling import FilePrompter, Filling, shown
 from lazyprompt.files.library.names import key_and_version
-from lazyprompt.files.prompt_source import PromptSource, content_hash, name_of
+from lazyprompt.files.prompt_source import PromptSource, content_hash, dialect_named, name_of
 from lazyprompt.files.properties import checked_inputs
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import check_strict, segments_of

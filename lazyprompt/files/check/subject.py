@@ -11,11 +11,11 @@ from jinja2 import TemplateSyntaxError, nodes
 
 from lazyprompt._base.secrets_in import masked, secrets_in
 from lazyprompt.errors import PromptFileError, TemplateError
-from lazyprompt.files.dialects import dialect_named, dialect_of
 from lazyprompt.files.dotprompt import check_marks
 from lazyprompt.files.includes import expanded
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
+from lazyprompt.files.prompt_source import dialect_named, dialect_of
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import Scanned
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from lazyprompt.files.dialects import Dialect
     from lazyprompt.files.includes import Expanded, Piece
+    from lazyprompt.files.prompt_source import Dialect
     from lazyprompt.files.yaml_nodes import Node
 
 

@@ -14,8 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.dialects import AGENT_ROLES, dialect_named, medium_named
-from lazyprompt.files.prompt_source import name_of
+from lazyprompt.files.prompt_source import AGENT_ROLES, dialect_named, medium_named, name_of
 from lazyprompt.files.prompty_v1 import V1_ROLES
 from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH
 from lazyprompt.files.roles import Scanned, attributes_in, role_lines

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.json import checked
 from lazyprompt.errors import FormatError, PromptFileError, TemplateError
-from lazyprompt.files.dialects import AGENT_ROLES
+from lazyprompt.files.prompt_source import AGENT_ROLES
 from lazyprompt.files.roles import PLACE, ROLES, Scanned, role_lines, sections
 from lazyprompt.files.writing.rewriting import written
 from lazyprompt.prompters.prompter import Prompter

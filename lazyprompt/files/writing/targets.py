@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.dialects import AGENT_ROLES
+from lazyprompt.files.prompt_source import AGENT_ROLES
 from lazyprompt.files.properties import RICH, schema_of
 from lazyprompt.files.roles import ROLES, Scanned, role_lines
 from lazyprompt.files.spec import OTHERS, Note
