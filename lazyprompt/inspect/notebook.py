@@ -1,7 +1,11 @@
-"""Lists of messages in a notebook: ``%load_ext lazyprompt.inspect.notebook`` shows them as conversations.
+"""Views of values of the package as HTML, for notebooks; ``%load_ext lazyprompt.inspect.notebook`` adds conversations.
 
-A prompt, a message, a report and an answer show themselves in any notebook; a list is Python's own, so that it has to
-be asked for. Any other list is shown as before. IPython hands over what is needed, and is imported nowhere.
+The templates in ``views/`` say what a view shows; their Jinja environment escapes every output. This module gives them
+filters that write out hidden characters, and the :class:`Room` that keeps a view small.
+
+A prompt, a message, a report and an answer show themselves in any notebook. A list of messages is Python's own, so the
+extension has to be loaded for it; any other list is shown as before. IPython hands over what is needed, and is imported
+nowhere.
 """
 
 from __future__ import annotations

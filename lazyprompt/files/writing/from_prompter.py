@@ -1,7 +1,9 @@
 """A prompter written as a prompt file that renders the same messages; and turns written as text of a file.
 
-Its slots become inputs, its texts the file's own text, and the begin of its conversations turns. Characters of these
-texts that would mean something to the file are written so that they do not.
+Its slots become inputs, its texts the file's own text, and the begin of its conversations turns.
+
+Turns are written so that their text means nothing to the file: it begins no section, opens no fence and keeps its line
+breaks. A character that would mean something is written as the value of a variable, which the file sets itself.
 """
 
 from __future__ import annotations
