@@ -1,1 +1,1 @@
-"""The command line: commands in files by their subject. Read main.py first."""
+"""The command line: one file for each command. Read main.py first."""

@@ -1,4 +1,4 @@
-"""``lazyprompt run`` and ``lazyprompt chat``: an answer of a model, or a conversation, on a terminal or in pipes."""
+"""``lazyprompt chat``: a conversation with a model, on a terminal or line by line through pipes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ import click
 from lazyprompt.cli.models import length_warning, opened_model, sources_help
 from lazyprompt.cli.options import (
     Options,
-    json_option,
     model_options,
     reference_options,
     system_option,
     tools_option,
     values_option,
-    words_options,
 )
-from lazyprompt.cli.prompts import PromptRequest, open_file, read_words
-from lazyprompt.cli.streams import Screen, Stdin, WrongUseError, blaming, json_list, note, table, write_json
+from lazyprompt.cli.prompts import PromptRequest, open_file
+from lazyprompt.cli.streams import Screen, Stdin, WrongUseError, blaming, json_list, note, table
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.messages.msg import ToolUseBlock
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
@@ -30,80 +28,11 @@ from lazyprompt.tokens.approximate import ApproximateTokenCounter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.modules.chat import Chat, ChatModule
+    from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
     from lazyprompt.modules.trainable import TrainableModule
-
-
-@click.command("run", epilog=sources_help())
-@words_options
-@model_options
-@click.option("--stream/--no-stream", default=None, help="Write the answer as it comes.  [default: on a terminal]")
-@json_option
-def run(*, stream: bool | None, as_json: bool, **options: Unpack[Options]) -> None:
-    r"""Ask a model once, and write its answer.
-
-    The prompt is given as to lazyprompt render. The model, the provider and the options that a .prompty or .prompt
-    file names hold where no option says otherwise. Keys are read from the environment, never from options, which
-    others could see. Without an answer there is one line on the standard error, and the exit status is 1.
-
-    With --json: text, thinking, tool_calls (id, name, input), usage, finish and model.
-
-    \b
-    Examples:
-      lazyprompt run --source anthropic --input 'Who are you?'
-      lazyprompt run qa.yaml --set document=@report.txt --set question='Who?' \
-          --source openai --model gpt-5-mini --json
-      cat report.txt | lazyprompt run summary.yaml --model models/qwen3.gguf
-    """
-    if as_json and stream:
-        raise WrongUseError("--stream", "JSON is written when the answer is whole; leave out --json")
-    request = read_words(options, "run")
-    with request.blaming():
-        request.prompter.fill(*request.call[:3])
-    screen = Screen()
-    streamed = screen.terminal and not as_json if stream is None else stream
-    with opened_model(options, request.file) as module:
-        module.prompt(request.prompter)
-        if as_json:
-            write_json(_reply_json(module(*request.call[:3])))
-            return
-        reply = _write_answer(module, request, screen, streamed=streamed)
-    if reply.tool_calls:
-        note(f"the model calls {', '.join(call.name for call in reply.tool_calls)}; --json gives the arguments")
-    if warning := length_warning(reply):
-        note(warning)
-
-
-def _write_answer(module: ChatModule, request: PromptRequest, screen: Screen, *, streamed: bool) -> Reply:
-    """Ask the model, and write its answer to the byte; on a terminal, end its line."""
-    try:
-        if not streamed:
-            reply = module(*request.call[:3])
-            screen.write(reply)
-            return reply
-        with module.stream(*request.call[:3]) as stream:
-            for piece in stream:
-                screen.write(piece)
-            return stream.reply
-    finally:
-        if screen.terminal:
-            screen.end_line()
-
-
-def _reply_json(reply: Reply) -> dict[str, object]:
-    """Return a reply as JSON values."""
-    return {
-        "text": str(reply),
-        "thinking": reply.thinking,
-        "tool_calls": [{"id": call.id, "name": call.name, "input": call.input} for call in reply.tool_calls],
-        "usage": None if reply.usage is None else dict(reply.usage),
-        "finish": reply.finish,
-        "model": reply.model,
-    }
 
 
 _NOTE, _FAULT, _CALL = "dim", "red", "cyan"

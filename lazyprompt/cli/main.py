@@ -36,14 +36,9 @@ COMMANDS: Final = {
     "tokens": "Count the tokens of a prompt, by slot and by message.",
 }
 _PLACES: Final = {
-    "cache": ("tokens", "cache"),
-    "check": ("lib", "check_files"),
-    "check-template": ("models", "check_template"),
-    "convert": ("lib", "convert"),
-    "families": ("models", "families"),
-    "providers": ("models", "providers"),
-    "render": ("prompts", "render"),
-    "run": ("chat", "run"),
+    "check-template": ("check", "check_template"),
+    "families": ("lists", "families"),
+    "providers": ("lists", "providers"),
 }
 _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141
 

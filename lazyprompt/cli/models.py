@@ -1,37 +1,25 @@
-"""Models: opened to be asked, as options and prompt files name them; known ones listed; and their templates checked."""
+"""The model that options and prompt files name: opened to be asked, and closed."""
 
 from __future__ import annotations
 
-import json
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import click
-
 from lazyprompt._base.secret import revealed
-from lazyprompt.cli.options import json_option
 from lazyprompt.cli.streams import (
     NoAnswerError,
     WrongUseError,
     blaming,
     note,
     table,
-    write_json,
-    write_lines,
-    write_text,
 )
 from lazyprompt.errors import LazyPromptError, MissingExtraError, ModuleError
-from lazyprompt.formatters.providers import HEADERS, rows
 from lazyprompt.modules.sources import SOURCES, source_named
-from lazyprompt.rendering.markers import Markers
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from contextlib import AbstractContextManager
-
-    import tokenizers
 
     from lazyprompt._base.json import Json
     from lazyprompt.cli.options import Options
@@ -243,74 +231,3 @@ def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
     except ModuleError:
         return False
     return True
-
-
-@click.command("families")
-@json_option
-def families(*, as_json: bool) -> None:
-    """List the model families that --model knows.
-
-    The columns: the name, whether the family brings a system text of its own, and the texts at which to stop. With
-    --json, all markers of each family.
-    """
-    found = {name: Markers.for_model(name) for name in Markers.families()}
-    if as_json:
-        return write_json([{"name": name, **asdict(markers)} for name, markers in found.items()])
-    lines = [("NAME", "SYSTEM", "STOP")]
-    for name, markers in found.items():
-        stop = " ".join(json.dumps(text, ensure_ascii=False) for text in markers.stop)
-        lines.append((name, "yes" if markers.system else "no", stop))
-    return write_lines(table(lines))
-
-
-@click.command("providers")
-@json_option
-def providers(*, as_json: bool) -> None:
-    """List the providers that --format knows.
-
-    For each provider the blocks that it takes: media by address (url), as base64 (data), within results of tools or
-    in a turn behind them; the thoughts that it wants back; and its rules of order.
-    """
-    found = rows()
-    if as_json:
-        return write_json([{"provider": row.provider, **row.cells} for row in found])
-    return write_lines(table([HEADERS, *((row.provider, *row.cells.values()) for row in found)]))
-
-
-@click.command("check-template")
-@click.argument("path")
-@click.option("--name", metavar="NAME", help="Which of several templates.")
-@json_option
-def check_template(path: str, *, name: str | None, as_json: bool) -> None:
-    r"""Find out what a model's chat template can do.
-
-    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template is tried out on short chats: does it
-    take a system text, tools, arguments as JSON? Does what it wrote stay as it was when a chat goes on? Is a model
-    trained with it taught to stop? Which templates can be bridged, and laid out by markers?
-
-    \b
-    Examples:
-      lazyprompt check-template models/qwen3
-      lazyprompt check-template chat_template.jinja --json
-    """
-    from lazyprompt.chat_templates.template import ChatTemplate
-
-    with blaming("PATH"):
-        report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_beside(Path(path)))
-    if as_json:
-        write_json([finding._asdict() for finding in report.findings])
-    else:
-        write_text(f"{report}\n")
-
-
-def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:
-    """Read the tokenizer beside a template, if there is one and its package is installed."""
-    file = (path if path.is_dir() else path.parent) / "tokenizer.json"
-    if not file.exists():
-        return None
-    from lazyprompt.chat_templates.token_counter import read_tokenizer
-
-    try:
-        return read_tokenizer(file)
-    except MissingExtraError:
-        return None

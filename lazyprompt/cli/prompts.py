@@ -1,4 +1,4 @@
-"""The prompt that options describe: its prompter and its arguments, read from options and pipes; and ``render``."""
+"""The prompt that options describe: its prompter, and the arguments to call it with, read from options and pipes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, cast
 
-import click
-
-from lazyprompt.cli.options import Options, color_option, json_option, output_option, prompt_options
+from lazyprompt.cli.options import Options
 from lazyprompt.cli.streams import (
     Stdin,
     WrongUseError,
     blaming,
-    goes_to_terminal,
     json_list,
     json_or_text,
-    write_json,
-    write_text,
 )
 from lazyprompt.errors import (
     BudgetError,
@@ -42,7 +37,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.cli.options import Options
     from lazyprompt.files.prompty import Prompty
-    from lazyprompt.inspect.terminal import Color
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
     from lazyprompt.messages.tools import ToolsLike
@@ -351,46 +345,3 @@ def _read_input(options: Options, request: PromptRequest, stdin: Stdin) -> tuple
         # The prompter's error about a text alone shows the dict to give.
         alone = request.file is None and not values
         return ("--set" if values else where), value if alone else request.with_value(values, name, value)
-
-
-@click.command("render")
-@prompt_options
-@json_option
-@color_option
-@output_option
-def render(*, output: str | None, as_json: bool, color: Color, **options: Unpack[Options]) -> None:
-    r"""Make a prompt, from a prompt file or from options.
-
-    PROMPT_FILE is a .prompty, .prompt or YAML prompt file. The first two say of which kind an input is: texts and
-    addresses are given as they are, all else as JSON; @FILE is the picture, sound or file itself.
-
-    In --set and --input, @FILE is the text of a file, @- the standard input, and @@x is @x. Without either, what is
-    piped in is the input: a JSON object gives the slots their values, any other text is as for --input.
-
-    With --json, flat text is written with its segments.
-
-    \b
-    Examples:
-      lazyprompt render order.prompty --set urgent=true --input 'Where is it?'
-      lazyprompt render --instruction 'Answer in {language}.' \
-          --set language=French --input 'Who are you?' --model qwen2.5
-      lazyprompt render qa.yaml --set document=@report.txt --set question='Who?'
-      cat report.txt | lazyprompt render summary.yaml --format openai
-    """
-    if color == "always" and (as_json or options["form"] != "flat"):
-        raise WrongUseError("--color", "only flat text has colour; leave out --json and --format")
-    request = read_prompt(options, "render")
-    with request.blaming():
-        if request.form != "flat":
-            payload = request.prompter.generate_prompt(*request.call, format=request.form, model=request.model)
-            return write_json(payload, output, indent=None if as_json else 2)
-        rendered = request.prompter.render(*request.call)
-    if as_json:
-        segments = [segment._asdict() for segment in rendered.segments]
-        return write_json({"text": rendered.text, "segments": segments}, output)
-    terminal = goes_to_terminal(output)
-    if not terminal and color != "always":
-        return write_text(rendered.text, output)
-    from lazyprompt.inspect.terminal import rendered_text
-
-    return write_text(rendered_text(rendered, color, terminal=terminal), output)

@@ -1,0 +1,148 @@
+"""``lazyprompt cache``: what a prompt cache would do for the calls of a log, and what broke it."""
+
+from __future__ import annotations
+
+from io import StringIO
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from lazyprompt._base.signs import visible
+from lazyprompt.cli.options import (
+    counter_option,
+    json_option,
+    token_counter,
+)
+from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, file_text, table, write_json, write_lines
+
+if TYPE_CHECKING:
+    from lazyprompt.caching.report import Break, CacheReport
+
+
+_BELOW = 1
+_PROVIDERS = ("openai", "anthropic", "gemini", "deepseek", "vllm", "llama.cpp")  # their table costs 100 ms
+# The breaks that the table shows, and the characters of a text in it.
+_SHOWN = 10
+_WIDTH = 50
+
+
+@click.command("cache")
+@click.argument("file")
+@click.option("--provider", type=click.Choice(_PROVIDERS), required=True, help="The rules of the cache.")
+@click.option("--prices", metavar="FILE", help="YAML with the prices of a million tokens: input, read, write.")
+@click.option("--min-hit-rate", type=click.FloatRange(0, 1), metavar="RATE", help="The exit status is 1 below it.")
+@click.option("--model", metavar="NAME", help="The model of calls that do not name theirs.")
+@counter_option
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    file: str,
+    provider: str,
+    prices: str | None,
+    min_hit_rate: float | None,
+    model: str | None,
+    counter: str,
+    as_json: bool,
+) -> None:
+    r"""Show what a prompt cache saves, and what breaks it.
+
+    The calls of a log are simulated. FILE has a JSON object in each line: a line of lazyprompt's CallLog, a payload, a
+    line of a batch file, or a span of OpenTelemetry's GenAI conventions; - is the standard input. The worst slots come
+    first. The exit status is 1 where the hit rate is below --min-hit-rate, so that CI stops an edit of a prompt that
+    breaks its cache.
+
+    \b
+    Examples:
+      lazyprompt cache calls.jsonl --provider openai
+      lazyprompt cache calls.jsonl --provider anthropic --prices prices.yaml
+      lazyprompt cache calls.jsonl --provider openai --min-hit-rate 0.8 --counter tiktoken:gpt-4o
+    """
+    from lazyprompt.caching.logs import read_calls
+    from lazyprompt.caching.report import PriceList
+    from lazyprompt.caching.rules import rules_for
+    from lazyprompt.caching.simulation import simulate
+
+    table_of_prices = None if prices is None else _prices(prices)
+    with blaming("--prices"):
+        PriceList(table_of_prices or {}, rules_for(provider))
+    with blaming("FILE", file):
+        lines = StringIO(Stdin().read("FILE")) if file == "-" else file
+        calls = (call._replace(model=call.model or model) for call in read_calls(lines))
+        report = simulate(calls, provider, token_counter(counter), table_of_prices)
+    if not report.calls:
+        raise WrongUseError("FILE", f"{file}: there are no calls in it")
+    if as_json:
+        write_json(report.as_dict())
+    else:
+        write_lines(_report_lines(report, counter))
+    if min_hit_rate is not None and report.hit_rate < min_hit_rate:
+        context.exit(_BELOW)
+
+
+def _prices(path: str) -> dict[str, Any]:
+    """Read the prices in a YAML file."""
+    import yaml
+
+    try:
+        prices: object = yaml.safe_load(file_text("--prices", path))
+    except yaml.YAMLError as error:
+        raise WrongUseError("--prices", f"{path}: {error}") from error
+    if not isinstance(prices, dict):
+        raise WrongUseError(
+            "--prices", f"{path}: give input, read and write with a price each, or such a table a model"
+        )
+    return cast("dict[str, Any]", prices)
+
+
+def _report_lines(report: CacheReport, counter: str) -> list[str]:
+    """Return the lines of the tables."""
+    rules = report.rules
+    about = "about " if counter == "approximate" else ""
+    total = report.read + report.written + report.uncached
+    rows = [("", "TOKENS", "SHARE")]
+    rows += [
+        (name, f"{tokens:,}", f"{tokens / (total or 1):.0%}")
+        for name, tokens in (("read", report.read), ("written", report.written), ("uncached", report.uncached))
+    ]
+    calls = f"{len(report.calls):,} call{'s' if len(report.calls) > 1 else ''}"
+    lines = [f"{rules.name}: {calls}, {about}{total:,} tokens, hit rate {report.hit_rate:.1%}", ""]
+    lines += table(rows, {1, 2})
+    if report.cost is not None and report.cost_without is not None:
+        saved = 1 - report.cost / report.cost_without if report.cost_without else 0.0
+        lines += ["", f"cost {report.cost:,.4f}; without a cache {report.cost_without:,.4f} ({saved:.0%} saved)"]
+    if report.breaks:
+        lines += ["", *_slot_table(report), "", *_breaks(report)]
+    lines += ["", f"rules of {rules.date}, from {rules.source}", *(f"note: {each}" for each in report.notes)]
+    return lines
+
+
+def _slot_table(report: CacheReport) -> list[str]:
+    counts: dict[str, int] = {}
+    for each in report.breaks:
+        counts[each.where] = counts.get(each.where, 0) + 1
+    rows = [("SLOT", "LOST", "BREAKS")]
+    rows += [(visible(slot), f"{lost:,}", f"{counts[slot]:,}") for slot, lost in report.slots.items()]
+    return table(rows, {1, 2})
+
+
+def _breaks(report: CacheReport) -> list[str]:
+    """Return the breaks that cost most, each with its place, both texts and the advice."""
+    worst = sorted(report.breaks, key=lambda each: -each.lost)
+    lines = [line for each in islice(worst, _SHOWN) for line in _break(each)]
+    more = len(worst) - _SHOWN
+    return [*lines, f"and {more:,} more (--json lists all)"] if more > 0 else lines
+
+
+def _break(found: Break) -> list[str]:
+    message = "" if found.message is None else f", message {found.message}"
+    slot = "" if found.slot is None else f", {visible(found.slot)}"
+    before, after = (visible(text.replace("\n", " "))[:_WIDTH].rstrip() for text in (found.before, found.after))
+    return [
+        f"call {found.call}{message}{slot}, line {found.line}: {found.lost:,} tokens lost",
+        f"  before: {before}",
+        f"  after:  {after}",
+        f"  {found.advice}",
+    ]

@@ -1,0 +1,153 @@
+"""``lazyprompt check``: mistakes in prompt files; and ``check-template``: a report on a model's chat template."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lazyprompt.cli.options import json_option, root_option
+from lazyprompt.cli.streams import (
+    WrongUseError,
+    blaming,
+    write_json,
+    write_text,
+)
+from lazyprompt.errors import MissingExtraError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    import tokenizers
+
+
+_FOUND = 1
+_DIALECTS = ("v2", "agentschema", "v1", "dotprompt")  # their table costs 160 ms
+
+
+@click.command("check")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--format", "form", type=click.Choice(["plain", "json", "github", "sarif"]), default="plain", show_default=True
+)
+@click.option(
+    "--select", multiple=True, metavar="CODES", help="Only these rules, as LP040,LP06: a beginning is enough."
+)
+@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules.")
+@root_option
+@click.option("--dialect", type=click.Choice(_DIALECTS), help="The dialect of all the files.  [default: each its own]")
+@click.option("--strict", is_flag=True, help="Warnings count as errors do.")
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    files: tuple[str, ...],
+    form: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    roots: tuple[str, ...],
+    dialect: str | None,
+    strict: bool,
+) -> None:
+    r"""Find mistakes in prompt files.
+
+    FILE is a .prompty, .prompt or YAML prompt file, or a directory, which is gone through. Each finding is a line
+    file:line:column: CODE message. The exit status is 1 where one of them is an error (with --strict, or a warning),
+    2 for wrong use or where nothing was checked, else 0.
+
+    In a file, a comment {# lazyprompt: ignore=LP040 #} lets it off.
+
+    \b
+    Examples:
+      lazyprompt check prompts/
+      lazyprompt check prompts/ --strict --ignore LP07
+      lazyprompt check support.prompty --format json
+      lazyprompt check prompts/ --format sarif > check.sarif
+    """
+    from lazyprompt.files.check.check import RULES, SEVERITIES, check, github, report, sarif
+
+    chosen = (_codes("--select", select, RULES) or {*RULES}) - _codes("--ignore", ignore, RULES)
+    paths = [*dict.fromkeys(path for given in files for path in _prompt_files(given))]
+    if not paths or not chosen:
+        what = f"no prompt file is in {', '.join(files)}" if chosen else "--select and --ignore leave no rule"
+        raise WrongUseError("FILE", f"nothing was checked: {what}")
+    found = [each for path in paths for each in check(path, allowed_roots=roots, dialect=dialect)]
+    found = [each for each in found if each.code in chosen]
+    outputs = {
+        "plain": lambda: write_text(report(found, len(paths))),
+        "json": lambda: write_json([asdict(each) for each in found], indent=2),
+        "github": lambda: write_text(github(found, len(paths))),
+        "sarif": lambda: write_json(sarif(found), indent=2),
+    }
+    outputs[form]()
+    serious = SEVERITIES[: 2 if strict else 1]
+    if any(each.severity in serious for each in found):
+        context.exit(_FOUND)
+
+
+def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> set[str]:
+    """Find the rules that an option names, by their codes or beginnings of them."""
+    found: set[str] = set()
+    for word in (word.strip().upper() for each in given for word in each.split(",")):
+        named = {code for code in rules if word and code.startswith(word)}
+        if not named:
+            raise WrongUseError(option, f"{word!r} is no rule{did_you_mean(word, rules)}; rules are {', '.join(rules)}")
+        found |= named
+    return found
+
+
+def _prompt_files(given: str) -> Iterator[Path]:
+    """Find the prompt files of an argument."""
+    from lazyprompt.files.check.check import prompt_files
+    from lazyprompt.files.library.names import SUFFIXES
+
+    path = Path(given)
+    if path.is_dir():
+        yield from prompt_files(path)
+    elif not path.exists():
+        raise WrongUseError("FILE", f"{given}: there is no such file or directory")
+    elif path.suffix.lower() not in SUFFIXES:
+        raise WrongUseError("FILE", f"{given}: prompt files end with {', '.join(SUFFIXES)}")
+    else:
+        yield path
+
+
+@click.command("check-template")
+@click.argument("path")
+@click.option("--name", metavar="NAME", help="Which of several templates.")
+@json_option
+def check_template(path: str, *, name: str | None, as_json: bool) -> None:
+    r"""Find out what a model's chat template can do.
+
+    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template is tried out on short chats: does it
+    take a system text, tools, arguments as JSON? Does what it wrote stay as it was when a chat goes on? Is a model
+    trained with it taught to stop? Which templates can be bridged, and laid out by markers?
+
+    \b
+    Examples:
+      lazyprompt check-template models/qwen3
+      lazyprompt check-template chat_template.jinja --json
+    """
+    from lazyprompt.chat_templates.template import ChatTemplate
+
+    with blaming("PATH"):
+        report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_beside(Path(path)))
+    if as_json:
+        write_json([finding._asdict() for finding in report.findings])
+    else:
+        write_text(f"{report}\n")
+
+
+def _tokenizer_beside(path: Path) -> tokenizers.Tokenizer | None:
+    """Read the tokenizer beside a template, if there is one and its package is installed."""
+    file = (path if path.is_dir() else path.parent) / "tokenizer.json"
+    if not file.exists():
+        return None
+    from lazyprompt.chat_templates.token_counter import read_tokenizer
+
+    try:
+        return read_tokenizer(file)
+    except MissingExtraError:
+        return None

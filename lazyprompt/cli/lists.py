@@ -1,0 +1,49 @@
+"""``lazyprompt families`` and ``lazyprompt providers``: the models and providers that are known, as tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from lazyprompt.cli.options import json_option
+from lazyprompt.cli.streams import (
+    table,
+    write_json,
+    write_lines,
+)
+from lazyprompt.formatters.providers import HEADERS, rows
+from lazyprompt.rendering.markers import Markers
+
+
+@click.command("families")
+@json_option
+def families(*, as_json: bool) -> None:
+    """List the model families that --model knows.
+
+    The columns: the name, whether the family brings a system text of its own, and the texts at which to stop. With
+    --json, all markers of each family.
+    """
+    found = {name: Markers.for_model(name) for name in Markers.families()}
+    if as_json:
+        return write_json([{"name": name, **asdict(markers)} for name, markers in found.items()])
+    lines = [("NAME", "SYSTEM", "STOP")]
+    for name, markers in found.items():
+        stop = " ".join(json.dumps(text, ensure_ascii=False) for text in markers.stop)
+        lines.append((name, "yes" if markers.system else "no", stop))
+    return write_lines(table(lines))
+
+
+@click.command("providers")
+@json_option
+def providers(*, as_json: bool) -> None:
+    """List the providers that --format knows.
+
+    For each provider the blocks that it takes: media by address (url), as base64 (data), within results of tools or
+    in a turn behind them; the thoughts that it wants back; and its rules of order.
+    """
+    found = rows()
+    if as_json:
+        return write_json([{"provider": row.provider, **row.cells} for row in found])
+    return write_lines(table([HEADERS, *((row.provider, *row.cells.values()) for row in found)]))

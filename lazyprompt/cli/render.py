@@ -1,0 +1,63 @@
+"""``lazyprompt render``: a prompt as text, or as a provider's payload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from lazyprompt.cli.options import Options, color_option, json_option, output_option, prompt_options
+from lazyprompt.cli.prompts import read_prompt
+from lazyprompt.cli.streams import (
+    WrongUseError,
+    goes_to_terminal,
+    write_json,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from lazyprompt.cli.options import Options
+    from lazyprompt.inspect.terminal import Color
+
+
+@click.command("render")
+@prompt_options
+@json_option
+@color_option
+@output_option
+def command(*, output: str | None, as_json: bool, color: Color, **options: Unpack[Options]) -> None:
+    r"""Make a prompt, from a prompt file or from options.
+
+    PROMPT_FILE is a .prompty, .prompt or YAML prompt file. The first two say of which kind an input is: texts and
+    addresses are given as they are, all else as JSON; @FILE is the picture, sound or file itself.
+
+    In --set and --input, @FILE is the text of a file, @- the standard input, and @@x is @x. Without either, what is
+    piped in is the input: a JSON object gives the slots their values, any other text is as for --input.
+
+    With --json, flat text is written with its segments.
+
+    \b
+    Examples:
+      lazyprompt render order.prompty --set urgent=true --input 'Where is it?'
+      lazyprompt render --instruction 'Answer in {language}.' \
+          --set language=French --input 'Who are you?' --model qwen2.5
+      lazyprompt render qa.yaml --set document=@report.txt --set question='Who?'
+      cat report.txt | lazyprompt render summary.yaml --format openai
+    """
+    if color == "always" and (as_json or options["form"] != "flat"):
+        raise WrongUseError("--color", "only flat text has colour; leave out --json and --format")
+    request = read_prompt(options, "render")
+    with request.blaming():
+        if request.form != "flat":
+            payload = request.prompter.generate_prompt(*request.call, format=request.form, model=request.model)
+            return write_json(payload, output, indent=None if as_json else 2)
+        rendered = request.prompter.render(*request.call)
+    if as_json:
+        segments = [segment._asdict() for segment in rendered.segments]
+        return write_json({"text": rendered.text, "segments": segments}, output)
+    terminal = goes_to_terminal(output)
+    if not terminal and color != "always":
+        return write_text(rendered.text, output)
+    from lazyprompt.inspect.terminal import rendered_text
+
+    return write_text(rendered_text(rendered, color, terminal=terminal), output)

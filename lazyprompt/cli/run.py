@@ -1,0 +1,89 @@
+"""``lazyprompt run``: one answer of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from lazyprompt.cli.models import length_warning, opened_model, sources_help
+from lazyprompt.cli.options import (
+    Options,
+    json_option,
+    model_options,
+    words_options,
+)
+from lazyprompt.cli.prompts import PromptRequest, read_words
+from lazyprompt.cli.streams import Screen, WrongUseError, note, write_json
+
+if TYPE_CHECKING:
+    from lazyprompt.formatters.reply import Reply
+    from lazyprompt.modules.chat import ChatModule
+
+
+@click.command("run", epilog=sources_help())
+@words_options
+@model_options
+@click.option("--stream/--no-stream", default=None, help="Write the answer as it comes.  [default: on a terminal]")
+@json_option
+def command(*, stream: bool | None, as_json: bool, **options: Unpack[Options]) -> None:
+    r"""Ask a model once, and write its answer.
+
+    The prompt is given as to lazyprompt render. The model, the provider and the options that a .prompty or .prompt
+    file names hold where no option says otherwise. Keys are read from the environment, never from options, which
+    others could see. Without an answer there is one line on the standard error, and the exit status is 1.
+
+    With --json: text, thinking, tool_calls (id, name, input), usage, finish and model.
+
+    \b
+    Examples:
+      lazyprompt run --source anthropic --input 'Who are you?'
+      lazyprompt run qa.yaml --set document=@report.txt --set question='Who?' \
+          --source openai --model gpt-5-mini --json
+      cat report.txt | lazyprompt run summary.yaml --model models/qwen3.gguf
+    """
+    if as_json and stream:
+        raise WrongUseError("--stream", "JSON is written when the answer is whole; leave out --json")
+    request = read_words(options, "run")
+    with request.blaming():
+        request.prompter.fill(*request.call[:3])
+    screen = Screen()
+    streamed = screen.terminal and not as_json if stream is None else stream
+    with opened_model(options, request.file) as module:
+        module.prompt(request.prompter)
+        if as_json:
+            write_json(_reply_json(module(*request.call[:3])))
+            return
+        reply = _write_answer(module, request, screen, streamed=streamed)
+    if reply.tool_calls:
+        note(f"the model calls {', '.join(call.name for call in reply.tool_calls)}; --json gives the arguments")
+    if warning := length_warning(reply):
+        note(warning)
+
+
+def _write_answer(module: ChatModule, request: PromptRequest, screen: Screen, *, streamed: bool) -> Reply:
+    """Ask the model, and write its answer to the byte; on a terminal, end its line."""
+    try:
+        if not streamed:
+            reply = module(*request.call[:3])
+            screen.write(reply)
+            return reply
+        with module.stream(*request.call[:3]) as stream:
+            for piece in stream:
+                screen.write(piece)
+            return stream.reply
+    finally:
+        if screen.terminal:
+            screen.end_line()
+
+
+def _reply_json(reply: Reply) -> dict[str, object]:
+    """Return a reply as JSON values."""
+    return {
+        "text": str(reply),
+        "thinking": reply.thinking,
+        "tool_calls": [{"id": call.id, "name": call.name, "input": call.input} for call in reply.tool_calls],
+        "usage": None if reply.usage is None else dict(reply.usage),
+        "finish": reply.finish,
+        "model": reply.model,
+    }
