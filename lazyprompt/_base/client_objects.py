@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lazyprompt._base.json import Fields
+from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS, Fields
 
 # How deep in an answer the arguments of a call may lie, which in turn may be MAX_DEPTH deep.
 _ENVELOPE_DEPTH = 20

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from lazyprompt.errors import LazyPromptError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

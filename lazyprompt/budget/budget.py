@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, get_args
 
@@ -10,25 +10,18 @@ from lazyprompt.budget.cut import Cut, shortened
 from lazyprompt.budget.fitting import Plan, fitting, role_of
 from lazyprompt.budget.given import Given
 from lazyprompt.budget.sent import sent_forms
-from lazyprompt.budget.summary import Summaries
-from lazyprompt.budget.tally import Tally
-from lazyprompt.budget.units import SlotValue
+from lazyprompt.budget.summary import Summaries, Summarizer, Task
+from lazyprompt.budget.tally import Cost, Tally
+from lazyprompt.budget.units import Item, Message, SlotValue, Unit
 from lazyprompt.errors import BudgetError, did_you_mean
 from lazyprompt.messages.msg import Msg
-from lazyprompt.messages.prompt import Text
-from lazyprompt.messages.tools import ToolSet
+from lazyprompt.messages.prompt import Prompt, Text
+from lazyprompt.messages.tools import ToolLike, ToolSet
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-
     from lazyprompt.budget.fitting import Fitted, Steps
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.budget.summary import Summarizer, Task
-    from lazyprompt.budget.tally import Cost
-    from lazyprompt.budget.units import Item, Message, Unit
-    from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.messages.tools import ToolLike
     from lazyprompt.tokens.counter import CountsMessages, Form
 
 _M = TypeVar("_M")

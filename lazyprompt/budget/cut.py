@@ -12,13 +12,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from lazyprompt.budget.search import fewest
-from lazyprompt.budget.units import SlotValue
+from lazyprompt.budget.units import Item, SlotValue
 from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lazyprompt.budget.units import Item
     from lazyprompt.tokens.counter import Form
 
     _Change: TypeAlias = Callable[[str], str]

@@ -7,26 +7,20 @@ from __future__ import annotations
 
 import sys
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
-from lazyprompt.budget.cut import CUT_MARK, longest_text, shortened, with_text
-from lazyprompt.budget.report import Account, ItemTokens, Tokens, TrimReport
-from lazyprompt.budget.summary import SUMMARY, Task, checked_summary, summary_message
-from lazyprompt.budget.tally import AsWhole, ByMessage
-from lazyprompt.budget.units import SlotValue, conversation_of
+from lazyprompt.budget.cut import CUT_MARK, Cut, longest_text, shortened, with_text
+from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
+from lazyprompt.budget.summary import SUMMARY, Summaries, Task, checked_summary, summary_message
+from lazyprompt.budget.tally import AsWhole, ByMessage, Cost, Meter, Tally
+from lazyprompt.budget.units import Conversation, Item, Message, SlotValue, Unit, conversation_of
 from lazyprompt.errors import BudgetError, LazyPromptError
 from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
-    from typing import TypeAlias
 
-    from lazyprompt.budget.cut import Cut
-    from lazyprompt.budget.report import Outcome
-    from lazyprompt.budget.summary import Summaries
-    from lazyprompt.budget.tally import Cost, Meter, Tally
-    from lazyprompt.budget.units import Conversation, Item, Message, Unit
     from lazyprompt.tokens.counter import Form
 
     # Asks for summaries, is sent what was made or the error that was raised, and ends with what fits.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -14,8 +14,6 @@ from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.reading import is_openai, read_history, without_role_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budget.units import Item, Message, Unit

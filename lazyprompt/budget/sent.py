@@ -7,11 +7,11 @@ them, an answer for a call that has none. What the formatter leaves out may coun
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._base.json import to_json
+from lazyprompt._base.json import Json, JsonObject, to_json
 from lazyprompt.messages.msg import (
     AudioBlock,
     FileBlock,
@@ -29,9 +29,6 @@ from lazyprompt.messages.read_openai import message_from_openai
 from lazyprompt.safety.speakers import no_imitation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.budget.units import Item
     from lazyprompt.messages.msg import Block
     from lazyprompt.tokens.counter import Form

@@ -10,13 +10,12 @@ from lazyprompt._base.json import well_formed
 from lazyprompt.budget.tally import digest
 from lazyprompt.errors import BudgetError
 from lazyprompt.messages.msg import Msg
-from lazyprompt.tokens.counter import forms
+from lazyprompt.tokens.counter import Form, forms
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable, Sequence
 
     from lazyprompt.budget.units import Message
-    from lazyprompt.tokens.counter import Form
 
 SUMMARY = "Summary of the earlier conversation: "
 """What a summary begins with."""

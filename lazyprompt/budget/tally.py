@@ -11,16 +11,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lazyprompt.budget.search import fewest
-from lazyprompt.budget.units import SlotValue
+from lazyprompt.budget.units import Item, SlotValue, Unit
 from lazyprompt.errors import BudgetError
 from lazyprompt.messages.msg import Msg
-from lazyprompt.tokens.counter import content_of, forms, json_text
+from lazyprompt.tokens.counter import CountsMessages, Form, content_of, forms, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-
-    from lazyprompt.budget.units import Item, Unit
-    from lazyprompt.tokens.counter import CountsMessages, Form
 
     WritesForms: TypeAlias = Callable[[Iterable[Msg | Form]], list[Form]]
 

@@ -7,7 +7,7 @@ caller protects and the newest turn of the user never go.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.roles import SYSTEM_ROLES
@@ -15,8 +15,6 @@ from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from lazyprompt.tokens.counter import Form
 
 

@@ -13,7 +13,7 @@ from lazyprompt.batch.database import BatchStoppedError
 from lazyprompt.batch.forms import FORMS, LineCounter
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.batch.rows import Choice, row_file
-from lazyprompt.batch.run import BatchJob, run_batch
+from lazyprompt.batch.run import BatchJob, Outcome, run_batch
 from lazyprompt.cli.options import (
     Options,
     address_options,
@@ -23,7 +23,7 @@ from lazyprompt.cli.options import (
     text_option,
     token_counter,
 )
-from lazyprompt.cli.prompts import open_file
+from lazyprompt.cli.prompts import PromptRequest, open_file
 from lazyprompt.cli.streams import WrongUseError, blaming, json_or_text, note, progress_bar, stop_signals
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, MissingExtraError
 from lazyprompt.prompters.rows import Columns
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lazyprompt._base.json import Json
-    from lazyprompt.batch.run import Outcome
-    from lazyprompt.cli.prompts import PromptRequest
 
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
 # The parts of a row that are no slots.

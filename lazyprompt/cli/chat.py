@@ -21,14 +21,13 @@ from lazyprompt.cli.options import (
 from lazyprompt.cli.prompts import PromptRequest, open_file
 from lazyprompt.cli.streams import Screen, Stdin, WrongUseError, blaming, json_list, note, table
 from lazyprompt.errors import LazyPromptError, did_you_mean
-from lazyprompt.messages.msg import ToolUseBlock
+from lazyprompt.messages.msg import Msg, ToolUseBlock
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule

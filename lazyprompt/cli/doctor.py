@@ -14,7 +14,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.metadata import PackageNotFoundError, distribution, distributions
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -24,15 +24,12 @@ from lazyprompt._base.signs import visible
 from lazyprompt._version import __version__
 from lazyprompt.cli.options import json_option
 from lazyprompt.cli.streams import goes_to_terminal, table, write_json, write_lines
-from lazyprompt.modules.sources import SOURCES
-from lazyprompt.tokens.vocabulary import cache_folder, sought_vocabularies
+from lazyprompt.modules.sources import SOURCES, Source
+from lazyprompt.tokens.vocabulary import Sought, cache_folder, sought_vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
-    from importlib.metadata import Distribution
 
-    from lazyprompt.modules.sources import Source
-    from lazyprompt.tokens.vocabulary import Sought
 
 _FAULTS: Final = 1
 # The most packages of an extra that the table names; of more, it has the number.

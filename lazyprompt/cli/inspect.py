@@ -29,7 +29,7 @@ from lazyprompt.cli.options import (
 from lazyprompt.cli.prompts import PromptRequest, open_prompter, read_prompt
 from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, file_text, goes_to_terminal, write_json, write_text
 from lazyprompt.errors import LazyPromptError, did_you_mean
-from lazyprompt.inspect.look import Call, look, look_json, shared_prefix, slot_diff
+from lazyprompt.inspect.look import Call, Look, look, look_json, shared_prefix, slot_diff
 from lazyprompt.inspect.saved import saved_look
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.training.masks import find_masked
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from types import ModuleType
 
-    from lazyprompt.inspect.look import Look
     from lazyprompt.inspect.terminal import Color
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.tokens.counter import TokenCounter

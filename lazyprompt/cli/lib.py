@@ -8,12 +8,11 @@ import click
 
 from lazyprompt.cli.options import json_option, reference_options, with_options
 from lazyprompt.cli.streams import blaming, json_text, table, write_json, write_visible
-from lazyprompt.files.library.names import YAML_SUFFIXES
+from lazyprompt.files.library.names import YAML_SUFFIXES, Entry
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.files.library.library import PromptLibrary
-    from lazyprompt.files.library.names import Entry
 
 
 _library_options = with_options(

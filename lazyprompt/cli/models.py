@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -19,7 +19,6 @@ from lazyprompt.modules.sources import SOURCES, source_named
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
-    from contextlib import AbstractContextManager
 
     from lazyprompt._base.json import Json
     from lazyprompt.cli.options import Options

@@ -14,13 +14,12 @@ from lazyprompt.cli.streams import WrongUseError, blaming
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.prompters.definition import FORMATS
-from lazyprompt.safety.policy import SAFETIES
+from lazyprompt.safety.policy import SAFETIES, Safety
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lazyprompt.messages.encoding import TokenizerLike
-    from lazyprompt.safety.policy import Safety
     from lazyprompt.tokens.counter import TokenCounter
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from lazyprompt.cli.options import Options
 from lazyprompt.cli.streams import (
     Stdin,
     WrongUseError,
@@ -29,7 +28,7 @@ from lazyprompt.errors import (
     ToolsError,
     did_you_mean,
 )
-from lazyprompt.messages.history import messages_from
+from lazyprompt.messages.history import HistoryLike, messages_from
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.cli.options import Options
     from lazyprompt.files.prompty import Prompty
-    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter

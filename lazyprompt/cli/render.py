@@ -16,7 +16,6 @@ from lazyprompt.cli.streams import (
 )
 
 if TYPE_CHECKING:
-    from lazyprompt.cli.options import Options
     from lazyprompt.inspect.terminal import Color
 
 

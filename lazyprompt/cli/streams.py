@@ -13,7 +13,7 @@ from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import click
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Sequence
     from io import TextIOWrapper
     from types import FrameType
-    from typing import TextIO
 
     from lazyprompt.batch.run import Progress
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from lazyprompt.cli.options import base_url_option, count_option, reference_options, url_option
+from lazyprompt.cli.options import Options, base_url_option, count_option, reference_options, url_option
 from lazyprompt.cli.streams import (
     Screen,
     WrongUseError,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lazyprompt.batch.run import Progress
-    from lazyprompt.cli.options import Options
     from lazyprompt.testing.cases import CaseFile
     from lazyprompt.testing.rendered import LoadedPrompt
     from lazyprompt.testing.report import Report

@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
-from lazyprompt.budget.report import Tokens
+from lazyprompt.budget.report import Tokens, TrimReport
 from lazyprompt.cli.options import (
     Options,
     budget_option,
@@ -20,23 +20,20 @@ from lazyprompt.cli.options import (
     text_option,
     token_counter,
 )
-from lazyprompt.cli.prompts import read_prompt
+from lazyprompt.cli.prompts import PromptRequest, read_prompt
 from lazyprompt.cli.streams import WrongUseError, blaming, table, write_json, write_lines
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.messages.history import History
-from lazyprompt.tokens.counter import content_of, forms
+from lazyprompt.tokens.counter import Form, content_of, forms
 from lazyprompt.tokens.media import media_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt.budget.report import TrimReport
-    from lazyprompt.cli.prompts import PromptRequest
     from lazyprompt.formatters.report import Payload
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.openai_form import OpenAIPrompt
-    from lazyprompt.tokens.counter import Form
 
 
 # The rows of the report that are no slots.

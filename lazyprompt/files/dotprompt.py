@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.files.properties import MEDIA, SCALARS, Medium, Thread, kind_of
 from lazyprompt.files.roles import Section
-from lazyprompt.files.spec import Translated, fits
-from lazyprompt.files.yaml_nodes import Node, written
+from lazyprompt.files.spec import Reading, Translated, fits
+from lazyprompt.files.yaml_nodes import Node, Plain, written
 from lazyprompt.messages.msg import URLSource
 from lazyprompt.messages.openai_form import source_of
 from lazyprompt.templates.handlebars import HistoryMark, MediaMark, RoleMark, SectionMark
@@ -24,9 +24,6 @@ from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from lazyprompt.files.spec import Reading
-    from lazyprompt.files.yaml_nodes import Plain
 
 
 _KINDS = {name: kind for kind, name in SCALARS.items()} | dict.fromkeys(("any", "null"), "union")

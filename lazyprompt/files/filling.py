@@ -6,20 +6,20 @@ Its template gives its own text and values in turn, and roles are found in its o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from jinja2 import ChainableUndefined
 
-from lazyprompt._base.json import checked_text
+from lazyprompt._base.json import JsonObject, checked_text
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
 from lazyprompt.files.dotprompt import shown_mark
-from lazyprompt.files.properties import RICH, Thread, checked_inputs, rich_value, schema_of
-from lazyprompt.files.roles import layout_of
+from lazyprompt.files.properties import RICH, Medium, Thread, checked_inputs, rich_value, schema_of
+from lazyprompt.files.roles import Layout, Section, layout_of
 from lazyprompt.files.turns import (
     Turn,
     as_sent,
@@ -30,28 +30,18 @@ from lazyprompt.files.turns import (
     with_history,
 )
 from lazyprompt.formatters.report import Notes
-from lazyprompt.messages.history import EMPTY_HISTORY, History
-from lazyprompt.messages.prompt import Source, Text, prompt_of
-from lazyprompt.messages.tools import ToolSet
+from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike
+from lazyprompt.messages.prompt import Prompt, Source, Text, prompt_of
+from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
-from lazyprompt.templates.instruction import INPUT, InstructionTemplate, called, dict_form, fixed_with, is_asked
+from lazyprompt.templates.instruction import INPUT, Fixed, InstructionTemplate, called, dict_form, fixed_with, is_asked
 from lazyprompt.templates.slots import Value, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
-    from typing import Self
-
-    from lazyprompt._base.json import JsonObject
     from lazyprompt.files.prompt_source import Dialect
-    from lazyprompt.files.properties import Medium
-    from lazyprompt.files.roles import Layout, Section
     from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step
-    from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.templates.instruction import Fixed
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, TemplateError
-from lazyprompt.files.references import file_text
-from lazyprompt.files.yaml_nodes import MAX_BYTES
+from lazyprompt.files.references import References, file_text
+from lazyprompt.files.yaml_nodes import MAX_BYTES, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lazyprompt.files.references import References
-    from lazyprompt.files.yaml_nodes import Source
 
 MAX_INCLUDES: Final = 1000
 """How many times a prompt may include a file, all in all."""

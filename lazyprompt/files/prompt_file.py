@@ -18,8 +18,8 @@ from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import LazyPromptError, PromptFileError, did_you_mean
 from lazyprompt.files.library.names import key_and_version
 from lazyprompt.files.yaml_nodes import KINDS, Node, Reader, Source, plain, text_of_file
-from lazyprompt.messages.history import History
-from lazyprompt.messages.tools import ToolSet
+from lazyprompt.messages.history import History, HistoryLike
+from lazyprompt.messages.tools import ToolLike, ToolSet, ToolsLike
 from lazyprompt.prompters.definition import Origin
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
 from lazyprompt.templates.slots import SlotTemplate, escape, value_text
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.messages.tools import ToolLike, ToolsLike
     from lazyprompt.prompters.prompter import Prompter
 
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAli
 
 from lazyprompt.errors import PromptFileError, SlotError, TemplateError, did_you_mean
 from lazyprompt.files.dotprompt import SUFFIX, check_marks, dotprompt_fields, has_marks, marked_sections
-from lazyprompt.files.includes import expanded, place_in
+from lazyprompt.files.includes import Expanded, expanded, place_in
 from lazyprompt.files.prompty_v1 import V1_ROLES, v1_fields, v1_steps
-from lazyprompt.files.properties import MEDIA, Thread, checked_inputs
+from lazyprompt.files.properties import MEDIA, Property, Thread, checked_inputs
 from lazyprompt.files.references import References
-from lazyprompt.files.roles import ROLES, attributes_in, sections
-from lazyprompt.files.spec import ENGINES, Reading, Translated, read_spec
-from lazyprompt.files.turns import Called, TextItem, Turn, result_turn, steps_of, steps_with_media, untyped
-from lazyprompt.files.yaml_nodes import Reader, Source, plain, split
+from lazyprompt.files.roles import ROLES, Section, attributes_in, sections
+from lazyprompt.files.spec import ENGINES, Note, Reading, Spec, Template, Translated, read_spec
+from lazyprompt.files.turns import Called, Step, TextItem, Turn, result_turn, steps_of, steps_with_media, untyped
+from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, split
 from lazyprompt.templates.handlebars import HandlebarsTemplate
 from lazyprompt.templates.slots import Value
 
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.includes import Expanded
-    from lazyprompt.files.properties import Property
-    from lazyprompt.files.roles import Section
-    from lazyprompt.files.spec import Note, Spec, Template
-    from lazyprompt.files.turns import Step
-    from lazyprompt.files.yaml_nodes import Node
 
 
 def _read_yaml(parts: Sequence[str], name: str) -> Json:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, o
 
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.filling import FilePrompter, Filling, shown
+from lazyprompt.files.filling import FilePrompter, Filled, Filling, shown
 from lazyprompt.files.library.names import key_and_version
-from lazyprompt.files.prompt_source import PromptSource, content_hash, dialect_named, name_of
-from lazyprompt.files.properties import checked_inputs
+from lazyprompt.files.prompt_source import PromptSource, Undefined, content_hash, dialect_named, name_of
+from lazyprompt.files.properties import Property, checked_inputs
 from lazyprompt.files.references import References
-from lazyprompt.files.roles import check_strict, segments_of
+from lazyprompt.files.roles import TemplateSegment, check_strict, segments_of
 from lazyprompt.files.targets import read_answer, request, sent_to
 from lazyprompt.files.turns import messages_of, neutral
 from lazyprompt.files.yaml_nodes import text_of_file
-from lazyprompt.messages.history import History
+from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.prompters.definition import Origin
 
 if TYPE_CHECKING:
@@ -29,16 +29,11 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.files.filling import Filled
-    from lazyprompt.files.prompt_source import Undefined
-    from lazyprompt.files.properties import Property
-    from lazyprompt.files.roles import TemplateSegment
     from lazyprompt.files.spec import ToolSpec
     from lazyprompt.files.writing.conversion import Converted
     from lazyprompt.files.writing.rewriting import Changes
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.tools import ToolsLike

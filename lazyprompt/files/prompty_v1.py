@@ -13,18 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import did_you_mean
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
-from lazyprompt.files.roles import ROLES
-from lazyprompt.files.spec import OPTIONS, OTHERS, Translated, fits, snake_names
-from lazyprompt.files.turns import result_turn, steps_with_media
-from lazyprompt.files.yaml_nodes import Node, written
+from lazyprompt.files.roles import ROLES, Section
+from lazyprompt.files.spec import OPTIONS, OTHERS, Reading, Translated, fits, snake_names
+from lazyprompt.files.turns import Step, result_turn, steps_with_media
+from lazyprompt.files.yaml_nodes import Node, Plain, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.files.roles import Section
-    from lazyprompt.files.spec import Reading
-    from lazyprompt.files.turns import Step
-    from lazyprompt.files.yaml_nodes import Plain
 
 V1_ROLES: Final = (*ROLES, "function")
 """The names that begin a section."""

@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
-from lazyprompt.files.yaml_nodes import Node, plain
+from lazyprompt.files.yaml_nodes import Node, Source, Value, plain
 from lazyprompt.media.resolver import sniffed
 from lazyprompt.messages.history import messages_from
-from lazyprompt.messages.msg import AudioBlock, Base64Source, FileBlock, ImageBlock, URLSource, VideoBlock
+from lazyprompt.messages.msg import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, URLSource, VideoBlock
 from lazyprompt.messages.openai_form import source_of
 from lazyprompt.templates.slots import Opaque
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.yaml_nodes import Source, Value
-    from lazyprompt.messages.msg import Msg
 
 
 SCALARS: Final[Mapping[str, str]] = {"string": "string", "integer": "integer", "float": "number", "boolean": "boolean"}

@@ -17,13 +17,12 @@ from lazyprompt._base.files import names_other_machine, read_regular
 from lazyprompt._base.json import checked
 from lazyprompt._base.secret import SecretText, variable
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
-from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, MAX_DEPTH, Node, Reader, Source, plain, written
+from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, MAX_DEPTH, Node, Reader, Source, Value, plain, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lazyprompt.files.library.layers import Trace
-    from lazyprompt.files.yaml_nodes import Value
 
 # Other protocols are text: they are those of whoever runs the prompt.
 _NOWHERE: Final = Node(None, 0, 0)

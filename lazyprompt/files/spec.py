@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from lazyprompt.errors import did_you_mean
-from lazyprompt.files.properties import kind_of, read_named, read_properties, schema_of
-from lazyprompt.files.yaml_nodes import KINDS, plain, written
+from lazyprompt.errors import PromptFileError, did_you_mean
+from lazyprompt.files.properties import Property, kind_of, read_named, read_properties, schema_of
+from lazyprompt.files.yaml_nodes import KINDS, Node, Source, plain, written
 from lazyprompt.templates.handlebars import HandlebarsTemplate
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.mustache import MustacheTemplate
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.errors import PromptFileError
-    from lazyprompt.files.properties import Property
     from lazyprompt.files.references import References
-    from lazyprompt.files.yaml_nodes import Node, Source
 
 
 Template: TypeAlias = JinjaTemplate | MustacheTemplate | HandlebarsTemplate

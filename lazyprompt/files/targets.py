@@ -21,13 +21,13 @@ from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt._base.secret import revealed
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.properties import MediaBlock, schema_of
-from lazyprompt.files.spec import OPTIONS, OTHERS, snake_names
+from lazyprompt.files.properties import MediaBlock, Property, schema_of
+from lazyprompt.files.spec import OPTIONS, OTHERS, Spec, snake_names
 from lazyprompt.files.turns import functions_of, named_functions, note_attributes
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.chat_form import ChatForm, UrlPart
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.formatters.profile import PDF, Media
+from lazyprompt.formatters.profile import PDF, Media, MediaKind, Profile
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages.msg import Base64Source, FileBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lazyprompt._base.json import Fields, Json, JsonObject
-    from lazyprompt.files.properties import Property
-    from lazyprompt.files.spec import Spec
-    from lazyprompt.formatters.profile import MediaKind, Profile
     from lazyprompt.messages.msg import Block
 
 Place: TypeAlias = tuple[str, ...]

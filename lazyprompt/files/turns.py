@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.properties import MEDIA, MediaBlock, Medium, Thread
-from lazyprompt.files.roles import Scanned
-from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.files.roles import Scanned, Section
+from lazyprompt.messages.msg import Block, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of, source_of
 from lazyprompt.templates.slots import Value
 
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt._base.roles import Role
-    from lazyprompt.files.roles import Section
     from lazyprompt.files.spec import ToolSpec
     from lazyprompt.formatters.report import Notes
-    from lazyprompt.messages.msg import Block
 
 
 @dataclass(frozen=True, slots=True)

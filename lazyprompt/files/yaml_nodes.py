@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 from unicodedata import combining, east_asian_width
 
 import yaml
 
 from lazyprompt._base.files import read_regular
-from lazyprompt._base.json import well_formed
+from lazyprompt._base.json import Json, well_formed
 from lazyprompt._base.signs import visible
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from lazyprompt._base.json import Json
 
 MAX_BYTES = 5_000_000
 """The largest size of a file in bytes, and of its text once its aliases are written out."""

@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.formatters._answers import from_dashscope
 from lazyprompt.formatters.chat_form import ChatForm, call_shape, chat_shape, json_text
 from lazyprompt.formatters.profile import Layout, Media, MediaKind, Profile
-from lazyprompt.formatters.shape import check_of, listed, text_of_json, text_or
-from lazyprompt.messages.msg import (
-    ImageBlock,
-    TextBlock,
-)
+from lazyprompt.formatters.shape import Check, Fault, Path, Seen, Spec, check_of, listed, text_of_json, text_or
+from lazyprompt.messages.msg import Block, ImageBlock, TextBlock
 from lazyprompt.messages.openai_form import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.formatters.shape import Check, Fault, Path, Seen, Spec
-    from lazyprompt.messages.msg import Block
 
 
 @dataclass(frozen=True, slots=True)

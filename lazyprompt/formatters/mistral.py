@@ -12,21 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from lazyprompt.formatters.chat_form import PART_SHAPES, ChatForm, bare_media, call_shape, chat_shape, json_text
 from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
-from lazyprompt.formatters.shape import parts_of, text_of_json, text_or
-from lazyprompt.messages.msg import (
-    AudioBlock,
-    FileBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-)
+from lazyprompt.formatters.shape import Check, Path, Seen, Spec, parts_of, text_of_json, text_or
+from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.formatters.shape import Check, Path, Seen, Spec
-    from lazyprompt.messages.msg import Block
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,20 +13,13 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
 from lazyprompt.formatters.chat_form import ChatForm, bare_media, call_shape, chat_shape
 from lazyprompt.formatters.profile import Layout, Media, Profile, Turn
-from lazyprompt.formatters.shape import check_of, listed, text, text_of_json
-from lazyprompt.messages.msg import (
-    ImageBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    text_of,
-)
+from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View, check_of, listed, text, text_of_json
+from lazyprompt.messages.msg import Block, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View
-    from lazyprompt.messages.msg import Block
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:

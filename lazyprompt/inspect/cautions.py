@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.signs import hidden, named, visible
-from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS, Rendered, Segment
 from lazyprompt.safety.neutralised import Neutralised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from lazyprompt.formatters.report import Entry
-    from lazyprompt.messages.prompt import Rendered, Segment
 
 
 class Mark(NamedTuple):

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
-from lazyprompt.tokens.counter import CharTokenCounter
+from lazyprompt.tokens.counter import CharTokenCounter, TokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lazyprompt.tokens.counter import TokenCounter
 
 _UNITS: Final[Mapping[type, str]] = {ApproximateTokenCounter: "tokens (about)", CharTokenCounter: "characters"}
 

@@ -6,7 +6,7 @@ What is shown is what ``generate_prompt`` gives for the same call, to the byte; 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
@@ -14,23 +14,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 from lazyprompt._base.frozen import html_of
 from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
-from lazyprompt.formatters.report import Payload
-from lazyprompt.inspect.cautions import Facts, Piece, cautions_of, marks_of, texts_in
+from lazyprompt.formatters.report import Payload, Report
+from lazyprompt.inspect.cautions import Caution, Facts, Mark, Piece, cautions_of, marks_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
-from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS, Prompt, Segment, Text
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.formatters.report import Report
-    from lazyprompt.inspect.cautions import Caution, Mark
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.messages.prompt import Prompt, Segment, Text
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.tokens.counter import TokenCounter

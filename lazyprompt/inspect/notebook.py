@@ -15,10 +15,10 @@ import re
 from base64 import b64encode
 from binascii import Error as NoBase64
 from binascii import a2b_base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 from unicodedata import name as unicode_name
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -29,23 +29,14 @@ from lazyprompt._base.signs import named, pieces, visible
 from lazyprompt.budget.report import TrimReport
 from lazyprompt.errors import HistoryError, MissingExtraError
 from lazyprompt.formatters.reply import Reply
-from lazyprompt.inspect.cautions import marked
+from lazyprompt.inspect.cautions import Mark, marked
 from lazyprompt.inspect.look import Look
 from lazyprompt.media.resolver import sniffed
-from lazyprompt.messages.history import messages_from
-from lazyprompt.messages.msg import Msg
-from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
+from lazyprompt.messages.history import HistoryLike, messages_from
+from lazyprompt.messages.msg import Base64Source, Msg
+from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered, Segment
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.media import Medium, image_size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from lazyprompt.inspect.cautions import Mark
-    from lazyprompt.messages.history import HistoryLike
-    from lazyprompt.messages.msg import Base64Source
-    from lazyprompt.messages.prompt import Segment
-
 
 _T = TypeVar("_T")
 

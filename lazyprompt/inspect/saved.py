@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import FormatError
-from lazyprompt.formatters._validate import violations
+from lazyprompt.formatters._validate import Violation, violations
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.inspect.cautions import Caution, Facts, Piece, cautions_of, texts_in
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.formatters._validate import Violation
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.tokens.counter import TokenCounter
 

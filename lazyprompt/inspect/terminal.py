@@ -10,23 +10,19 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rich.bar import Bar
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
 from lazyprompt._base.signs import pieces, visible
-from lazyprompt.inspect.cautions import marked
-from lazyprompt.inspect.look import shared_prefix
+from lazyprompt.inspect.cautions import Mark, marked
+from lazyprompt.inspect.look import Look, SlotChange, shared_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from rich.console import RenderableType
-
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.inspect.cautions import Mark
-    from lazyprompt.inspect.look import Look, SlotChange
     from lazyprompt.messages.prompt import Rendered, Segment
 
 

@@ -11,20 +11,13 @@ from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.json import Fields, JsonObject, checked_object
 from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages.msg import (
-    Msg,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from lazyprompt.messages.msg import Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import PART_FIELDS
 from lazyprompt.messages.read_openai import arguments_in, id_of_place
 from lazyprompt.messages.read_parts import Beside, list_in, object_in, read_parts, text_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from lazyprompt.messages.msg import Block
 
 
 # The types of messages; a part of a stream that was added up is a "...MessageChunk".

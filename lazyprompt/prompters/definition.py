@@ -5,32 +5,25 @@ from __future__ import annotations
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias, cast
 
-from lazyprompt._base.json import checked_text
+from lazyprompt._base.json import JsonObject, checked_text
 from lazyprompt.errors import BudgetError, FormatError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.messages.history import EMPTY_HISTORY, History
+from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike
 from lazyprompt.messages.prompt import Prompt, Source, prompt_of
-from lazyprompt.messages.tools import ToolSet
-from lazyprompt.prompters.targets import OpenAITarget, System, TextTarget
+from lazyprompt.messages.tools import ToolSet, ToolsLike
+from lazyprompt.prompters.targets import OpenAITarget, System, Target, TextTarget
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
-from lazyprompt.rendering.prompt_template import resolved_system
-from lazyprompt.safety.policy import NEUTRALIZE, policy_of
-from lazyprompt.templates.instruction import name_of_text
+from lazyprompt.rendering.prompt_template import PromptTemplate, resolved_system
+from lazyprompt.safety.policy import NEUTRALIZE, Policy, Safety, policy_of
+from lazyprompt.templates.instruction import InstructionTemplate, name_of_text
 from lazyprompt.templates.slots import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.budget import Budget, BudgetLike
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.messages.history import HistoryLike, PastLike
-    from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.prompters.targets import Target
-    from lazyprompt.rendering.prompt_template import PromptTemplate
-    from lazyprompt.safety.policy import Policy, Safety
-    from lazyprompt.templates.instruction import InstructionTemplate
 
 # Input, history, tools and label.
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"

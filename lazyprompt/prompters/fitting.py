@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from lazyprompt.budget.cut import CUT_MARK
 from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
-from lazyprompt.budget.units import SlotValue
+from lazyprompt.budget.units import Item, SlotValue
 from lazyprompt.errors import BudgetError
 from lazyprompt.messages.history import EMPTY_HISTORY, History
 from lazyprompt.templates.slots import value_text
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
-    from lazyprompt.budget.units import Item
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.prompters.targets import Target

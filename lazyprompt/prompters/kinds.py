@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lazyprompt.errors import HistoryError, TemplateError
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import AlpacaPromptTemplate, ChatPromptTemplate, PromptTemplate
-from lazyprompt.safety.policy import OFF
+from lazyprompt.safety.policy import OFF, Policy
 from lazyprompt.templates.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.messages.history import History, HistoryLike
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import Instruction, Syntax
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.openai_form import to_openai
-from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.rendering.turns import answers_in
 from lazyprompt.training.samples import Train, TrainingSample, trained_messages
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.prompters.targets import OpenAITarget, TextTarget
     from lazyprompt.rendering.layout import SampleParts
 

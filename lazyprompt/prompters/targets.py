@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
-from lazyprompt.formatters.report import Payload
+from lazyprompt.formatters.report import Payload, Report
 from lazyprompt.messages.history import EMPTY_HISTORY
-from lazyprompt.messages.prompt import MARKERS, Rendered
-from lazyprompt.rendering.prompt_template import Writer
+from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
+from lazyprompt.rendering.prompt_template import PromptTemplate, TextWriter, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lazyprompt.budget.budget import Budget
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.formatters.report import Report
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.openai_form import OpenAIPrompt
-    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolSet
     from lazyprompt.rendering.layout import SampleParts
     from lazyprompt.rendering.markers import Markers
-    from lazyprompt.rendering.prompt_template import PromptTemplate, TextWriter
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import InstructionTemplate
 

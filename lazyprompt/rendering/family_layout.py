@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import PartList, Run, tool_parts, turn_literals
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.messages.history import History
-    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.rendering.markers import Markers
 
 

@@ -6,13 +6,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.rendering.layout import End, Said
+from lazyprompt.rendering.layout import End, PartList, Said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.messages.history import History
-    from lazyprompt.rendering.layout import PartList
     from lazyprompt.rendering.markers import Markers
 
 

@@ -11,12 +11,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt._base.json import dump
-from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS, Prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolSet
     from lazyprompt.rendering.markers import Markers
 

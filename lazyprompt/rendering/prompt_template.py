@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
-from lazyprompt.messages.prompt import MARKERS, Rendered
+from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.family_layout import FamilyLayout
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.rendering.template_layout import TemplateLayout
-from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, Policy, controls_for, headers_in, policy_of
+from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, Controls, Policy, controls_for, headers_in, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolSet
     from lazyprompt.rendering.layout import Layout, PartList, SampleParts
-    from lazyprompt.safety.policy import Controls
 
 DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
 

@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from lazyprompt.errors import HistoryError, SlotError, TemplateError, ToolsError, did_you_mean
+from lazyprompt.errors import HistoryError, LazyPromptError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.messages.history import EMPTY_HISTORY
-from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import OWN, PartList, Run, tool_parts, turn_literals
-from lazyprompt.rendering.markers import TURN_MARKERS
+from lazyprompt.rendering.markers import TURN_MARKERS, Markers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from lazyprompt.errors import LazyPromptError
-    from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.rendering.markers import Markers
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _INPUT = ("input", MARKERS)

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.json import JsonText, dump
 from lazyprompt.errors import FormatError
-from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import Block, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.layout import OWN, End, PartList, Said, SampleParts
-from lazyprompt.rendering.markers import PLAIN_CALL, PLAIN_RESULT
+from lazyprompt.rendering.markers import PLAIN_CALL, PLAIN_RESULT, Markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lazyprompt.messages.history import History
-    from lazyprompt.messages.msg import Block, Msg
-    from lazyprompt.rendering.markers import Markers
 
 
 class _Slots(NamedTuple):

@@ -25,12 +25,11 @@ from lazyprompt.errors import SafetyError, did_you_mean
 from lazyprompt.safety.folding import Folded, fold, places
 from lazyprompt.safety.neutralised import Forged, neutralise
 from lazyprompt.safety.pieces import JOINT, Edges, plain
-from lazyprompt.safety.search import LONGEST_RESERVED, RESERVED, Search
+from lazyprompt.safety.search import LONGEST_RESERVED, RESERVED, Found, Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lazyprompt.safety.search import Found
 
 Safety: TypeAlias = Literal["neutralize", "raise", "off"]
 SAFETIES: tuple[Safety, ...] = get_args(Safety)

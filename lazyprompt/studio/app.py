@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from lazyprompt.errors import LazyPromptError, PromptFileMissingError
-from lazyprompt.studio.looking import NotSavedError, fault
+from lazyprompt.studio.looking import Looking, NotSavedError, fault
 from lazyprompt.studio.reading import CheckRequest, DiffRequest, LookRequest, SaveRequest, WrongRequestError, asked
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.studio.looking import Looking
 
 
 HEADERS: Final[Mapping[str, str]] = {

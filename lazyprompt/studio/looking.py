@@ -16,11 +16,11 @@ from lazyprompt.files.library.prompt_diff import compared
 from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.counting import counter_named
-from lazyprompt.inspect.look import Call, look, look_json, shared_prefix, slot_diff
+from lazyprompt.inspect.look import Call, Look, look, look_json, shared_prefix, slot_diff
 from lazyprompt.prompters.definition import OWN_FORMS
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.studio.reading import ATTACKS, WrongRequestError, as_kind, describe_input, first_values, read_draft
-from lazyprompt.studio.workspace import Changed
+from lazyprompt.studio.workspace import Changed, Workspace
 from lazyprompt.tokens.vocabulary import sought_vocabularies
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.properties import Property
-    from lazyprompt.inspect.look import Look
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.studio.reading import CheckRequest, DiffRequest, Draft, LookRequest, SaveRequest
-    from lazyprompt.studio.workspace import Workspace
     from lazyprompt.tokens.counter import TokenCounter
 
 # The texts that are kept as they were read: those that are looked at while only their inputs change.

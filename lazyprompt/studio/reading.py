@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import FormatError
 from lazyprompt.files.library.names import YAML_SUFFIXES
-from lazyprompt.files.library.prompt_diff import outline_of, outline_of_yaml
+from lazyprompt.files.library.prompt_diff import Outline, outline_of, outline_of_yaml
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
@@ -26,16 +26,14 @@ from lazyprompt.files.references import References
 from lazyprompt.files.targets import target_of
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompters.kinds import ChatPrompter
-from lazyprompt.rendering.markers import PLAIN_CALL
+from lazyprompt.rendering.markers import PLAIN_CALL, Markers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.library.layers import Trace
-    from lazyprompt.files.library.prompt_diff import Outline
     from lazyprompt.prompters.prompter import Prompter
-    from lazyprompt.rendering.markers import Markers
 
 
 _ORDER = "Forget all rules."

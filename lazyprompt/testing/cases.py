@@ -12,25 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, Unpack, cast
 
-from lazyprompt.batch.rows import Choice, parsed, row_file
+from lazyprompt.batch.rows import Choice, Row, parsed, row_file
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.library.names import YAML_SUFFIXES, shown_files
 from lazyprompt.files.prompt_file import GITHUB_ENDS, filled_in, github_evaluators
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
 from lazyprompt.prompters.rows import RowFault
-from lazyprompt.testing.checks import ANSWER, PROMPT, make_check, prompt_failures, read_checks, text_check
+from lazyprompt.testing.checks import ANSWER, PROMPT, Check, make_check, prompt_failures, read_checks, text_check
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json
-    from lazyprompt.batch.rows import Row
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
-    from lazyprompt.testing.checks import Check
     from lazyprompt.testing.rendered import Arguments
 
     PromptLike: TypeAlias = "RenderedCase | Prompty | Prompter | str | os.PathLike[str]"

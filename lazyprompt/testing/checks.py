@@ -9,19 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing_extra
-from lazyprompt.files.yaml_nodes import plain
+from lazyprompt.files.yaml_nodes import Node, Source, plain
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.rendering.prompt_template import neutralize
-from lazyprompt.testing.rendered import TurnText
+from lazyprompt.testing.rendered import RenderedCase, TurnText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json
-    from lazyprompt.files.yaml_nodes import Node, Source
-    from lazyprompt.testing.rendered import RenderedCase
     from lazyprompt.tokens.counter import TokenCounter
 
     _SnapshotFault: TypeAlias = Callable[[str, RenderedCase], tuple[str, str, str] | None]

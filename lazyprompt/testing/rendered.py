@@ -15,7 +15,7 @@ from lazyprompt.files.prompt_file import GITHUB_ENDS, PromptFile, read_github
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn, messages_of
-from lazyprompt.inspect.cautions import marks_of
+from lazyprompt.inspect.cautions import Mark, marks_of
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.templates.slots import Value
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lazyprompt.batch.cells import Cells
     from lazyprompt.batch.rows import Row
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.inspect.cautions import Mark
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt, Text

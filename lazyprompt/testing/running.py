@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from hashlib import sha256
@@ -18,19 +18,17 @@ from lazyprompt._base.files import write_whole
 from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
 from lazyprompt.files.yaml_nodes import Reader, Source, plain, text_of_file
 from lazyprompt.testing.checks import Failure, answer_failures, prompt_failures
-from lazyprompt.testing.difference import Comparison
+from lazyprompt.testing.difference import Change, Comparison
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
     from pathlib import Path
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.online import OnlineChatModule
     from lazyprompt.modules.trainable import TrainableModule
     from lazyprompt.testing.cases import Case, CaseFile
-    from lazyprompt.testing.difference import Change
     from lazyprompt.testing.rendered import Arguments
 
 

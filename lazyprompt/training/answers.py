@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lazyprompt.errors import HistoryError, SlotError
-from lazyprompt.messages.history import History, messages_from
+from lazyprompt.messages.history import History, HistoryLike, messages_from
 from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.prompt import Prompt
 
 

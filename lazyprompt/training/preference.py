@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.training.samples import IGNORED
+from lazyprompt.training.samples import IGNORED, TrainingSample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.messages.encoding import TokenizerLike
-    from lazyprompt.training.samples import TrainingSample
 
 _FORMS = ("trl", "trl-text")
 

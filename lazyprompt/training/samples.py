@@ -22,20 +22,18 @@ from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypedDict, cast
 
 from lazyprompt._base.frozen import fill, read_only
-from lazyprompt._base.json import checked_object, to_json
+from lazyprompt._base.json import Json, JsonObject, checked_object, to_json
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.messages.prompt import Rendered, Segment
-from lazyprompt.training.masks import find_masked
+from lazyprompt.training.masks import Mask, Span, find_masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.messages.backends import Encoded
     from lazyprompt.messages.encoding import TokenizerLike
-    from lazyprompt.training.masks import Mask, Span
 
 # The label that PyTorch's losses, and so all trainers, leave out.
 IGNORED = -100

@@ -11,7 +11,7 @@ from unicodedata import normalize
 from jinja2 import nodes
 
 from lazyprompt.errors import LazyPromptError, did_you_mean
-from lazyprompt.files.check.subject import Hit, Place, jinja, nodes_of
+from lazyprompt.files.check.subject import Hit, Place, Subject, jinja, nodes_of
 from lazyprompt.files.roles import PLACE, ROLES, closed_fences, role_lines
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.safety.policy import COMMON_TAGS
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lazyprompt._base.json import Json
-    from lazyprompt.files.check.subject import Subject
     from lazyprompt.files.properties import Property
 
 # A line of a word and marks around it, as Markdown and other formats decorate the name of a speaker.

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Final
 from jinja2 import nodes
 
 from lazyprompt.errors import SlotError, did_you_mean
-from lazyprompt.files.check.subject import Hit, Place, fields_of, items_of, nodes_in
+from lazyprompt.files.check.subject import Hit, Place, Subject, fields_of, items_of, nodes_in
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, Property, checked_inputs
 from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL, OPTIONS, OTHERS
-from lazyprompt.files.yaml_nodes import KINDS
+from lazyprompt.files.yaml_nodes import KINDS, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from lazyprompt.files.check.subject import Subject
-    from lazyprompt.files.yaml_nodes import Node
 
 
 _END = re.compile(r"\r\n|\r|\n")

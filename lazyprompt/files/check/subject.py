@@ -12,15 +12,15 @@ from jinja2 import TemplateSyntaxError, nodes
 from lazyprompt._base.secrets_in import masked, secrets_in
 from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt.files.dotprompt import check_marks
-from lazyprompt.files.includes import expanded
+from lazyprompt.files.includes import Expanded, Piece, expanded
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
-from lazyprompt.files.prompt_source import dialect_named, dialect_of
+from lazyprompt.files.prompt_source import Dialect, dialect_named, dialect_of
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import Scanned
 from lazyprompt.files.spec import ENGINES, Reading, Spec, read_spec
-from lazyprompt.files.yaml_nodes import Source, split
+from lazyprompt.files.yaml_nodes import Node, Source, split
 from lazyprompt.templates.handlebars import HandlebarsTemplate
 from lazyprompt.templates.sandbox import BoundedEnvironment
 from lazyprompt.templates.slots import Value
@@ -28,10 +28,6 @@ from lazyprompt.templates.slots import Value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from lazyprompt.files.includes import Expanded, Piece
-    from lazyprompt.files.prompt_source import Dialect
-    from lazyprompt.files.yaml_nodes import Node
 
 
 def items_of(node: Node | None) -> list[tuple[str, Node]]:

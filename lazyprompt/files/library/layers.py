@@ -10,7 +10,7 @@ import os
 import time
 import weakref
 import zlib
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.resources import files
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
@@ -25,7 +25,6 @@ from lazyprompt.files.yaml_nodes import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
-    from importlib.machinery import ModuleSpec
     from importlib.resources.abc import Traversable
 
     LayerLike: TypeAlias = str | os.PathLike[str] | Traversable

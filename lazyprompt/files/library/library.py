@@ -28,9 +28,9 @@ from lazyprompt.files.library.names import (
     entry_of,
     fallbacks,
 )
-from lazyprompt.files.library.prompt_diff import compared, outline_of, outline_of_yaml, yaml_fields
+from lazyprompt.files.library.prompt_diff import Outline, PromptDiff, compared, outline_of, outline_of_yaml, yaml_fields
 from lazyprompt.files.prompt_file import PromptFile
-from lazyprompt.files.prompt_source import content_hash
+from lazyprompt.files.prompt_source import Undefined, content_hash
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
 from lazyprompt.files.yaml_nodes import text_of_file
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from lazyprompt.files.library.layers import LayerLike, Trace
-    from lazyprompt.files.library.prompt_diff import Outline, PromptDiff
-    from lazyprompt.files.prompt_source import Undefined
     from lazyprompt.prompters.prompter import Prompter
 
 _Listing: TypeAlias = "dict[str, tuple[Entry, ...]]"

@@ -14,21 +14,18 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.prompt_source import AGENT_ROLES, dialect_named, medium_named, name_of
+from lazyprompt.files.prompt_source import AGENT_ROLES, PromptSource, dialect_named, medium_named, name_of
 from lazyprompt.files.prompty_v1 import V1_ROLES
 from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH
 from lazyprompt.files.roles import Scanned, attributes_in, role_lines
-from lazyprompt.files.spec import Note, Reading, Translated, read_spec
+from lazyprompt.files.spec import Note, Reading, Spec, Translated, read_spec
 from lazyprompt.files.writing.rewriting import put_together
-from lazyprompt.files.yaml_nodes import Field, Node, Reader, Source, split, written
+from lazyprompt.files.yaml_nodes import Field, Node, Parts, Reader, Source, split, written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from lazyprompt._base.json import Json
-    from lazyprompt.files.prompt_source import PromptSource
-    from lazyprompt.files.spec import Spec
-    from lazyprompt.files.yaml_nodes import Parts
 
 
 MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]*)\)")

@@ -12,7 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.json import checked
+from lazyprompt._base.json import Json, JsonObject, checked
 from lazyprompt.errors import FormatError, PromptFileError, TemplateError
 from lazyprompt.files.prompt_source import AGENT_ROLES
 from lazyprompt.files.roles import PLACE, ROLES, Scanned, role_lines, sections
@@ -25,7 +25,6 @@ from lazyprompt.templates.slots import SlotTemplate, Value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.messages.msg import Msg
     from lazyprompt.prompters.definition import MadeOf
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, cast
 from jinja2 import meta
 
 from lazyprompt.errors import FormatError, TemplateError
-from lazyprompt.files.properties import MEDIA
+from lazyprompt.files.properties import MEDIA, Property
 from lazyprompt.files.roles import ROLES
-from lazyprompt.files.writing.conversion import Converted
+from lazyprompt.files.writing.conversion import Converted, Original
 from lazyprompt.files.writing.from_prompter import (
     Code,
     Slot,
@@ -29,7 +29,7 @@ from lazyprompt.files.writing.from_prompter import (
     safe,
     turn,
 )
-from lazyprompt.files.writing.portable import Shown, Syntax, Tag, parsed_sections, portable, runs
+from lazyprompt.files.writing.portable import ParsedSection, Part, Shown, Syntax, Tag, parsed_sections, portable, runs
 from lazyprompt.files.writing.rewriting import written
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 from lazyprompt.templates.jinja import JinjaTemplate
@@ -40,10 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.properties import Property
-    from lazyprompt.files.writing.conversion import Original
     from lazyprompt.files.writing.from_prompter import Piece
-    from lazyprompt.files.writing.portable import ParsedSection, Part
 
 
 _ROLES: Final[Mapping[str, str]] = {

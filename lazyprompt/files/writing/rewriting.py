@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, cast
 
 import yaml
 
-from lazyprompt._base.json import checked
+from lazyprompt._base.json import Json, JsonObject, checked
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import PromptFileError, did_you_mean
-from lazyprompt.files.prompt_source import name_of
+from lazyprompt.files.prompt_source import PromptSource, name_of
 from lazyprompt.files.properties import Property, read_properties
 from lazyprompt.files.spec import FIELDS
-from lazyprompt.files.yaml_nodes import Field, Node, Reader, Source, is_same, plain, split
+from lazyprompt.files.yaml_nodes import Field, Node, Parts, Reader, Source, is_same, plain, split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.prompt_source import PromptSource
     from lazyprompt.files.writing.yaml_writer import Writer
-    from lazyprompt.files.yaml_nodes import Parts
 
     AnyPrompty = TypeVar("AnyPrompty", bound=PromptSource)
 

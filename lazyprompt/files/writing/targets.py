@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.prompt_source import AGENT_ROLES
+from lazyprompt.files.prompt_source import AGENT_ROLES, PromptSource
 from lazyprompt.files.properties import RICH, schema_of
 from lazyprompt.files.roles import ROLES, Scanned, role_lines
-from lazyprompt.files.spec import OTHERS, Note
+from lazyprompt.files.spec import OTHERS, Note, Spec, ToolSpec, Translated
 from lazyprompt.files.writing.conversion import MEDIUM, Converted, Original, medium_in
 from lazyprompt.files.writing.langchain import to_langchain
-from lazyprompt.files.writing.portable import Shown, Syntax, Tag, parsed_sections, portable, runs
+from lazyprompt.files.writing.portable import Names, Part, Shown, Syntax, Tag, parsed_sections, portable, runs
 from lazyprompt.files.writing.rewriting import written
 from lazyprompt.files.yaml_nodes import plain
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.prompt_source import PromptSource
-    from lazyprompt.files.spec import Spec, ToolSpec, Translated
-    from lazyprompt.files.writing.portable import Names, Part
 
 _DOTPROMPT_ROLES: Final = {"": "system", "system": "system", "user": "user", "assistant": "model"}
 _HELPERS: Final = ("history", "media", "role", "section", "json", "if", "unless", "each", "with", "else", "this", "log")
