@@ -28,7 +28,7 @@ from lazyprompt.safety.pieces import JOINT, Edges, plain
 from lazyprompt.safety.search import LONGEST_RESERVED, RESERVED, Found, Search
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 Safety: TypeAlias = Literal["neutralize", "raise", "off"]
@@ -137,31 +137,34 @@ class Controls:
 
     def clean(self, text: str) -> bool:
         """Return True if a text surely holds no control sequence, in plain or in disguise."""
-        return next(self._places(text), None) is None
+        return not self._places(text)
 
-    def _places(self, text: str) -> Iterator[int]:
+    def _places(self, text: str) -> list[int]:
         """Return where control sequences may begin in a text, in plain or in disguise."""
-        return (begin for begin, _, _ in self._plain(text)) if text.isascii() else self._disguised_places(text)
+        if text.isascii():
+            # Most texts hold no first sign at all.
+            for sign in self._searches:
+                if sign in text:
+                    return [begin for begin, _, _ in self._plain(text)]
+            return []
+        return [at for search in self._searches.values() for at in self._disguised_places(search, text)]
 
     def _plain(self, text: str) -> list[Found]:
         """Return the control sequences in a folded text, in order."""
         found = [each for search in self._searches.values() if search.sign in text for each in search.occurrences(text)]
-        return sorted(found)
+        found.sort()
+        return found
 
-    def _disguised_places(self, text: str) -> Iterator[int]:
-        whole = ""
-        for search in self._searches.values():
-            most = _MOST_WINDOWS + 1
-            near = [at for form in search.forms if form in text for at in islice(places(text, form), most)]
-            if search.forms and len(near) < most:
-                for at in near:
-                    if self._begins_at(search, text, at):
-                        yield at
-                continue
-            whole = whole or fold(text)
-            if any(search.occurrences(whole)):
-                folded = Folded.of(text)
-                yield from (folded.origin(begin)[0] for begin, _, _ in search.occurrences(folded.text))
+    def _disguised_places(self, search: Search, text: str) -> Iterable[int]:
+        """Return where some control sequences may begin in a text that may have to be folded."""
+        most = _MOST_WINDOWS + 1
+        near = [at for form in search.forms if form in text for at in islice(places(text, form), most)]
+        if search.forms and len(near) < most:
+            return [at for at in near if self._begins_at(search, text, at)]
+        if not any(search.occurrences(fold(text))):
+            return ()
+        folded = Folded.of(text)
+        return [folded.origin(begin)[0] for begin, _, _ in search.occurrences(folded.text)]
 
     def _begins_at(self, search: Search, text: str, at: int) -> bool:
         """Return True if one of some sequences begins at a place, in plain or in disguise.
@@ -279,7 +282,7 @@ class Controls:
             near, step = [*parts[first:]], 1
             near[::2] = map(self._ends.__getitem__, near[::2])
         stretches: list[range] = []
-        if found := {*self._places("".join(near))}:
+        if found := self._places("".join(near)):
             starts = [*accumulate(map(len, near), initial=0)]
             begin = first + step - 1
             for at in sorted({begin + step * (bisect_right(starts, place) - 1) for place in found}):
