@@ -167,7 +167,6 @@ def soak(directory: Path, kills: int, workers: Sequence[int], seconds: float, se
             if (late and written(directory) >= at) or time.monotonic() > until:
                 at_work = children(run)
                 run.kill()
-                killed += 1
                 seen += gone(at_work)
                 break
             time.sleep(0.001)
@@ -178,8 +177,10 @@ def soak(directory: Path, kills: int, workers: Sequence[int], seconds: float, se
             for name in clean:
                 (directory / f"out{name}").unlink()
         else:
+            # A run that ended by itself just before counts as no kill.
+            killed += 1
             safe.append(saved(directory / "out.jsonl").get("number", 0))
-    return Done(len(safe), passes, safe, seen)
+    return Done(killed, passes, safe, seen)
 
 
 def main() -> None:
