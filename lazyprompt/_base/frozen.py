@@ -1,4 +1,4 @@
-"""Frozen values that say so whatever is assigned, and their view in a notebook.
+"""Frozen values that say so whatever is assigned.
 
 ``@dataclass(frozen=True, slots=True)`` answers the assignment of a name that is no field with
 "TypeError: super(type, obj): obj must be an instance or subtype of type" (python/cpython#90562).
@@ -44,10 +44,3 @@ def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:  # noqa:
 
 def _refuse_to_delete(self: object, name: str) -> NoReturn:
     raise FrozenInstanceError(f"cannot delete {name!r}: a {type(self).__name__} does not change; make a new one")
-
-
-def html_of(value: object) -> str:
-    """Return the HTML that a notebook shows of a value."""
-    from lazyprompt.inspect.notebook import html_of as view  # noqa: PLC0415  # door: a view reads all that it shows
-
-    return view(value)

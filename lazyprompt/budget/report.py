@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from lazyprompt._base.frozen import html_of
+from lazyprompt._base.display import html_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

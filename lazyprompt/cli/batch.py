@@ -23,8 +23,9 @@ from lazyprompt.cli.options import (
     text_option,
     token_counter,
 )
+from lazyprompt.cli.progress import progress_bar, stop_signals
 from lazyprompt.cli.prompts import PromptRequest, open_file
-from lazyprompt.cli.streams import WrongUseError, blaming, json_or_text, note, progress_bar, stop_signals
+from lazyprompt.cli.streams import WrongUseError, blaming, json_or_text, note
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, MissingExtraError
 from lazyprompt.prompters.rows import Columns
 

@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from lazyprompt.cli.options import Options, base_url_option, count_option, reference_options, url_option
-from lazyprompt.cli.streams import (
-    Screen,
-    WrongUseError,
-    blaming,
-    note,
-    progress_bar,
-    table,
-    write_json,
-    write_lines,
-    write_text,
-)
+from lazyprompt.cli.progress import progress_bar
+from lazyprompt.cli.streams import Screen, WrongUseError, blaming, note, table, write_json, write_lines, write_text
 from lazyprompt.errors import BatchError, LazyPromptError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from lazyprompt._base.frozen import html_of
+from lazyprompt._base.display import html_of
 from lazyprompt.messages.msg import Msg, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:

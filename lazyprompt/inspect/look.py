@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.frozen import html_of
+from lazyprompt._base.display import html_of
 from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
 from lazyprompt.formatters.report import Payload, Report

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
+from lazyprompt._base.display import html_of
 from lazyprompt._base.files import read_regular
-from lazyprompt._base.frozen import draft_of, fill, html_of, read_only
+from lazyprompt._base.frozen import draft_of, fill, read_only
 from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from lazyprompt._base.frozen import draft_of, fill, html_of, read_only
+from lazyprompt._base.display import html_of
+from lazyprompt._base.frozen import draft_of, fill, read_only
 from lazyprompt._base.json import checked_text
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import SlotError, TemplateError

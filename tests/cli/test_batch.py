@@ -14,7 +14,7 @@ import pytest
 from cli.helpers import Ran, fault, write
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
-from lazyprompt.cli.streams import describe
+from lazyprompt.cli.progress import describe
 from support.batch_calls import Clocked
 from support.batch_runs import full_disk, saved, wait_for_no_disk
 from support.missing import needs
