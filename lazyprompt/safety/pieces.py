@@ -47,19 +47,19 @@ class _Beginnings:
         self._signs: dict[str, tuple[set[str], int]] = {}
         """By the first character, in plain or in disguise: the characters within sequences, and the longest length."""
         known = {self.plain(text): text[-1 if backwards else 0] for text in texts}
-        for plain, first in known.items():
-            for sign in {plain[0], first}:
+        for whole, first in known.items():
+            for sign in {whole[0], first}:
                 for form in (sign, *DISGUISES.get(sign, sign.upper() + sign.lower())):
                     within, length = self._signs.get(form, (set[str](), 0))
                     is_reserved = reserved and sign in "<>"
-                    within.update(_ASCII if is_reserved else _in_any_case(plain[:-1]))
+                    within.update(_ASCII if is_reserved else _in_any_case(whole[:-1]))
                     longest = len(LONGEST_RESERVED) if is_reserved else 0
-                    self._signs[form] = within, max(length, longest, len(plain))
+                    self._signs[form] = within, max(length, longest, len(whole))
         # Sorted, so that one that begins with a piece is found however many there are.
         self._known = sorted(known)
 
     def plain(self, text: str) -> str:
-        """Return a text as :func:`_plain` does, in the direction of reading."""
+        """Return a text as the function :func:`plain` does, in the direction of reading."""
         return plain(text)[::-1] if self._backwards else plain(text)
 
     def begin(self, piece: str) -> bool:
@@ -120,7 +120,7 @@ def _in_any_case(plain: Iterable[str]) -> set[str]:
 
 
 class Edges:
-    """The pieces that control sequences can be cut into. All texts that it is asked about are :func:`_plain`.
+    """The pieces that control sequences can be cut into. It is asked about texts that :func:`plain` has made.
 
     Args:
         texts: The sequences.

@@ -15,8 +15,8 @@ NAME = r"[^<>|\s\\]{1,64}"
 NUMBERED = ("unused", "reserved_", "SPECIAL_", "special_", "extra_id_")
 RESERVED = rf"<(?:\|{NAME}\||(?:{'|'.join(NUMBERED)})[0-9]{{1,5}})>"
 LONGEST_RESERVED = f"<|{'x' * 64}|>"
-# By so many signs a sequence may begin that is then looked up.
-_TOLD = 4
+# Sequences are looked up by their first characters, so many of them.
+_PREFIX = 4
 # So many signs are looked at one by one.
 _MOST_FINDS = 16
 
@@ -51,7 +51,7 @@ class Search:
         self._texts = frozenset(texts)
         lengths: dict[str, set[int]] = {}
         for text in self._texts:
-            lengths.setdefault(text[:_TOLD] if len(text) >= _TOLD else "", set()).add(len(text))
+            lengths.setdefault(text[:_PREFIX] if len(text) >= _PREFIX else "", set()).add(len(text))
         self._short_lengths = sorted(lengths.pop("", ()), reverse=True)
         # By how sequences begin, which are longer than the short ones.
         self._lengths = {
@@ -60,7 +60,7 @@ class Search:
         self._others = re.compile(f"{re.escape(sign)}{others}" if others else "(?!)")
         self.forms = _forms(sign, {text[1:2] for text in texts})
         """The sign and its disguises; none where nobody knows them all."""
-        rests = [*_grouped({text[1:_TOLD] for text in texts}), *filter(None, (others,))]
+        rests = [*_grouped({text[1:_PREFIX] for text in texts}), *filter(None, (others,))]
         self.begun = re.compile(f"{re.escape(sign)}(?:{'|'.join(rests)})")
         """A pattern of how they begin."""
 
@@ -68,7 +68,7 @@ class Search:
         """Return the longest sequence at a place."""
         if not self.begun.match(text, at):
             return None
-        for length in self._lengths.get(text[at : at + _TOLD], self._short_lengths):
+        for length in self._lengths.get(text[at : at + _PREFIX], self._short_lengths):
             piece = text[at : at + length]
             if piece in self._texts:
                 return at, at + len(piece), False

@@ -19,7 +19,9 @@ from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.files.properties import MEDIA, Property
 from lazyprompt.files.roles import ROLES
 from lazyprompt.files.writing.conversion import Converted, Original
-from lazyprompt.files.writing.from_prompter import (
+from lazyprompt.files.writing.portable import ParsedSection, Part, Shown, Syntax, Tag, parsed_sections, portable, runs
+from lazyprompt.files.writing.rewriting import written
+from lazyprompt.files.writing.turn_text import (
     Code,
     Slot,
     body_of,
@@ -29,8 +31,6 @@ from lazyprompt.files.writing.from_prompter import (
     safe,
     turn,
 )
-from lazyprompt.files.writing.portable import ParsedSection, Part, Shown, Syntax, Tag, parsed_sections, portable, runs
-from lazyprompt.files.writing.rewriting import written
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.sandbox import BoundedEnvironment
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.files.writing.from_prompter import Piece
+    from lazyprompt.files.writing.turn_text import Piece
 
 
 _ROLES: Final[Mapping[str, str]] = {
