@@ -179,6 +179,10 @@ class HuggingFaceBackend:
             content = controls[made].content
             start, end = encoded.offsets[at]
             behind = text[start:end].lstrip()
+            if not behind and (place := text.find(content, start, end)) >= 0:
+                # A token of nothing but white space: what it takes from beside it stands behind the first one.
+                yield Control(made, place, place + len(content))
+                continue
             inner = behind.rstrip()
             if made in unknown and self._normal(inner) != self._normal(content):
                 continue
@@ -234,6 +238,9 @@ class HuggingFaceBackend:
         """
         known = self._known
         signs = _unused(text)
+        # Each token has a place of its own; so each round below leaves fewer of them.
+        before = accumulate((control.end for control in allowed), max, initial=0)
+        allowed = [control for control, end in zip(allowed, before, strict=False) if control.start >= end]
         sign_of = dict(zip(dict.fromkeys(control.id for control in allowed), signs, strict=False))
         stand_ins = [(made, self._stand_in(sign, known.controls[made])) for made, sign in sign_of.items()]
         copy, real = self._copy((*known.plain, *stand_ins), signs)

@@ -304,6 +304,16 @@ def test_a_pickled_cache_is_empty() -> None:
     assert repr(kept).endswith("max_bytes=1000)")
 
 
+def test_a_token_of_white_space_that_takes_more_has_one_place() -> None:
+    """Its place was taken for the end of what it took, so that several tokens had one, and encoding never ended."""
+    line = AddedToken("\n", special=True, single_word=True, rstrip=True, normalized=False)
+    tokenizer = added(byte_level(), AddedToken("<s>", special=True, normalized=False), line)
+    parts = ["a<I ", "IM<s> M>", "\n\n \n", "IM", "<IM> ", "IM\nM>M>", "  <s>a", "", ""]
+    check(parts, tokenizer, TokenCache(tokenizer))
+    whole = Rendered(("\n\n \n", "x", ""), ("markers", "history", "markers"))
+    assert whole.encode(tokenizer) == tokenizer.encode(whole.text, add_special_tokens=False).ids
+
+
 @given(data=st.data())
 def test_a_token_that_reaches_to_its_left_is_no_place_to_cut(data: st.DataObject) -> None:
     flags = data.draw(
