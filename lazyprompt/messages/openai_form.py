@@ -91,41 +91,46 @@ def to_openai(message: Msg) -> list[JsonObject]:
     Raises:
         FormatError: A block has no OpenAI form (video, or audio at an address).
     """
-    content = message.content
     whole: JsonObject = {"role": message.role}
     if message.name != message.role and message.name:
         whole["name"] = message.name
+    dicts = [whole]
+    if isinstance(message.content, str) and message.url is None:
+        whole["content"] = message.content
+    else:
+        dicts = _write_blocks(message, whole)
+    if message.metadata:
+        # Keys that have a meaning in this form come from the message itself, never from its metadata.
+        extra = {key: value for key, value in message.metadata.items() if key not in KNOWN_KEYS and key != PART_FIELDS}
+        dicts[0 if "tool_calls" in whole else -1] |= checked_object(extra, "metadata", FormatError)
+    return dicts
+
+
+def _write_blocks(message: Msg, whole: JsonObject) -> list[JsonObject]:
+    """Write a message of more than a text: results are dicts of their own, all else goes into its one dict."""
     shown: list[Block] = []
     calls: list[Json] = []
-    dicts: list[JsonObject] = []
-    for block in content if type(content) is tuple else ():
+    results: list[JsonObject] = []
+    content = message.content
+    for block in message.blocks if isinstance(content, str) else content:
         if isinstance(block, ToolUseBlock):
             function: JsonObject = {"name": block.name, "arguments": to_json(block.arguments)}
             calls.append({"id": block.id, "type": "function", "function": function})
         elif isinstance(block, ToolResultBlock):
-            dicts.append(_write_result(block))
+            results.append(_write_result(block))
         elif not isinstance(block, ThinkingBlock):
             shown.append(block)
     if message.url is not None:
-        shown = _with_pictures(message, shown)
-    if shown or calls or not dicts:
-        text = content if isinstance(content, str) else None if calls else ""
-        whole["content"] = _write_content(shown) if shown else text
-        if calls:
-            whole["tool_calls"] = calls
+        # The form has pictures alone at the addresses of a message.
+        shown += [ImageBlock(source_of(url)) for url in message.urls]
+    if results and not shown and not calls:
+        return results
+    whole["content"] = _write_content(shown) if shown else None if calls else ""
+    if calls:
+        whole["tool_calls"] = calls
         # A message that calls and has the results as well: a result never stands before its call.
-        dicts = [whole, *dicts] if calls else [*dicts, whole]
-    if message.metadata:
-        # Keys that have a meaning in this form come from the message itself, never from its metadata.
-        extra = {key: value for key, value in message.metadata.items() if key not in KNOWN_KEYS and key != PART_FIELDS}
-        dicts[0 if calls else -1] |= checked_object(extra, "metadata", FormatError)
-    return dicts
-
-
-def _with_pictures(message: Msg, shown: list[Block]) -> list[Block]:
-    """Add the media at the addresses of a message: the form has pictures there alone."""
-    texts = message.blocks if isinstance(message.content, str) else shown
-    return [*texts, *(ImageBlock(source_of(url)) for url in message.urls)]
+        return [whole, *results]
+    return [*results, whole]
 
 
 def _write_result(block: ToolResultBlock) -> JsonObject:

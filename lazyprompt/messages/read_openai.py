@@ -95,7 +95,8 @@ def read_fields(
     else:
         made = _content(message, content, where, beside, calls)
     metadata = _metadata(message, where, beside) if beside or not message.keys() <= KNOWN_KEYS else None
-    well_formed(name, "the name of a message", HistoryError)
+    if name:
+        well_formed(name, "the name of a message", HistoryError)
     if type(made) is str:
         well_formed(made, f"the message of {name or role!r}", HistoryError)
     if url:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lazyprompt._base.client_objects import members_of, plain, standard_base64
 from lazyprompt._base.json import Fields, JsonObject, checked_object, is_well_formed
@@ -133,7 +133,12 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
     return tuple(_read(part, f"{where}[{index}]", beside) for index, part in enumerate(list_in(content, where)))
 
 
-def _read(part: object, where: str, beside: Beside) -> Block:
+def _read(part: Any, where: str, beside: Beside) -> Block:  # noqa: ANN401 - parts come in every form
+    # Most parts are a text and nothing else.
+    if part.__class__ is dict and len(part) == 2 and part.get("type") == "text":  # noqa: PLR2004 - type and text
+        text = part.get("text")
+        if type(text) is str and is_well_formed(text):
+            return plain_block(text)
     if not isinstance(part, dict):
         if members_of(part) is None:
             return block_from(part, where)

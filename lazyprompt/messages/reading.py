@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.client_objects import members_of, plain
 from lazyprompt._base.roles import LANGCHAIN_WORDS
@@ -14,7 +15,7 @@ from lazyprompt.messages.read_langchain import TYPES, read_message, read_tuple
 from lazyprompt.messages.read_openai import ITEMS, continues, parted, read_fields, read_item
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lazyprompt._base.json import Fields
 
@@ -152,32 +153,68 @@ def read_history(history: object) -> HistoryRead:
     """
     if not isinstance(history, list | tuple):
         raise _no_list(history)
-    items = cast("Sequence[object]", history)
+    items = cast("Sequence[Any]", history)
     read = HistoryRead([], [])
     messages, firsts = read
-    # The calls without a result yet, by id, with the tool's name.
-    waiting: dict[str, str] = {}
+    waiting = OpenCalls(messages)
     # The shape of the item before.
     before: Shape | None = None
-    for index, item in enumerate(items):
-        shape, new = _read_item(item, f"history[{index}]", waiting, items)
-        # In a list for the Responses API, plain messages stand between the items.
-        near = (shape is _RESPONSES or before is _RESPONSES) and shape in _ITEMS and before in _ITEMS
-        joins = near and continues(messages[-1], new[0])
-        before = shape
-        for message in new:
-            if joins:
-                messages[-1] = _joined(messages[-1], message)
+    shape: Shape | None
+    where = ""
+    try:
+        for index, item in enumerate(items):
+            where = f"history[{index}]"
+            if item.__class__ is dict and MARKS.isdisjoint(item):
+                shape, new = _OPENAI, _from_openai(item, where, waiting)
             else:
+                shape, new = _read_item(item, where, waiting, items)
+            # In a list for the Responses API, plain messages stand between the items.
+            near = (shape is _RESPONSES or before is _RESPONSES) and shape in _ITEMS and before in _ITEMS
+            if near and continues(messages[-1], new[0]):
+                messages[-1] = _joined(messages[-1], new[0])
+                new = new[1:]
+            before = shape
+            for message in new:
                 messages.append(message)
                 firsts.append(index)
-            if type(message.content) is tuple:
-                for block in message.content:
-                    if isinstance(block, ToolUseBlock):
-                        waiting[block.id] = block.name
-                    elif isinstance(block, ToolResultBlock):
-                        waiting.pop(block.id, None)
+    except (HistoryError, MediaError) as error:
+        raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
     return read
+
+
+class OpenCalls(Mapping[str, str]):
+    """The calls of a conversation that have no result yet: their tools by their ids, the oldest first.
+
+    Few results need them, so the messages are looked through only when somebody asks.
+
+    Args:
+        messages: The conversation as far as it is read.
+    """
+
+    def __init__(self, messages: Sequence[Msg]) -> None:
+        self._messages = messages
+        self._seen = 0
+        self._names: dict[str, str] = {}
+
+    def _now(self) -> dict[str, str]:
+        # The last message that was seen may have grown since.
+        for message in self._messages[max(self._seen - 1, 0) :]:
+            for block in message.blocks:
+                if isinstance(block, ToolUseBlock):
+                    self._names[block.id] = block.name
+                elif isinstance(block, ToolResultBlock):
+                    self._names.pop(block.id, None)
+        self._seen = len(self._messages)
+        return self._names
+
+    def __getitem__(self, call_id: str) -> str:
+        return self._now()[call_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
 
 
 def _joined(first: Msg, second: Msg) -> Msg:
@@ -189,25 +226,15 @@ def _read_item(
     given: object, where: str, waiting: Mapping[str, str], history: Sequence[object]
 ) -> tuple[Shape | None, tuple[Msg, ...]]:
     """Read a message dict or object, a pair, or a Msg; the latter two have no shape."""
-    if type(given) is dict:
-        item = cast("Fields", given)
-    elif isinstance(given, Msg):
+    if isinstance(given, Msg):
         return None, (given,)
-    elif isinstance(given, list | tuple):
+    if isinstance(given, list | tuple):
         return None, _read_pair(cast("Sequence[object]", given), where, history)
-    elif (fields := message_fields(given)) is not None:
-        item = fields
-    else:
+    item = message_fields(given)
+    if item is None:
         raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
-    try:
-        if MARKS.isdisjoint(item):
-            return _OPENAI, _from_openai(item, where, waiting)
-        shape = _shape_of(item, where)
-        return shape, shape.read(item, where, waiting)
-    except (HistoryError, MediaError) as error:
-        if str(error).startswith(where):
-            raise
-        raise type(error)(f"{where}: {error}") from error
+    shape = _shape_of(item, where)
+    return shape, shape.read(item, where, waiting)
 
 
 def _shape_of(item: Fields, where: str) -> Shape:
