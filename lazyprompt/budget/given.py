@@ -92,26 +92,24 @@ class Given(NamedTuple):
         return left
 
 
-def _are_plain(items: Iterable[object]) -> bool:
+def _are_plain(items: Iterable[Any]) -> bool:
     """Return True for dicts of role and text alone, as most are: they are sent as they are."""
     for item in items:
-        if type(item) is not dict:
+        if item.__class__ is not dict or len(item) != 2 or "role" not in item:  # noqa: PLR2004 - role and content
             return False
-        form = cast("dict[str, Any]", item)
-        if len(form) != 2 or "role" not in form or type(form.get("content")) is not str:  # noqa: PLR2004 - role and content
+        if type(item.get("content")) is not str:
             return False
     return True
 
 
-def _copied(message: object) -> object:
+def _copied(message: Any) -> object:  # noqa: ANN401 - a cast would be a call for each message
     """Return a message that shares nothing mutable with another; a Msg never changes."""
     if isinstance(message, Msg):
         return message
-    form = cast("dict[str, Any]", message)
-    if _are_plain((form,)):
-        return form.copy()
+    if _are_plain((message,)):
+        return message.copy()
     try:
-        return marshal.loads(marshal.dumps(form))  # noqa: S302 - bytes of our own making
+        return marshal.loads(marshal.dumps(message))  # noqa: S302 - bytes of our own making
     except ValueError:
         # It holds what is no plain value: a block within a dict, or a client's object.
         return deepcopy(message)

@@ -202,26 +202,20 @@ def _plain_turns(history: Sequence[Any]) -> History | None:
     split = _split_dicts if type(history[0]) is dict else _split_pairs
     try:
         questions, answers = split(history)
-        for texts in (questions, answers):
-            well_formed("".join(texts), "", HistoryError)
+        well_formed("".join((*questions, *answers)), "", HistoryError)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     return History(tuple(questions), tuple(answers))
 
 
-_Split: TypeAlias = "tuple[list[str], list[str]]"
+_PAIRS = frozenset({list, tuple})
+_Split: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
 def _split_pairs(history: Sequence[Sequence[str]]) -> _Split:
-    questions: list[str] = []
-    answers: list[str] = []
-    for pair in history:
-        kind: type = type(pair)
-        if kind is not list and kind is not tuple:
-            raise ValueError("no pair")
-        question, answer = pair
-        questions.append(question)
-        answers.append(answer)
+    if not _PAIRS.issuperset(map(type, history)):
+        raise ValueError("no pair")
+    questions, answers = zip(*history, strict=True)
     if not LANGCHAIN_WORDS.isdisjoint(questions):
         raise ValueError("no pair of question and answer, perhaps")
     return questions, answers

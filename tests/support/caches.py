@@ -55,6 +55,7 @@ ONE_CALL = frozenset(
         "Reading",
         "Report",
         "MessageBuilder",
+        "OpenCalls",
         "Trace",
         "_Judge",
         "_ChoiceCollector",

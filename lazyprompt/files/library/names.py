@@ -254,7 +254,7 @@ def fallbacks(lang: str | None) -> tuple[str, ...]:
 
 def is_test(name: str) -> bool:
     """Return True if the name of a file is that of the tests of a prompt."""
-    return Path(name).stem.lower().endswith((".test", ".test.snapshots"))
+    return name.rpartition(".")[0].lower().endswith((".test", ".test.snapshots"))
 
 
 def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
@@ -268,8 +268,8 @@ def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
     Raises:
         PromptFileError: Its version is none, or it has no key.
     """
-    stem, suffix = Path(name).stem, Path(name).suffix
-    if suffix.lower() not in SUFFIXES or name.startswith((".", "_")) or is_test(name):
+    stem, dot, ending = name.rpartition(".")
+    if f"{dot}{ending.lower()}" not in SUFFIXES or name.startswith((".", "_")) or is_test(name):
         return None
     path = layer / directory / name
     own, at, numbers = stem.partition("@")
