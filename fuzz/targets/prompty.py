@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fuzz.judge import CANARY, require
 from fuzz.sandbox import OUTSIDE, directory
 from fuzz.target import Target
-from lazyprompt.files.prompt_source import DIALECTS
+from lazyprompt.files.dialects.dialects import DIALECTS
 from lazyprompt.files.prompty import Prompty, convert
 from lazyprompt.files.writing.targets import TARGETS
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fuzz.judge import require
 from fuzz.target import Target
-from lazyprompt.files.prompt_source import DIALECTS
+from lazyprompt.files.dialects.dialects import DIALECTS
 from lazyprompt.files.roles import boundaries, layout_of, sections
 from lazyprompt.templates.slots import Value
 

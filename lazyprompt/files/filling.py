@@ -17,7 +17,7 @@ from jinja2 import ChainableUndefined
 
 from lazyprompt._base.json import JsonObject, checked_text
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
-from lazyprompt.files.dotprompt import shown_mark
+from lazyprompt.files.dialects.dotprompt import shown_mark
 from lazyprompt.files.properties import RICH, Medium, Thread, checked_inputs, rich_value, schema_of
 from lazyprompt.files.roles import Layout, Section, layout_of
 from lazyprompt.files.turns import (
@@ -39,7 +39,7 @@ from lazyprompt.templates.instruction import INPUT, Fixed, InstructionTemplate, 
 from lazyprompt.templates.slots import Value, listed
 
 if TYPE_CHECKING:
-    from lazyprompt.files.prompt_source import Dialect
+    from lazyprompt.files.dialects.dialects import Dialect
     from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step
 

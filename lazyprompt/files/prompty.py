@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, o
 
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import FormatError, PromptFileError
+from lazyprompt.files.dialects.dialects import dialect_named
 from lazyprompt.files.filling import FilePrompter, Filled, Filling, shown
 from lazyprompt.files.library.names import key_and_version
-from lazyprompt.files.prompt_source import PromptSource, Undefined, content_hash, dialect_named, name_of
+from lazyprompt.files.prompt_source import PromptSource, Undefined, content_hash, name_of
 from lazyprompt.files.properties import Property, checked_inputs
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import TemplateSegment, check_strict, segments_of

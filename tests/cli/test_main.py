@@ -11,7 +11,7 @@ import pytest
 from cli.helpers import Ran
 from lazyprompt import __version__
 from lazyprompt.cli.main import COMMANDS, commands
-from lazyprompt.files.prompt_source import DIALECTS
+from lazyprompt.files.dialects.dialects import DIALECTS
 from lazyprompt.files.writing.targets import TARGETS
 from support.paths import DOCS
 

@@ -11,11 +11,11 @@ from jinja2 import TemplateSyntaxError, nodes
 
 from lazyprompt._base.secrets_in import masked, secrets_in
 from lazyprompt.errors import PromptFileError, TemplateError
-from lazyprompt.files.dotprompt import check_marks
+from lazyprompt.files.dialects.dialects import Dialect, dialect_named, dialect_of
+from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.includes import Expanded, Piece, expanded
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
-from lazyprompt.files.prompt_source import Dialect, dialect_named, dialect_of
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import Scanned

@@ -9,8 +9,8 @@ from difflib import SequenceMatcher, unified_diff
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.frozen import read_only
-from lazyprompt.files.dotprompt import MARKED_ROLES
-from lazyprompt.files.prompt_source import dialect_named
+from lazyprompt.files.dialects.dialects import dialect_named
+from lazyprompt.files.dialects.dotprompt import MARKED_ROLES
 from lazyprompt.files.roles import sections
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 

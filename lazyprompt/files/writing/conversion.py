@@ -14,8 +14,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.prompt_source import AGENT_ROLES, PromptSource, dialect_named, medium_named, name_of
-from lazyprompt.files.prompty_v1 import V1_ROLES
+from lazyprompt.files.dialects.agentschema import AGENT_ROLES, medium_named
+from lazyprompt.files.dialects.dialects import dialect_named
+from lazyprompt.files.dialects.prompty_v1 import V1_ROLES
+from lazyprompt.files.prompt_source import PromptSource, name_of
 from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH
 from lazyprompt.files.roles import Scanned, attributes_in, role_lines
 from lazyprompt.files.spec import Note, Reading, Spec, Translated, read_spec

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt.errors import FormatError, did_you_mean
-from lazyprompt.files.prompt_source import AGENT_ROLES, PromptSource
+from lazyprompt.files.dialects.agentschema import AGENT_ROLES
 from lazyprompt.files.properties import RICH, schema_of
 from lazyprompt.files.roles import ROLES, Scanned, role_lines
 from lazyprompt.files.spec import OTHERS, Note, Spec, ToolSpec, Translated
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt.files.prompt_source import PromptSource
 
 _DOTPROMPT_ROLES: Final = {"": "system", "system": "system", "user": "user", "assistant": "model"}
 _HELPERS: Final = ("history", "media", "role", "section", "json", "if", "unless", "each", "with", "else", "this", "log")

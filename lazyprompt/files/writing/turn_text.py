@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lazyprompt.errors import FormatError, TemplateError
-from lazyprompt.files.prompt_source import AGENT_ROLES
+from lazyprompt.files.dialects.agentschema import AGENT_ROLES
 from lazyprompt.files.roles import PLACE, Scanned, role_lines, sections
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.slots import Value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lazyprompt.errors import FormatError, PromptFileError
-from lazyprompt.files.prompt_source import DIALECTS
+from lazyprompt.files.dialects.dialects import DIALECTS
 from lazyprompt.files.prompty import Prompty
 
 if TYPE_CHECKING:

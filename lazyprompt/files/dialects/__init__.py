@@ -1,0 +1,1 @@
+"""The dialects of prompt files: one file each, and the table of them."""

@@ -1,0 +1,145 @@
+"""Agent definitions: tools before the text, calls and results as turns, media in Markdown.
+
+Source: the prompt section of the specification of agent definitions (AgentSchema).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, cast
+
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.properties import MEDIA, Thread
+from lazyprompt.files.roles import ROLES, Section, attributes_in
+from lazyprompt.files.spec import Reading, Translated
+from lazyprompt.files.turns import Called, Step, TextItem, Turn, result_turn, steps_of, steps_with_media, untyped
+from lazyprompt.files.yaml_nodes import Reader, Source, plain
+from lazyprompt.templates.slots import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lazyprompt._base.json import Json, JsonObject
+
+
+AGENT_ROLES: Final = (*ROLES, "function", "tool", "tools", "thread")
+"""The names that begin a section."""
+
+
+def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
+    """Find the turns of an agent definition; its tools are not among them.
+
+    Args:
+        sections: The sections of the filled template.
+
+    Raises:
+        PromptFileError: A call is no YAML.
+    """
+    for section in sections:
+        if section.role == "tools":
+            continue
+        if section.role == "thread":
+            yield from _threads(section)
+        elif section.role in ("tool", "function"):
+            yield result_turn(section)
+        elif section.attributes.get("type") == "tool_call":
+            yield Turn(section.role, tuple(_calls(section)), untyped(section))
+        else:
+            yield from steps_with_media(section, lambda label, _: medium_named(label.strip()))
+
+
+def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
+    """Return the tools that an agent definition names before its text.
+
+    Args:
+        sections: The sections of the filled template.
+
+    Raises:
+        PromptFileError: They are no list of mappings.
+    """
+    found: list[JsonObject] = []
+    for section in sections:
+        if section.role != "tools":
+            continue
+        read = _read_yaml(section.parts, "tools")
+        tools = [] if read is None else read
+        if not isinstance(tools, list) or not all(isinstance(each, dict) for each in tools):
+            raise PromptFileError("tools: this section is a list of tools, each of them a mapping")
+        found += cast("list[JsonObject]", tools)
+    return found
+
+
+def _threads(section: Section) -> Iterator[Thread]:
+    """Find the threads of a ``thread`` section; one without a slot holds the place of the history.
+
+    Text in it stands for the messages: it is sent nowhere, and the report tells of it.
+    """
+    steps = [*steps_of(section)]
+    items = (item for step in steps if isinstance(step, Turn) for item in step.items)
+    texts = (f"the text {item.text!r} of a thread section" for item in items if isinstance(item, TextItem))
+    left_out = (*(f"the attribute {name!r}" for name in section.attributes), *texts)
+    threads = [step for step in steps if isinstance(step, Thread)]
+    # The slot of a thread that is not given is a value with nothing in it.
+    if not threads and any(isinstance(part, Value) for part in section.parts):
+        return
+    for thread in threads or [Thread("", ())]:
+        yield Thread(thread.name, thread.messages, left_out)
+        left_out = ()
+
+
+def _calls(section: Section) -> Iterator[Called]:
+    """The calls that a turn makes: one mapping, or a list of them."""
+    read = _read_yaml(section.parts, f'{section.role}[type="tool_call"]')
+    for call in read if isinstance(read, list) else [read]:
+        if not isinstance(call, dict):
+            raise PromptFileError(f"a tool_call is a mapping: id, type, function; not {call!r}")
+        yield Called(call)
+
+
+def medium_named(label: str) -> tuple[str, dict[str, Json]] | None:
+    """Return the kind of the medium that stands behind some words in brackets, and what else they say of it.
+
+    Args:
+        label: The words: ``image``, or ``type="image", quality="high"``.
+
+    Returns:
+        The kind and the attributes; None where they name no medium, as in any other Markdown.
+    """
+    attributes: dict[str, Json] = {} if label in MEDIA else attributes_in(label)
+    kind = label if label in MEDIA else attributes.pop("type", None)
+    return (kind, attributes) if isinstance(kind, str) and kind in MEDIA else None
+
+
+def agent_fields(reading: Reading) -> Translated:
+    """Translate ``inputSchema.properties`` to inputs, and likewise the outputs."""
+    made = dict(reading.fields)
+    for old, new in (("inputSchema", "inputs"), ("outputSchema", "outputs")):
+        if old in made and (properties := made.pop(old).fields.get("properties")):
+            made.setdefault(new, properties)
+    return Translated(made, reading.body)
+
+
+def _read_yaml(parts: Sequence[str], name: str) -> Json:
+    """Read YAML in which a value is text in its place: it adds no key, no item and no line."""
+    own = "".join(part for part in parts if not isinstance(part, Value))
+    # A word that is not in the text stands for each value, and is text wherever it stands.
+    word = "slot"
+    while word in own:
+        word += "s"
+    values = [part for part in parts if isinstance(part, Value)]
+    names = (f"{word}{number}x" for number in range(len(values)))
+    text = "".join(next(names) if isinstance(part, Value) else part for part in parts)
+    slot = re.compile(rf"{word}(\d+)x")
+
+    def filled(value: Json) -> Json:
+        if isinstance(value, str):
+            return slot.sub(lambda match: values[int(match[1])], value)
+        if isinstance(value, list):
+            return [*map(filled, value)]
+        if not isinstance(value, dict):
+            return value
+        if any(map(slot.search, value)):
+            raise PromptFileError(f"{name}: a value stands in the place of a key; keys are the template's own")
+        return {key: filled(item) for key, item in value.items()}
+
+    return filled(plain(Reader(Source(text, name)).read()))

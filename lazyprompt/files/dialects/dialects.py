@@ -1,0 +1,141 @@
+"""The dialects of prompt files, and the one that a file is in.
+
+They differ in their roles, and the turns of their sections. Fields that one names otherwise get the names of Prompty v2
+when a file is read; all else is the same for all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lazyprompt.errors import TemplateError, did_you_mean
+from lazyprompt.files.dialects.agentschema import AGENT_ROLES, agent_fields, agent_steps, agent_tools
+from lazyprompt.files.dialects.dotprompt import SUFFIX, dotprompt_fields, has_marks, marked_sections
+from lazyprompt.files.dialects.prompty_v1 import V1_ROLES, v1_fields, v1_steps
+from lazyprompt.files.roles import ROLES, Section, sections
+from lazyprompt.files.spec import Reading, Translated
+from lazyprompt.files.turns import Step, steps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.files.yaml_nodes import Node
+
+
+def _steps(sections: Sequence[Section]) -> Iterator[Step]:
+    return (step for section in sections for step in steps_of(section))
+
+
+class Dialect(NamedTuple):
+    """A dialect.
+
+    Attributes:
+        name: Its name.
+        roles: The names that begin a section.
+        steps: Finds the turns of sections.
+        tools: Finds the tools among the sections.
+        translate: Translates a file to Prompty v2.
+    """
+
+    name: str
+    roles: Sequence[str] = ROLES
+    steps: Callable[[Sequence[Section]], Iterator[Step]] = _steps
+    tools: Callable[[Sequence[Section]], list[JsonObject]] = lambda _: []
+    translate: Callable[[Reading], Translated] = lambda reading: Translated(reading.fields, reading.body)
+
+    def __reduce__(self) -> tuple[Callable[[str], Dialect], tuple[str]]:
+        return dialect_named, (self.name,)
+
+    def sections(self, parts: Sequence[str]) -> list[Section]:
+        """Take a filled template apart: by its marks, where Handlebars left any, else by the lines that name a role.
+
+        Args:
+            parts: The template's own text, and values.
+
+        Raises:
+            TemplateError: A mark names a role that there is not.
+            SlotError: A value stands in the place of a role, and is none.
+        """
+        return marked_sections(parts) if not self.roles or has_marks(parts) else sections(parts, self.roles)
+
+
+DIALECTS: Final[Mapping[str, Dialect]] = {
+    each.name: each
+    for each in (
+        Dialect("v2"),
+        Dialect("agentschema", AGENT_ROLES, agent_steps, agent_tools, agent_fields),
+        Dialect("v1", V1_ROLES, v1_steps, translate=v1_fields),
+        Dialect("dotprompt", (), translate=dotprompt_fields),
+    )
+}
+"""The dialects by their names."""
+
+_OF_AGENTS = re.compile(
+    r"^[^\S\n]*+(?:(?:tool|function|tools|thread)(?:\[[^\]\n]*+\])?|assistant\[[^\]\n]*type\s*=\s*\"?tool_call\"?[^\]\n]*\])"
+    r"[^\S\n]*+:[^\S\n]*+$|!\[type\s*+=\s*+\"(?:image|file|audio)\"[^\]\n]*+\]\(",
+    re.MULTILINE,
+)
+
+_OF_HANDLEBARS = re.compile(r"\{\{~?(?:role\s++[\"']|media\s++url\s*+=|#(?:if|each|unless|with)\s)")
+_OF_V1_MODEL = {"api", "configuration", "parameters"}
+_V2_ONLY = frozenset(("inputs", "outputs", "template"))
+
+
+def dialect_named(name: str) -> Dialect:
+    """Return the dialect of a name.
+
+    Raises:
+        TemplateError: There is none.
+    """
+    if name not in DIALECTS:
+        raise TemplateError(
+            f"there is no dialect {name!r}{did_you_mean(name, DIALECTS)}; there are {', '.join(DIALECTS)}"
+        )
+    return DIALECTS[name]
+
+
+def dialect_of(fields: Mapping[str, Node], body: str, name: str = "") -> Dialect:
+    """Return the dialect of a file, by the fields and marks that only that one has.
+
+    Args:
+        fields: Its front matter.
+        body: Its template.
+        name: The name of the file.
+    """
+    if name.lower().endswith(SUFFIX):
+        return DIALECTS["dotprompt"]
+    return next((DIALECTS[each] for each, has_signs in _SIGNS if has_signs(fields, body)), DIALECTS["v2"])
+
+
+def _is_dotprompt(fields: Mapping[str, Node], body: str) -> bool:
+    """Return True if a file has schemas in ``input`` or ``output``, or Handlebars with no name: only dotprompt does."""
+    if not _V2_ONLY.isdisjoint(fields):
+        return False
+    schemas = _keys(fields.get("input")) & {"schema", "default"} or _keys(fields.get("output")) & {"schema", "format"}
+    # Where Jinja is at work, the rest may be text about Handlebars.
+    return bool(schemas) or ("{%" not in body and _OF_HANDLEBARS.search(body) is not None)
+
+
+def _is_v1(fields: Mapping[str, Node], _: str) -> bool:
+    """Return True if a file has a field of the first version, or a property with a ``type`` and no ``kind``."""
+    properties = [item for part in ("inputs", "outputs") if part in fields for item in fields[part].parts]
+    return (
+        not {"sample", "base"}.isdisjoint(fields)
+        or not _OF_V1_MODEL.isdisjoint(_keys(fields.get("model")))
+        or any("type" in item.fields and "kind" not in item.fields for item in properties)
+    )
+
+
+def _keys(node: Node | None) -> set[str]:
+    return set() if node is None else set(node.fields)
+
+
+# In this order: a section of the first version may have the name that one of agent definitions has.
+_SIGNS: tuple[tuple[str, Callable[[Mapping[str, Node], str], bool]], ...] = (
+    ("agentschema", lambda fields, _: "inputSchema" in fields or "outputSchema" in fields),
+    ("dotprompt", _is_dotprompt),
+    ("v1", _is_v1),
+    ("agentschema", lambda _, body: _OF_AGENTS.search(body) is not None),
+)
