@@ -484,7 +484,9 @@ def _tokens(model: models.Model, text: str) -> list[tokenizers.Token]:
 def _encoding(tokenizer: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
     try:
         return tokenizer.encode(text, add_special_tokens=False)
-    except Exception as error:  # the package has no other error
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the package has no other error, and a panic in its Rust is no Exception
         raise TokenizerError(f"the tokenizer cannot encode the text: {error}") from error
 
 

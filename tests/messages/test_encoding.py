@@ -667,3 +667,11 @@ def test_no_tokenizer_is_imported_before_it_is_given() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603 - our own
     assert done.stdout == "set()\n"
+
+
+def test_a_panic_of_the_package_is_an_error_of_ours() -> None:
+    """It is no Exception: it went through every handler of the caller."""
+    line = AddedToken("\n", special=True, normalized=False, lstrip=True, rstrip=True, single_word=True)
+    tokenizer = added(byte_level(), AddedToken("  ", special=True, normalized=False, lstrip=True), line)
+    with pytest.raises(TokenizerError, match="cannot encode the text"):
+        encode(["x", "", "\n   y"], tokenizer)
