@@ -135,7 +135,10 @@ class History:
 
     def without_empty_questions(self) -> History:
         """Return the history without empty user turns, which say nothing and which providers refuse."""
-        asked = [each for each in self._messages if each.role == "user"]
+        # Most questions are a text, which needs no call to be looked at.
+        asked = [
+            each for each in self._messages if each.role == "user" and not (type(each.content) is str and each.content)
+        ]
         if "" not in self.questions and not any(map(_is_empty_question, asked)):
             return self
         return History(messages=tuple(message for message in self.messages if not _is_empty_question(message)))

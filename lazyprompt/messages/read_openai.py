@@ -21,6 +21,7 @@ from lazyprompt.messages.msg import (
     ToolUseBlock,
     call_of,
     message_of,
+    plain_block,
     result_of,
 )
 from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
@@ -131,7 +132,9 @@ def _content(
     # Beside calls an empty thought says something: that this model thinks, and had nothing to say.
     if thinking or (calls and thinking is not None and message["reasoning_content"] is not None):
         blocks.append(ThinkingBlock(thinking))
-    if content:
+    if type(content) is str and content and is_well_formed(content):
+        blocks.append(plain_block(content))
+    elif content:
         blocks += read_parts(content, f"{where}.content", beside)
     if calls:
         items: Any = calls if calls.__class__ is list else list_in(calls, f"{where}.tool_calls")
