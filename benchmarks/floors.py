@@ -223,11 +223,11 @@ def agent(floor: Callable[..., object], *, read: bool) -> Callable[[str], object
 TEXT_SHAPES = tuple(shape for shape in SHAPES if shape != IMAGE)
 WORK = (
     Work("slots", "3 slots -> dict", three_slots, 8.0),
-    Work("alpaca", "Alpaca, 1 slot -> flat, safe", alpaca, 33.0, shapes=(TEXT, DICT)),
+    Work("alpaca", "Alpaca, 1 slot -> flat, safe", alpaca, 30.0, shapes=(TEXT, DICT)),
     Work("dict", "20 turns + 5 tools -> dict", chat_dict, 4.2),
     Work("flat", "20 turns + 5 tools -> flat, safe", chat_flat, 5.0),
     Work("chatml", "20 turns -> ChatML, safe", chatml, 4.0),
-    Work("forged", "the same with a control sequence -> ChatML", forged_chatml, 14.5),
+    Work("forged", "the same with a control sequence -> ChatML", forged_chatml, 12.0),
     Work("talk", "a talk of 40 messages -> dict", talk_openai, 10.0),
     Work("anthropic", "40 messages + tools -> anthropic", partial(anthropic, ORDERS), 2.0),
     Work("anthropic dicts", "the same from dicts -> anthropic", partial(anthropic, ORDERS), 3.5),
@@ -244,7 +244,7 @@ WORK = (
         "agent openai dicts",
         "agent history, dicts -> dict, every shape",
         agent(agent_openai, read=False),
-        14.5,
+        12.0,
         shapes=SHAPES,
     ),
     Work(
