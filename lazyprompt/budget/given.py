@@ -92,7 +92,7 @@ class Given(NamedTuple):
         return left
 
 
-def _are_plain(items: Iterable[Any]) -> bool:
+def _are_plain(items: list[Any]) -> bool:
     """Return True for dicts of role and text alone, as most are: they are sent as they are."""
     for item in items:
         if item.__class__ is not dict or len(item) != 2 or "role" not in item:  # noqa: PLR2004 - role and content
@@ -104,10 +104,11 @@ def _are_plain(items: Iterable[Any]) -> bool:
 
 def _copied(message: Any) -> object:  # noqa: ANN401 - a cast would be a call for each message
     """Return a message that shares nothing mutable with another; a Msg never changes."""
+    # Most are a role and a text, whose copy shares nothing: this is their way, so it is written out.
+    if message.__class__ is dict and len(message) == 2 and type(message.get("content")) is str and "role" in message:  # noqa: PLR2004 - role and content
+        return message.copy()
     if isinstance(message, Msg):
         return message
-    if _are_plain((message,)):
-        return message.copy()
     try:
         return marshal.loads(marshal.dumps(message))  # noqa: S302 - bytes of our own making
     except ValueError:
