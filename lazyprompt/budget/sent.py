@@ -47,16 +47,17 @@ def as_sent(items: Sequence[Item]) -> list[Item]:
         HistoryError: A dict is no message.
     """
     found: list[Item] = []
-    used: set[str] = set()
-    # The new ids of the calls without a result, by their own ids; where all calls stand, and their tools.
+    # The new ids of the calls without a result, by their own ids; where all calls stand, and their tools, by new ids.
     waiting: dict[str, deque[str]] = {}
     calls: dict[str, tuple[int, str]] = {}
+    # The number to try next for an id that is used again: some servers call every call the same.
+    numbers: dict[str, int] = {}
     for at, given in enumerate(items):
         item = given
         if isinstance(item, Mapping) and (len(item) != 2 or type(item.get("content")) is not str):  # noqa: PLR2004 - role and content
             item = _read(item, at, waiting)
         if isinstance(item, Msg) and not isinstance(item.content, str):
-            blocks = [_linked(block, at, used, waiting, calls) for block in item.content]
+            blocks = [_linked(block, at, waiting, calls, numbers) for block in item.content]
             if any(new is not old for new, old in zip(blocks, item.content, strict=True)):
                 item = Msg(item.name, blocks, item.role, item.url, item.metadata)
         found.append(item)
@@ -69,26 +70,32 @@ def as_sent(items: Sequence[Item]) -> list[Item]:
     return found
 
 
-def _read(item: Form, at: int, waiting: Mapping[str, deque[str]]) -> Msg:
-    message = message_from_openai(item, f"messages[{at}]", [call for call, new in waiting.items() if new])
+def _read(item: Form, at: int, waiting: Iterable[str]) -> Msg:
+    message = message_from_openai(item, f"messages[{at}]", waiting)
     # A dict without a name has none.
     return message if item.get("name") else Msg("", message.content, message.role, message.url, message.metadata)
 
 
 def _linked(
-    block: Block, at: int, used: set[str], waiting: dict[str, deque[str]], calls: dict[str, tuple[int, str]]
+    block: Block,
+    at: int,
+    waiting: dict[str, deque[str]],
+    calls: dict[str, tuple[int, str]],
+    numbers: dict[str, int],
 ) -> Block:
     """Return a call with an id that no other has, and a result with the id and tool of its call."""
     if isinstance(block, ToolUseBlock):
-        new, number = block.id, 2
-        while new in used:
+        new, number = block.id, numbers.get(block.id, 2)
+        while new in calls:
             new, number = f"{block.id}_{number}", number + 1
-        used.add(new)
+        numbers[block.id] = number
         waiting.setdefault(block.id, deque()).append(new)
         calls[new] = at, block.name
         return block if new == block.id else replace(block, id=new)
-    if isinstance(block, ToolResultBlock) and waiting.get(block.id):
+    if isinstance(block, ToolResultBlock) and block.id in waiting:
         new = waiting[block.id].popleft()
+        if not waiting[block.id]:
+            del waiting[block.id]
         name = calls[new][1]
         return block if (new, name) == (block.id, block.name) else replace(block, id=new, name=name)
     return block

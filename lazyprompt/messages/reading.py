@@ -17,7 +17,7 @@ from lazyprompt.messages.read_openai import ITEMS, continues, parted, read_field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lazyprompt._base.json import Fields
+    from lazyprompt._base.json import Fields, JsonObject
 
 _ACCEPTED = (
     "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini or the Responses API, a LangChain tuple or "
@@ -219,7 +219,9 @@ class OpenCalls(Mapping[str, str]):
 
 def _joined(first: Msg, second: Msg) -> Msg:
     blocks = (*first.blocks, *second.blocks)
-    return Msg(first.name, blocks, first.role, first.url, first.metadata or second.metadata)
+    url, metadata = cast("str | None", first.url), cast("JsonObject", first.metadata or second.metadata)
+    # Both were checked: to check the first again for each item would take the square of their number.
+    return message_of(first.name, blocks, first.role, url, metadata)
 
 
 def _read_item(

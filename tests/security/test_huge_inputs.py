@@ -182,6 +182,48 @@ def test_many_messages_take_time_by_their_number(way: str) -> None:
     assert grows(talk, TALK_WAYS[way], COUNT // 2) < 24
 
 
+def calls_and_results(ids: Callable[[int], str]) -> Callable[[int], list[dict[str, Any]]]:
+    def made(count: int) -> list[dict[str, Any]]:
+        return [
+            message
+            for n in range(count)
+            for message in (
+                {"role": "assistant", "tool_calls": [{"id": ids(n), "function": {"name": "f", "arguments": "{}"}}]},
+                {"role": "tool", "content": "r", "tool_call_id": ids(n)},
+            )
+        ]
+
+    return made
+
+
+def parallel_items(count: int) -> list[dict[str, Any]]:
+    """Calls of one turn as the Responses API has them, then their results."""
+    calls = [{"type": "function_call", "call_id": f"c{n}", "name": "f", "arguments": "{}"} for n in range(count)]
+    return [*calls, *({"type": "function_call_output", "call_id": f"c{n}", "output": "r"} for n in range(count))]
+
+
+CALL_SHAPES: dict[str, Callable[[int], list[dict[str, Any]]]] = {
+    "one id": calls_and_results(lambda _: "call_0"),
+    "ids": calls_and_results(lambda n: f"call_{n}"),
+    "parallel items": parallel_items,
+}
+
+
+# Calls of one turn go together, and so need room for all.
+CALL_WAYS = TALK_WAYS | {"budget": lambda history: Budget(100 * MB, CharTokenCounter()).fit(history)}
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("way", CALL_WAYS)
+@pytest.mark.parametrize("shape", CALL_SHAPES)
+def test_many_calls_take_time_by_their_number(shape: str, way: str) -> None:
+    """A budget looked for a free id from the first number on, where a server gives each call the same one.
+
+    Of calls in one turn, each was put to those before, and all of them checked again.
+    """
+    assert grows(CALL_SHAPES[shape], CALL_WAYS[way], COUNT // 2) < 24
+
+
 @pytest.mark.timing
 def test_many_slots_take_time_by_their_number() -> None:
     """The naive version looks for each of them in the whole text: see above."""
