@@ -167,7 +167,7 @@ def talk(count: int) -> list[dict[str, str]]:
     return [{"role": "user" if n % 2 == 0 else "assistant", "content": f"Number {n}."} for n in said]
 
 
-TALK_WAYS: dict[str, Callable[[list[dict[str, str]]], object]] = {
+TALK_WAYS: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "flat": lambda history: PROMPTER.generate_prompt({"q": "x"}, history=history, model="chatml"),
     "openai": lambda history: ChatFormatter("openai").format(*history),
     "anthropic": lambda history: ChatFormatter("anthropic").format(*history),
@@ -210,7 +210,10 @@ CALL_SHAPES: dict[str, Callable[[int], list[dict[str, Any]]]] = {
 
 
 # Calls of one turn go together, and so need room for all.
-CALL_WAYS = TALK_WAYS | {"budget": lambda history: Budget(100 * MB, CharTokenCounter()).fit(history)}
+CALL_WAYS: dict[str, Callable[[list[dict[str, Any]]], object]] = {
+    **TALK_WAYS,
+    "budget": lambda history: Budget(100 * MB, CharTokenCounter()).fit(history),
+}
 
 
 @pytest.mark.timing
