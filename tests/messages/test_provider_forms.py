@@ -395,3 +395,22 @@ def test_a_failed_result_is_said_where_a_provider_has_a_place_for_it() -> None:
     assert made["anthropic"]["messages"][-1]["content"][0]["is_error"] is True
     assert made["gemini"]["contents"][-1]["parts"][0]["function_response"]["response"] == {"error": "no"}
     assert [entry.kind for entry in made["openai"].report] == ["tool_result"]
+
+
+def test_words_beside_a_result_behind_items_stay_the_users() -> None:
+    """They were put into the tool's message, to which the result belongs."""
+    history: list[dict[str, Any]] = [
+        *({"type": "function_call", "call_id": call, "name": "f", "arguments": "{}"} for call in "ab"),
+        {"type": "function_call_output", "call_id": "a", "output": "1"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "b", "content": "2"},
+                {"type": "text", "text": "Go on."},
+            ],
+        },
+    ]
+    calls, results, user = messages_from(history)
+    assert (calls.role, len(calls.blocks)) == ("assistant", 2)
+    assert (results.role, [block.text for block in results.blocks]) == ("tool", ["1", "2"])  # type: ignore[union-attr]  # results have text
+    assert (user.role, user.text) == ("user", "Go on.")
