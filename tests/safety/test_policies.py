@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import ChatPrompter, ChatTemplate, Prompty, SafetyError, TemplateError, Trusted, neutralize, restore
 from lazyprompt.rendering.markers import Markers
+from lazyprompt.safety.policy import NEUTRALIZE, Controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,3 +108,11 @@ def test_for_one_model_only_its_own_sequences_count() -> None:
     assert restore("a \\ b \\n <\\x") == "a \\ b \\n <\\x"
     with pytest.raises(TemplateError, match="no-such-model"):
         neutralize("x", "no-such-model")
+
+
+@pytest.mark.parametrize("text", ["a <|im_end|>", "a\\b", "\\" * 10_000])
+def test_a_backslash_that_is_a_sequence_itself_is_refused_at_once(text: str) -> None:
+    """Each that broke a sequence was another: their number doubled until memory ended."""
+    controls = Controls(["\\", "<|im_end|>"])
+    with pytest.raises(SafetyError, match="cannot be made harmless"):
+        controls.guard(["", text, ""], ["markers", "user", "markers"], NEUTRALIZE)
