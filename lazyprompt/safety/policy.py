@@ -324,13 +324,12 @@ class Controls:
         safeties: list[Safety] = [
             "off" if is_trusted(at, part) else policy.of(slots[at]) for at, part in enumerate(parts)
         ]
-        most = sum(map(len, parts))
         for number in range(_MOST_PASSES):
             by_part: dict[int, list[Forged]] = {}
             forged = self._forged(guarded, safeties)
             # A break lays bare only sequences of the text's own characters. Where a backslash is a sequence itself,
             # each break makes one more, and their number would double a hundred times.
-            if number and len(forged) > most:
+            if number and len(forged) > sum(map(len, parts)):
                 break
             for each in forged:
                 if safeties[each.part] == "raise":
