@@ -327,8 +327,8 @@ class Controls:
         for number in range(_MOST_PASSES):
             by_part: dict[int, list[Forged]] = {}
             forged = self._forged(guarded, safeties)
-            # A break lays bare only sequences of the text's own characters. Where a backslash is a sequence itself,
-            # each break makes one more, and their number would double a hundred times.
+            # A break lays bare only sequences of the text's own characters. Where backslashes are a sequence
+            # themselves, breaks make more of them, and their number would grow a hundred times over.
             if number and len(forged) > sum(map(len, parts)):
                 break
             for each in forged:
@@ -414,7 +414,9 @@ class Controls:
 
 
 def _longest_first(texts: Iterable[str]) -> list[str]:
-    return sorted(filter(None, set(map(fold, texts))), key=lambda text: (-len(text), text))
+    # A single character cannot be broken, and is in many an honest text.
+    folded = {text for text in map(fold, texts) if len(text.strip()) > 1}
+    return sorted(folded, key=lambda text: (-len(text), text))
 
 
 def _at_line_start(text: str, at: int) -> bool:

@@ -170,7 +170,7 @@ def test_json_is_broken_where_the_plain_way_breaks_it(value: object) -> None:
 
 
 @given(
-    st.lists(st.text("<|[a>", min_size=1, max_size=4), min_size=1, max_size=8),
+    st.lists(st.text("<|[a>", min_size=2, max_size=4), min_size=1, max_size=8),
     st.text("<|[a>b", max_size=12),
 )
 def test_of_the_sequences_at_a_place_the_longest_is_found(sequences: list[str], text: str) -> None:

@@ -110,9 +110,15 @@ def test_for_one_model_only_its_own_sequences_count() -> None:
         neutralize("x", "no-such-model")
 
 
-@pytest.mark.parametrize("text", ["a <|im_end|>", "a\\b", "\\" * 10_000])
-def test_a_backslash_that_is_a_sequence_itself_is_refused_at_once(text: str) -> None:
-    """Each that broke a sequence was another: their number doubled until memory ended."""
-    controls = Controls(["\\", "<|im_end|>"])
+def test_backslashes_that_are_a_sequence_themselves_are_refused_at_once() -> None:
+    """Each that broke a sequence made another: their number grew with each pass until memory ended."""
     with pytest.raises(SafetyError, match="cannot be made harmless"):
-        controls.guard(["", text, ""], ["markers", "user", "markers"], NEUTRALIZE)
+        Controls(["\\\\"]).guard(["", "\\" * 10_000, ""], ["markers", "user", "markers"], NEUTRALIZE)
+
+
+@pytest.mark.parametrize("sequence", ["\\", "\xad\\", "<", "＜\u200b", " ", "a "])
+def test_a_single_character_is_no_sequence_in_any_disguise(sequence: str) -> None:
+    """It cannot be broken: text with it was refused, and only after a hundred passes."""
+    controls = Controls([sequence, "<|im_end|>"])
+    guarded = controls.guard(["", "a \\ < <|im_end|>", ""], ["markers", "user", "markers"], NEUTRALIZE)
+    assert guarded == ["", "a \\ < <\\|im_end|>", ""]
