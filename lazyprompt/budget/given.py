@@ -104,7 +104,7 @@ def _are_plain(items: list[Any]) -> bool:
 
 def _copied(message: Any) -> object:  # noqa: ANN401 - a cast would be a call for each message
     """Return a message that shares nothing mutable with another; a Msg never changes."""
-    # Most are a role and a text, whose copy shares nothing: this is their way, so it is written out.
+    # Most messages are a role and a text, whose shallow copy shares nothing mutable.
     if message.__class__ is dict and len(message) == 2 and type(message.get("content")) is str and "role" in message:  # noqa: PLR2004 - role and content
         return message.copy()
     if isinstance(message, Msg):

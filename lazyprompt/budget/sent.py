@@ -50,7 +50,7 @@ def as_sent(items: Sequence[Item]) -> list[Item]:
     # The new ids of the calls without a result, by their own ids; where all calls stand, and their tools, by new ids.
     waiting: dict[str, deque[str]] = {}
     calls: dict[str, tuple[int, str]] = {}
-    # The number to try next for an id that is used again: some servers call every call the same.
+    # The number to try next for an id that is used again: some servers give every call the same id.
     numbers: dict[str, int] = {}
     for at, given in enumerate(items):
         item = given

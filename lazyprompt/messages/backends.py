@@ -180,7 +180,7 @@ class HuggingFaceBackend:
             start, end = encoded.offsets[at]
             behind = text[start:end].lstrip()
             if not behind and (place := text.find(content, start, end)) >= 0:
-                # A token of nothing but white space: what it takes from beside it stands behind the first one.
+                # A token of white space alone: its own text comes first, then what it takes from beside it.
                 yield Control(made, place, place + len(content))
                 continue
             inner = behind.rstrip()
@@ -238,7 +238,7 @@ class HuggingFaceBackend:
         """
         known = self._known
         signs = _unused(text)
-        # Each token has a place of its own; so each round below leaves fewer of them.
+        # Tokens that overlap are left out: only then does each round below leave fewer of them, and the loop ends.
         before = accumulate((control.end for control in allowed), max, initial=0)
         allowed = [control for control, end in zip(allowed, before, strict=False) if control.start >= end]
         sign_of = dict(zip(dict.fromkeys(control.id for control in allowed), signs, strict=False))

@@ -220,7 +220,7 @@ class OpenCalls(Mapping[str, str]):
 def _joined(first: Msg, second: Msg) -> Msg:
     blocks = (*first.blocks, *second.blocks)
     url, metadata = cast("str | None", first.url), cast("JsonObject", first.metadata or second.metadata)
-    # Both were checked: to check the first again for each item would take the square of their number.
+    # Both messages were checked when they were read. To check all blocks again for each item would take quadratic time.
     return message_of(first.name, blocks, first.role, url, metadata)
 
 

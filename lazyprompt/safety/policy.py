@@ -327,8 +327,8 @@ class Controls:
         for number in range(_MOST_PASSES):
             by_part: dict[int, list[Forged]] = {}
             forged = self._forged(guarded, safeties)
-            # A break lays bare only sequences of the text's own characters. Where backslashes are a sequence
-            # themselves, breaks make more of them, and their number would grow a hundred times over.
+            # A text holds at most one sequence for each of its characters. There are more only if a run of backslashes
+            # is itself a sequence: then each pass makes more than it breaks, and a hundred would fill the memory.
             if number and len(forged) > sum(map(len, parts)):
                 break
             for each in forged:
