@@ -28,21 +28,26 @@ class Forged(NamedTuple):
 
     Attributes:
         part: The first untrusted part that it reaches into.
-        begin: Where in the part it begins; 0 where it begins before the part.
-        end: Where it ends, counted from the part's beginning.
-        crosses: Whether it begins before the part.
+        start: Where it begins, counted from the part's beginning; negative where it begins before the part.
         sign: What the sign at its beginning is decomposed to.
         into: At which of these it begins.
         text: The sequence as it is written.
     """
 
     part: int
-    begin: int
-    end: int
-    crosses: bool
+    start: int
     sign: str
     into: int
     text: str
+
+    @property
+    def begin(self) -> int:
+        """The index in the part at which what it takes of the part begins."""
+        return max(self.start, 0)
+
+    def end_in(self, text: str) -> int:
+        """Return the index in the part at which what it takes of the part ends; it may go on behind the part."""
+        return min(self.start + len(self.text), len(text))
 
 
 class Neutralised(str):
@@ -77,28 +82,33 @@ class NeutralisedJson(Neutralised, JsonText):
     __slots__ = ()
 
 
-def neutralise(text: str, sequences: Iterable[Forged]) -> Neutralised:
+def neutralise(text: str, sequences: Sequence[Forged]) -> Neutralised:
     """Break the sequences of a text, put together in one go."""
-    edit = _json_editor(text) if isinstance(text, JsonText) else _edit
+    is_json = isinstance(text, JsonText)
+    edit = _json_editor(text) if is_json else _edit
+    edits = [edit(text, sequence) for sequence in sequences]
     pieces: list[str] = []
-    spans: list[tuple[int, int, int]] = []
     done = 0
-    for sequence in sequences:
-        begin, end, instead = edit(text, sequence)
+    for begin, end, instead in edits:
         pieces += text[done:begin], instead
-        spans.append((sequence.begin, min(sequence.end, len(text)), len(instead) - end + begin))
         done = end
-    kind = NeutralisedJson if isinstance(text, JsonText) else Neutralised
-    return kind("".join(pieces) + text[done:], partial(_marks, text, spans))
+    kind = NeutralisedJson if is_json else Neutralised
+    return kind("".join(pieces) + text[done:], partial(_marks, text, sequences, edits))
 
 
-def _marks(text: str, spans: Sequence[tuple[int, int, int]]) -> Iterator[TextMark]:
+def _marks(text: str, sequences: Sequence[Forged], edits: Sequence[_Edit]) -> Iterator[TextMark]:
     """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
 
     Args:
         text: The text before the pass.
-        spans: The start and end of each sequence that was broken, and its growth.
+        sequences: The sequences that were broken.
+        edits: How each of them was.
     """
+    # The start and end of each sequence, and its growth.
+    spans = [
+        (sequence.begin, sequence.end_in(text), len(instead) - end + begin)
+        for sequence, (begin, end, instead) in zip(sequences, edits, strict=True)
+    ]
     known = text.marks if isinstance(text, Neutralised) else ()
     joined: list[tuple[int, int, int]] = []
     for start, end, growth in sorted([*spans, *((start, end, 0) for start, end, _ in known)]):
@@ -126,9 +136,9 @@ def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
 
 def _edit(_: str, sequence: Forged) -> _Edit:
     """A backslash behind a sequence's first sign, or before the first one it takes from the text."""
-    begin = sequence.begin
-    if sequence.crosses:
-        return begin, begin, "\\"
+    begin = sequence.start
+    if begin < 0:
+        return 0, 0, "\\"
     if len(sequence.sign) > sequence.into + 1:
         # One sign stands for several of the sequence, or for all of it: they are written out, to be broken apart.
         return begin, begin + 1, f"{sequence.sign[: sequence.into + 1]}\\{sequence.sign[sequence.into + 1 :]}"
@@ -151,14 +161,14 @@ def _json_editor(text: str) -> Callable[[str, Forged], _Edit]:
 
     def edit(text: str, sequence: Forged) -> _Edit:
         escape: _Edit | None = None
-        for index in range(sequence.begin, min(sequence.end, len(text))):
+        for index in range(sequence.begin, sequence.end_in(text)):
             at = bisect_right(escapes, index)
             if at % 2:
                 begin, end = escapes[at - 1 : at + 1]
                 escape = escape or (begin, end, _json_escape(json.loads(f'"{text[begin:end]}"')))
             elif bisect_right(strings, index) % 2:
                 return index, index + 1, _json_escape(text[index])
-        at = 0 if sequence.crosses else sequence.begin + 1
+        at = max(sequence.start + 1, 0)
         return escape or (at, at, " ")
 
     return edit

@@ -151,7 +151,10 @@ class Controls:
 
     def _plain(self, text: str) -> list[Found]:
         """Return the control sequences in a folded text, in order."""
-        found = [each for search in self._searches.values() if search.sign in text for each in search.occurrences(text)]
+        found: list[Found] = []
+        for search in self._searches.values():
+            if search.sign in text:
+                found += search.occurrences(text)
         found.sort()
         return found
 
@@ -161,7 +164,7 @@ class Controls:
         near = [at for form in search.forms if form in text for at in islice(places(text, form), most)]
         if search.forms and len(near) < most:
             return [at for at in near if self._begins_at(search, text, at)]
-        if not any(search.occurrences(fold(text))):
+        if not search.occurrences(fold(text)):
             return ()
         folded = Folded.of(text)
         return [folded.origin(begin)[0] for begin, _, _ in search.occurrences(folded.text)]
@@ -173,10 +176,9 @@ class Controls:
         """
         size = self._longest
         near = text[at : at + size]
-        if search.match(near, 0):
-            return True
-        if near.isascii():
-            return False
+        found = search.match(near, 0)
+        if found or near.isascii():
+            return found is not None
         # Signs that do not show take up room, and may be many.
         while len(folded := fold(near)) < self._longest and at + size < len(text):
             size *= 2
@@ -396,18 +398,8 @@ class Controls:
             first = bisect_right(starts, source) - 1
             for index in range(first, bisect_left(starts, source_end)):
                 if safeties[index] != "off" and parts[index]:
-                    start, sign = starts[index], fold(whole[source])
-                    forged.append(
-                        Forged(
-                            index,
-                            max(source - start, 0),
-                            source_end - start,
-                            source < start,
-                            sign,
-                            into,
-                            whole[source:source_end],
-                        )
-                    )
+                    sign, text = fold(whole[source]), whole[source:source_end]
+                    forged.append(Forged(index, source - starts[index], sign, into, text))
                     at = end
                     break
         return forged

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from unicodedata import normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 # The form of nearly all reserved tokens, <|name|>; a tokenizer may have more of them than its template uses. Others are
 # numbered.
@@ -44,7 +44,7 @@ class Search:
         others: A pattern of what is behind the sign in further ones; empty if there are none.
     """
 
-    __slots__ = ("_lengths", "_others", "_short_lengths", "_texts", "begun", "forms", "sign")
+    __slots__ = ("_begun", "_lengths", "_others", "_short_lengths", "_texts", "forms", "sign")
 
     def __init__(self, sign: str, texts: Sequence[str], others: str) -> None:
         self.sign = sign
@@ -61,13 +61,11 @@ class Search:
         self.forms = _forms(sign, {text[1:2] for text in texts})
         """The sign and its disguises; none where nobody knows them all."""
         rests = [*_grouped({text[1:_PREFIX] for text in texts}), *filter(None, (others,))]
-        self.begun = re.compile(f"{re.escape(sign)}(?:{'|'.join(rests)})")
-        """A pattern of how they begin."""
+        # A pattern of how they begin.
+        self._begun = re.compile(f"{re.escape(sign)}(?:{'|'.join(rests)})")
 
     def match(self, text: str, at: int) -> Found | None:
         """Return the longest sequence at a place."""
-        if not self.begun.match(text, at):
-            return None
         for length in self._lengths.get(text[at : at + _PREFIX], self._short_lengths):
             piece = text[at : at + length]
             if piece in self._texts:
@@ -75,21 +73,23 @@ class Search:
         found = self._others.match(text, at)
         return None if found is None else (at, found.end(), found.lastgroup == "header")
 
-    def occurrences(self, text: str) -> Iterator[Found]:
-        """Yield the sequences in a text, in order."""
+    def occurrences(self, text: str) -> list[Found]:
+        """Return the sequences in a text, in order."""
+        occurrences: list[Found] = []
         at = -1
         # A few signs are found sooner one by one than by a search, which goes through all that is between them.
         for _ in range(_MOST_FINDS):
             at = text.find(self.sign, at + 1)
             if at < 0:
-                return
+                return occurrences
             if occurrence := self.match(text, at):
-                yield occurrence
+                occurrences.append(occurrence)
         # One may begin within another's beginning.
-        while found := self.begun.search(text, at + 1):
+        while found := self._begun.search(text, at + 1):
             at = found.start()
             if occurrence := self.match(text, at):
-                yield occurrence
+                occurrences.append(occurrence)
+        return occurrences
 
 
 def _grouped(rests: Iterable[str]) -> list[str]:
