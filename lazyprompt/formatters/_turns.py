@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock, ToolUseBlock, UnsharedCall, plain_block, result_of
-from lazyprompt.messages.read_openai import read_fields
+from lazyprompt.messages.read_openai import plain_fields, read_fields
 from lazyprompt.messages.reading import MARKS, is_openai, message_fields, read_history, without_role_names
 
 if TYPE_CHECKING:
@@ -263,8 +263,11 @@ def read(messages: list[MessageLike]) -> Reading:
             if isinstance(item, Msg):
                 reading.add(item.name, item.content, item.role, item.url, item.metadata)
             elif MARKS.isdisjoint(item) or is_openai(item):
-                where = f"messages[{at}]"
-                reading.add(*read_fields(item, where, reading.waiting, UnsharedCall))
+                fields = plain_fields(item)
+                if fields is None:
+                    where = f"messages[{at}]"
+                    fields = read_fields(item, where, reading.waiting, UnsharedCall)
+                reading.add(*fields)
             else:
                 # Other forms are read as a whole: a message may be several items. Their errors name the places.
                 where = ""

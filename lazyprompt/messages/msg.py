@@ -309,11 +309,11 @@ class _MediaBlock(_Block):
     source: Source
 
     def __post_init__(self) -> None:
-        super(_MediaBlock, self).__post_init__()
+        _Block.__post_init__(self)
         given = cast("object", self.source)
         if isinstance(given, dict):
             object.__setattr__(self, "source", _source_from(cast("Mapping[str, object]", given)))
-        elif not isinstance(given, URLSource | Base64Source):
+        elif not isinstance(given, Source):
             raise MediaError(
                 f"the source of {type(self).__name__} is a {type(given).__name__}; give a URLSource or Base64Source"
             )

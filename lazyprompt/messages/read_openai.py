@@ -49,8 +49,26 @@ _BARE = 2
 
 def message_from_openai(message: Mapping[str, Any], where: str, unanswered: Iterable[str]) -> Msg:
     """Read a message dict as a value; one without a name is called what its role is. See :func:`read_fields`."""
-    name, content, role, url, metadata = read_fields(message, where, unanswered)
+    name, content, role, url, metadata = plain_fields(message) or read_fields(message, where, unanswered)
     return message_of(name or role, content, role, url, metadata)
+
+
+def plain_fields(message: Mapping[str, Any]) -> MessageFields | None:
+    """Read a message of a role and a text, or a result that is a text, as most are.
+
+    Returns:
+        The fields of the message; None of any other, and of one with a fault.
+    """
+    role, content = message.get("role"), message.get("content")
+    if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):
+        return None
+    if role != "tool":
+        return ("", content, role, None, None) if len(message) == _BARE else None
+    call_id, name = message.get("tool_call_id"), message.get("name", "")
+    plain = type(call_id) is str and type(name) is str and len(message) == _BARE + 1 + ("name" in message)
+    if not (plain and call_id and call_id.isascii() and name.isascii()):
+        return None
+    return name, (result_of(call_id, name, content),), role, None, None
 
 
 def read_fields(
@@ -78,15 +96,6 @@ def read_fields(
             else f"{where} has no 'role'; an OpenAI message is {{'role': ..., 'content': ...}}"
         )
     content = message.get("content")
-    # Most messages are a role and a text, and most results a text too.
-    if type(content) is str and (content.isascii() or is_well_formed(content)):
-        if role == "tool":
-            call_id, name = message.get("tool_call_id"), message.get("name", "")
-            plain = type(call_id) is str and type(name) is str and len(message) == _BARE + 1 + ("name" in message)
-            if plain and call_id and call_id.isascii() and name.isascii():
-                return name, (result_of(call_id, name, content),), role, None, None
-        elif len(message) == _BARE:
-            return "", content, role, None, None
     name = text_at(message, "name", where) if "name" in message else ""
     url = (text_at(message, "url", where) or None) if "url" in message else None
     beside: Beside = {}

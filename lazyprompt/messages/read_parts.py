@@ -130,7 +130,8 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
     if isinstance(content, str):
         text = str.__str__(content)
         return (plain_block(text) if is_well_formed(text) else TextBlock(text),)
-    return tuple(_read(part, f"{where}[{index}]", beside) for index, part in enumerate(list_in(content, where)))
+    parts: Any = content if content.__class__ is list else list_in(content, where)
+    return tuple([_read(part, f"{where}[{index}]", beside) for index, part in enumerate(parts)])
 
 
 def _read(part: Any, where: str, beside: Beside) -> Block:  # noqa: ANN401 - parts come in every form
@@ -232,10 +233,10 @@ def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> B
 
 
 def _read_image_url(part: dict[str, object], where: str, _: Beside) -> Block:
-    given = part.pop("image_url", None)
-    image = {"url": given} if isinstance(given, str) else object_in(given, f"{where}.image_url")
-    source = source_of(needed_text(image.get("url"), f"{where}.image_url.url"))
-    return ImageBlock(source, detail=text_in(image.get("detail"), f"{where}.image_url.detail") or None)
+    given, where = part.pop("image_url", None), f"{where}.image_url"
+    image = {"url": given} if isinstance(given, str) else object_in(given, where)
+    source = source_of(text_at(image, "url", where) or needed_text(None, f"{where}.url"))
+    return ImageBlock(source, detail=text_at(image, "detail", where) or None)
 
 
 def _read_input_image(part: dict[str, object], where: str, _: Beside) -> Block:

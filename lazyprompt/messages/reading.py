@@ -12,7 +12,7 @@ from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock, message_of
 from lazyprompt.messages.read_gemini import read_content
 from lazyprompt.messages.read_langchain import TYPES, read_message, read_tuple
-from lazyprompt.messages.read_openai import ITEMS, continues, parted, read_fields, read_item
+from lazyprompt.messages.read_openai import ITEMS, continues, parted, plain_fields, read_fields, read_item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -83,7 +83,7 @@ SHAPES = (
 _OPENAI = Shape("a message of OpenAI or Anthropic", _from_openai)
 _RESPONSES = SHAPES[1]
 # The shapes of a list for the Responses API.
-_ITEMS = (_RESPONSES, _OPENAI)
+_ITEMS = frozenset({_RESPONSES, _OPENAI})
 # A dict with none of these keys is of none of the shapes.
 MARKS = frozenset({"parts", "type", "stop_reason", "timestamp"})
 
@@ -157,29 +157,50 @@ def read_history(history: object) -> HistoryRead:
     read = HistoryRead([], [])
     messages, firsts = read
     waiting = OpenCalls(messages)
-    # The shape of the item before.
-    before: Shape | None = None
-    shape: Shape | None
-    where = ""
+    # The shapes of the items that are no plain message.
+    shapes: dict[int, Shape | None] = {}
+    index = 0
     try:
         for index, item in enumerate(items):
-            where = f"history[{index}]"
             if item.__class__ is dict and MARKS.isdisjoint(item):
-                shape, new = _OPENAI, _from_openai(item, where, waiting)
+                if fields := plain_fields(item):
+                    # Most messages come here, so what would be a call is written out.
+                    name, content, role, url, metadata = fields
+                    messages.append(message_of(name or role, content, role, url, metadata))
+                    firsts.append(index)
+                    continue
+                new = _from_openai(item, f"history[{index}]", waiting)
             else:
-                shape, new = _read_item(item, where, waiting, items)
-            # In a list for the Responses API, plain messages stand between the items.
-            near = (shape is _RESPONSES or before is _RESPONSES) and shape in _ITEMS and before in _ITEMS
-            if near and continues(messages[-1], new[0]):
-                messages[-1] = _joined(messages[-1], new[0])
-                new = new[1:]
-            before = shape
+                shapes[index], new = _read_item(item, f"history[{index}]", waiting, items)
             for message in new:
                 messages.append(message)
                 firsts.append(index)
     except (HistoryError, MediaError) as error:
+        where = f"history[{index}]"
         raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
-    return read
+    return _with_items_joined(read, shapes) if _RESPONSES in shapes.values() else read
+
+
+def _with_items_joined(read: HistoryRead, shapes: Mapping[int, Shape | None]) -> HistoryRead:
+    """Join the items of a list for the Responses API that are one message; plain messages may stand between them.
+
+    Args:
+        read: The messages, each item read by itself.
+        shapes: The shapes of the items that are no plain message of OpenAI.
+    """
+    joined = HistoryRead([], [])
+    messages, firsts = joined
+    before = read.firsts[0]
+    for message, first in zip(*read, strict=True):
+        near = {shapes.get(index, _OPENAI) for index in (before, first)}
+        may_join = first != before and _RESPONSES in near and near <= _ITEMS
+        if may_join and continues(messages[-1], message):
+            messages[-1] = _joined(messages[-1], message)
+        else:
+            messages.append(message)
+            firsts.append(first)
+        before = first
+    return joined
 
 
 class OpenCalls(Mapping[str, str]):
@@ -197,8 +218,7 @@ class OpenCalls(Mapping[str, str]):
         self._names: dict[str, str] = {}
 
     def _now(self) -> dict[str, str]:
-        # The last message that was seen may have grown since.
-        for message in self._messages[max(self._seen - 1, 0) :]:
+        for message in self._messages[self._seen :]:
             for block in message.blocks:
                 if isinstance(block, ToolUseBlock):
                     self._names[block.id] = block.name
