@@ -186,7 +186,7 @@ def is_well_formed(text: str) -> bool:
     if text.isascii():
         return True
     try:
-        _ = text.encode() if len(text) < _SHORT else text.encode("utf-32-le")
+        _ = text.encode() if len(text) < _SHORT else text.encode("utf-32")
     except UnicodeEncodeError:
         return False
     return True

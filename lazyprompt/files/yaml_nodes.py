@@ -244,7 +244,8 @@ class Reader:
             raise source.pointed(alien.start(), what)
         # What stands before it is blanked, so that places are those of the whole text.
         text = _NOT_A_BREAK.sub(" ", source.text[:begin]) + source.text[begin:end]
-        self._events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        # yaml.parse would ask twice for each event: if there is one, and for the event itself.
+        self._next = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text).get_event
         self._anchors: dict[str, tuple[Node, int, int]] = {}
         self._nodes = 0
         self._characters = 0
@@ -252,12 +253,12 @@ class Reader:
     def read(self) -> Node | None:
         """Return the one document in the text, or None if there is none."""
         try:
-            next(self._events)  # the stream begins
-            if isinstance(next(self._events), yaml.StreamEndEvent):
+            self._next()  # the stream begins
+            if isinstance(self._next(), yaml.StreamEndEvent):
                 return None
-            node = self._node(next(self._events), 0)
-            next(self._events)  # the document ends
-            event = next(self._events)
+            node = self._node(self._next(), 0)
+            self._next()  # the document ends
+            event = self._next()
         except yaml.MarkedYAMLError as error:
             raise _syntax_error(self._source, error) from error
         if not isinstance(event, yaml.StreamEndEvent):
@@ -295,16 +296,16 @@ class Reader:
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(depth + 1)
         items: list[Node] = []
-        while type(event := next(self._events)) is not yaml.SequenceEndEvent:
+        while type(event := self._next()) is not yaml.SequenceEndEvent:
             items.append(self._node(event, depth + 1))
         return items
 
     def _count(self, at: int, nodes: int, characters: int) -> None:
         self._nodes += nodes
         self._characters += characters
-        for count, most, what in ((self._nodes, MAX_NODES, "values"), (self._characters, MAX_BYTES, "characters")):
-            if count > most:
-                raise self._source.pointed(at, f"more than {most} {what}, with what the aliases stand for")
+        if self._nodes > MAX_NODES or self._characters > MAX_BYTES:
+            most = f"{MAX_NODES} values" if self._nodes > MAX_NODES else f"{MAX_BYTES} characters"
+            raise self._source.pointed(at, f"more than {most}, with what the aliases stand for")
 
     def _scalar(self, event: yaml.ScalarEvent, at: int) -> Value:
         text = event.value
@@ -328,7 +329,7 @@ class Reader:
 
     def _mapping(self, depth: int) -> dict[str, Node]:
         fields: dict[str, Node] = {}
-        while type(event := next(self._events)) is not yaml.MappingEndEvent:
+        while type(event := self._next()) is not yaml.MappingEndEvent:
             key = self._node(event, depth)
             name = key.value
             if not isinstance(name, str):
@@ -339,7 +340,7 @@ class Reader:
             if name in fields:
                 line, _ = self._source.place(fields[name].key_at)
                 raise self._source.pointed(key.at, f"{name!r} stands here a second time; the first is in line {line}")
-            fields[name] = self._node(next(self._events), depth, key.at)
+            fields[name] = self._node(self._next(), depth, key.at)
         return fields
 
 

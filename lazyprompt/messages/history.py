@@ -216,9 +216,14 @@ _Split: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
 def _split_pairs(history: Sequence[Sequence[str]]) -> _Split:
-    if not _PAIRS.issuperset(map(type, history)):
-        raise ValueError("no pair")
-    questions, answers = zip(*history, strict=True)
+    questions: list[str] = []
+    answers: list[str] = []
+    for pair in history:
+        if pair.__class__ not in _PAIRS:
+            raise ValueError("no pair")
+        question, answer = pair
+        questions.append(question)
+        answers.append(answer)
     if not LANGCHAIN_WORDS.isdisjoint(questions):
         raise ValueError("no pair of question and answer, perhaps")
     return questions, answers

@@ -271,7 +271,7 @@ def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
     stem, dot, ending = name.rpartition(".")
     if f"{dot}{ending.lower()}" not in SUFFIXES or name.startswith((".", "_")) or is_test(name):
         return None
-    path = layer / directory / name
+    path = layer.joinpath(directory, name)
     own, at, numbers = stem.partition("@")
     try:
         version = Version.read(numbers) if at else None
@@ -294,10 +294,10 @@ def key_and_version(path: Path, layers: Iterable[Path]) -> tuple[str, str | None
         path: The file; its name may be any.
         layers: The directories of a library's layers.
     """
-    layer = next((each for each in layers if path.is_relative_to(each)), path.parent)
-    within = path.parent.relative_to(layer).as_posix()
+    layer = next((each for each in layers if path.is_relative_to(each)), None)
+    within = "." if layer is None else path.parent.relative_to(layer).as_posix()
     try:
-        entry = entry_of(path.name, "" if within == "." else f"{within}/", layer)
+        entry = entry_of(path.name, "" if within == "." else f"{within}/", layer or path.parent)
     except PromptFileError:
         entry = None
     if entry is None:
