@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from unicodedata import combining, east_asian_width
 
 import yaml
@@ -244,8 +244,9 @@ class Reader:
             raise source.pointed(alien.start(), what)
         # What stands before it is blanked, so that places are those of the whole text.
         text = _NOT_A_BREAK.sub(" ", source.text[:begin]) + source.text[begin:end]
+        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         # yaml.parse would ask twice for each event: if there is one, and for the event itself.
-        self._next = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text).get_event
+        self._next: Callable[[], yaml.Event] = loader.get_event
         self._anchors: dict[str, tuple[Node, int, int]] = {}
         self._nodes = 0
         self._characters = 0
