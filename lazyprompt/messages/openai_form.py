@@ -59,7 +59,7 @@ def source_of(url: str) -> Source:
     """Return the source of an address: a ``data:`` address is the media itself."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
-        return Base64Source(head[len("data:") : -len(";base64")], data)
+        return Base64Source(head.removeprefix("data:").removesuffix(";base64"), data)
     return URLSource(url)
 
 

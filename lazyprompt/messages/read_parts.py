@@ -235,7 +235,7 @@ def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> B
 def _read_image_url(part: dict[str, object], where: str, _: Beside) -> Block:
     given, where = part.pop("image_url", None), f"{where}.image_url"
     image = {"url": given} if isinstance(given, str) else object_in(given, where)
-    source = source_of(text_at(image, "url", where) or needed_text(None, f"{where}.url"))
+    source = source_of(needed_text(image.get("url"), f"{where}.url"))
     return ImageBlock(source, detail=text_at(image, "detail", where) or None)
 
 

@@ -157,7 +157,7 @@ def read_history(history: object) -> HistoryRead:
     read = HistoryRead([], [])
     messages, firsts = read
     waiting = OpenCalls(messages)
-    # The shapes of the items that are no plain message.
+    # The shapes of the items that are no plain dicts of OpenAI's form.
     shapes: dict[int, Shape | None] = {}
     index = 0
     try:
@@ -186,7 +186,7 @@ def _with_items_joined(read: HistoryRead, shapes: Mapping[int, Shape | None]) ->
 
     Args:
         read: The messages, each item read by itself.
-        shapes: The shapes of the items that are no plain message of OpenAI.
+        shapes: The shapes of the items, by their index; that of an item that is missing is OpenAI's.
     """
     joined = HistoryRead([], [])
     messages, firsts = joined
