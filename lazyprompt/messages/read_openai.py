@@ -54,7 +54,7 @@ def message_from_openai(message: Mapping[str, Any], where: str, unanswered: Iter
 
 
 def plain_fields(message: Mapping[str, Any]) -> MessageFields | None:
-    """Read a message of a role and a text, or a result that is a text, as most are.
+    """Read a message that is a role and a text, or a tool's result that is a text, as most messages are.
 
     Returns:
         The fields of the message; None of any other, and of one with a fault.

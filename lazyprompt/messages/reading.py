@@ -190,16 +190,16 @@ def _with_items_joined(read: HistoryRead, shapes: Mapping[int, Shape | None]) ->
     """
     joined = HistoryRead([], [])
     messages, firsts = joined
-    before = read.firsts[0]
-    for message, first in zip(*read, strict=True):
-        near = {shapes.get(index, _OPENAI) for index in (before, first)}
-        may_join = first != before and _RESPONSES in near and near <= _ITEMS
+    last = read.firsts[0]
+    for message, index in zip(*read, strict=True):
+        neighbours = {shapes.get(last, _OPENAI), shapes.get(index, _OPENAI)}
+        may_join = index != last and _RESPONSES in neighbours and neighbours <= _ITEMS
         if may_join and continues(messages[-1], message):
             messages[-1] = _joined(messages[-1], message)
         else:
             messages.append(message)
-            firsts.append(first)
-        before = first
+            firsts.append(index)
+        last = index
     return joined
 
 

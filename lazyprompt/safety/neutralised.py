@@ -42,11 +42,15 @@ class Forged(NamedTuple):
 
     @property
     def begin(self) -> int:
-        """The index in the part at which what it takes of the part begins."""
+        """The index of its first character in the part."""
         return max(self.start, 0)
 
     def end_in(self, text: str) -> int:
-        """Return the index in the part at which what it takes of the part ends; it may go on behind the part."""
+        """Return the index behind its last character in the part; the rest of it may stand in later parts.
+
+        Args:
+            text: The text of the part.
+        """
         return min(self.start + len(self.text), len(text))
 
 
@@ -93,22 +97,33 @@ def neutralise(text: str, sequences: Sequence[Forged]) -> Neutralised:
         pieces += text[done:begin], instead
         done = end
     kind = NeutralisedJson if is_json else Neutralised
-    return kind("".join(pieces) + text[done:], partial(_marks, text, sequences, edits))
+    return kind("".join(pieces) + text[done:], partial(_marks_of_pass, text, sequences, edits))
 
 
-def _marks(text: str, sequences: Sequence[Forged], edits: Sequence[_Edit]) -> Iterator[TextMark]:
-    """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
+def _marks_of_pass(text: str, sequences: Sequence[Forged], edits: Sequence[_Edit]) -> Iterator[TextMark]:
+    """Return the marks of the text that a pass made of another one.
 
     Args:
         text: The text before the pass.
         sequences: The sequences that were broken.
-        edits: How each of them was.
+        edits: The edit that broke each of them.
     """
-    # The start and end of each sequence, and its growth.
     spans = [
         (sequence.begin, sequence.end_in(text), len(instead) - end + begin)
         for sequence, (begin, end, instead) in zip(sequences, edits, strict=True)
     ]
+    return _marks(text, spans)
+
+
+def _marks(text: str, spans: Sequence[tuple[int, int, int]]) -> Iterator[TextMark]:
+    """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
+
+    Pickles of older texts hold this function with its arguments.
+
+    Args:
+        text: The text before the pass.
+        spans: The start and end of each sequence that was broken, and its growth.
+    """
     known = text.marks if isinstance(text, Neutralised) else ()
     joined: list[tuple[int, int, int]] = []
     for start, end, growth in sorted([*spans, *((start, end, 0) for start, end, _ in known)]):

@@ -32,6 +32,7 @@ from lazyprompt import (
     URLSource,
     VideoBlock,
 )
+from lazyprompt.safety.neutralised import Neutralised
 
 PICKLES: dict[str, str] = json.loads((Path(__file__).parents[1] / "golden" / "old_pickles.json").read_text("utf-8"))
 PDF, PICTURE = Base64Source("application/pdf", "JVBERg=="), URLSource("https://x.org/a.png")
@@ -75,6 +76,14 @@ def test_segments_are_as_they_were() -> None:
     assert Segment("x", "a", trusted=False) in rendered.segments
     assert isinstance(sample, TrainingSample)
     assert sample.segments == ChatPrompter("{a}").training_sample({"a": "x"}, label="y").segments
+
+
+def test_a_neutralised_text_still_has_its_marks() -> None:
+    """How marks are found has other arguments now; a pickle holds those of before."""
+    text = loaded("neutralised")
+    assert isinstance(text, Neutralised)
+    assert text == "a<\\|im_end|>b"
+    assert text.marks == ((1, 12, "<|im_end|>"),)
 
 
 def test_files_and_reports_go_on() -> None:
