@@ -11,7 +11,7 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike
 from lazyprompt.messages.prompt import Prompt, Source, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
-from lazyprompt.prompters.targets import OpenAITarget, System, Target, TextTarget
+from lazyprompt.prompters.targets import OpenAITarget, System, Target, TemplateTarget, TextTarget
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.rendering.prompt_template import PromptTemplate, resolved_system
 from lazyprompt.safety.policy import NEUTRALIZE, Policy, Safety, policy_of
@@ -415,7 +415,9 @@ class PromptDefinition:
         if form == "openai":
             return OpenAITarget(system, keeps_empty_turn=self._instruction.keeps_empty_turn)
         if form in OWN_FORMS:
-            return TextTarget(self._template, markers, template, system, self._instruction, self._tools, self._safety)
+            if template is not None:
+                return TemplateTarget(template, system, self._safety)
+            return TextTarget(self._template, markers, system, self._instruction, self._tools, self._safety)
         from lazyprompt.formatters.formatter import ProviderTarget  # noqa: PLC0415 - only such a form needs it
 
         return ProviderTarget(str(form), model, system.of)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
 
 from lazyprompt.formatters.report import Payload, Report
 from lazyprompt.messages.history import EMPTY_HISTORY
@@ -59,36 +59,32 @@ class System(NamedTuple):
 
 
 class TextTarget:
-    """Flat text: a prompt template with markers, or a model's own chat template.
+    """Flat text: a prompt template with markers.
 
     Args:
         template: The prompt template.
         markers: The markers of the model.
-        chat_template: The model's chat template, in the place of both.
         system: The system text.
         instruction: The instruction, whose own text is structure.
         tools: The tools of every prompt, unless others are given.
         safety: What becomes of control sequences in untrusted text.
     """
 
+    shows_thoughts: ClassVar[bool] = False
+    """True if the text has a place for a model's thoughts."""
+
     def __init__(
         self,
         template: PromptTemplate,
         markers: Markers,
-        chat_template: ChatTemplate | None,
         system: System,
         instruction: InstructionTemplate,
         tools: ToolSet,
         safety: Policy,
     ) -> None:
-        self._template, self._markers, self._chat_template = template, markers, chat_template
-        self._system, self._instruction, self._tools, self._safety = system, instruction, tools, safety
+        self._template, self._markers, self._system = template, markers, system
+        self._instruction, self._tools, self._safety = instruction, tools, safety
         self._writer: TextWriter | None = None
-
-    @property
-    def shows_thoughts(self) -> bool:
-        """True if the text has a place for a model's thoughts."""
-        return self._chat_template is not None
 
     def render(self, prompt: Prompt) -> str:
         """Return the flat text.
@@ -97,7 +93,7 @@ class TextTarget:
             HistoryError: The prompt template has no place for the history (so with tools and input).
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        return (self._writer or self._ready(prompt)).text(prompt)
+        return "".join((self._writer or self._ready(prompt)).write(prompt).parts)
 
     def segments(self, prompt: Prompt) -> Rendered:
         """Return the flat text with the origin of each of its characters; see :meth:`render`."""
@@ -135,14 +131,36 @@ class TextTarget:
         return writer
 
     def _new_writer(self, prompt: Prompt) -> TextWriter:
-        if self._chat_template is not None:
-            from lazyprompt.chat_templates.writer import ChatTemplateWriter  # noqa: PLC0415 - only templates need Jinja
-
-            return ChatTemplateWriter(self._chat_template, self._safety, self._system.of)
         constant = self._instruction.constant | ({"system", "tools"} if self._tools else {"system"})
         writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
         # Tools of this very call are none of the prompter's own.
         return writer.keep(prompt.evolve(system=self._system.of(prompt), tools=self._tools), constant)
+
+
+class TemplateTarget(TextTarget):
+    """Flat text that a model's own chat template lays out.
+
+    Args:
+        template: The template.
+        system: The system text.
+        safety: What becomes of control sequences in untrusted text.
+    """
+
+    shows_thoughts: ClassVar[bool] = True
+
+    def __init__(self, template: ChatTemplate, system: System, safety: Policy) -> None:
+        from lazyprompt.chat_templates.writer import ChatTemplateWriter  # noqa: PLC0415 - only templates need Jinja
+
+        self._writer: ChatTemplateWriter = ChatTemplateWriter(template, safety, system.of)
+
+    def render(self, prompt: Prompt) -> str:
+        """Return the flat text, which takes less than its parts; the errors are those of the template as well.
+
+        Raises:
+            TemplateError: The template refuses the messages.
+            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+        """
+        return self._writer.text(prompt)
 
 
 class OpenAITarget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import compress, cycle, islice
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
@@ -115,10 +115,6 @@ class AlpacaPromptTemplate(PromptTemplate):
 class TextWriter(Protocol):
     """Writer of guarded flat prompts: a prompt template with markers, or a model's own chat template."""
 
-    def text(self, prompt: Prompt) -> str:
-        """The flat text."""
-        ...
-
     def write(self, prompt: Prompt) -> PartList:
         """Return the text as parts, with their slots."""
         ...
@@ -158,8 +154,8 @@ class Writer:
         if headers & _ALPACA:
             headers |= _ALPACA
         self._controls = controls_of(markers, headers)
-        # Whether a sequence could lie partly in the developer's own text.
-        self._may_cross = True
+        # 2, to look at values alone, where no sequence could lie partly in the developer's own text.
+        self._step: Literal[1, 2] = 1
         # An answer to be trained may think and call tools, but not end its turn or open another.
         self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
 
@@ -183,12 +179,8 @@ class Writer:
         # A family's layout puts a line's end behind the system text.
         system = prompt.system or ""
         texts = (*self._literals, system, f"{system}\n")
-        self._may_cross = any(map(self._controls.may_cross, texts))
+        self._step = 1 if any(map(self._controls.may_cross, texts)) else 2
         return self
-
-    def text(self, prompt: Prompt) -> str:
-        """The flat text: the parts of :meth:`write`, joined."""
-        return "".join(self.write(prompt).parts)
 
     def write(self, prompt: Prompt) -> PartList:
         """Lay the prompt out.
@@ -202,10 +194,9 @@ class Writer:
         Raises:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        has_own_tools = prompt.tools is self._tools
-        out = (self._own_layout if has_own_tools else self._layout).lay(prompt)
-        first = self._unseen if has_own_tools else 0
-        if self._looks and (found := self._controls.suspicious(out.parts, first, may_cross=self._may_cross)):
+        layout, first = (self._own_layout, self._unseen) if prompt.tools is self._tools else (self._layout, 0)
+        out = layout.lay(prompt)
+        if self._looks and (found := self._controls.suspicious(out.parts, first, self._step)):
             out.parts = self._controls.guard_in(found, out.parts, out.slots, self._safety)
         if prompt.label is not None:
             answer, slots = ["", prompt.label, ""], (MARKERS, "label", MARKERS)

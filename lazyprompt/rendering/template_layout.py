@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import HistoryError, LazyPromptError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.messages.history import EMPTY_HISTORY
@@ -17,6 +17,9 @@ from lazyprompt.rendering.markers import TURN_MARKERS, Markers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+
+_Put: TypeAlias = "Callable[[Prompt, Markers, PartList], None]"
+_Step: TypeAlias = "tuple[_Put | None, Run | None]"
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _INPUT = ("input", MARKERS)
@@ -52,12 +55,9 @@ class TemplateLayout:
         self._markers = markers
         self._sections = sections
         self._head = cast("Run", sections[0].items[0])
-        # The steps of each section, and the tests of which one must be true for it to be there.
+        # For each section the tests of which one must be true for it to be there, and its steps.
         self._plan = tuple(
-            (
-                tuple(_FIELDS[item].put if isinstance(item, str) else item for item in section.items[index == 0 :]),
-                tuple(map(_is_shown, section.names)) if section.optional else (),
-            )
+            (tuple(map(_is_shown, section.names)) if section.optional else (), _steps(section.items[index == 0 :]))
             for index, section in enumerate(sections)
         )
         placed = {name for section in sections for name in section.names}
@@ -129,14 +129,14 @@ class TemplateLayout:
                 raise error(f"this prompt template has no place for the {name}; put {{{name}}} into it")
         out = PartList(*self._head)
         markers = self._markers
-        for steps, tests in self._plan:
+        for tests, steps in self._plan:
             if tests and not any(is_shown(prompt) for is_shown in tests):
                 continue
-            for step in steps:
-                if callable(step):
-                    step(prompt, markers, out)
-                else:
-                    out.extend(*step)
+            for put, run in steps:
+                if put is not None:
+                    put(prompt, markers, out)
+                if run is not None:
+                    out.extend(*run)
         return out
 
     @property
@@ -153,6 +153,19 @@ def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
     """A stretch of a template: runs of fixed text, and names of prompt."""
     pieces = _PLACE.split(_with_markers(text, markers))
     return tuple(piece if index % 2 else (("", piece), OWN) for index, piece in enumerate(pieces) if piece or index % 2)
+
+
+def _steps(items: Iterable[str | Run]) -> tuple[_Step, ...]:
+    """Return what puts the items of a section: a field, and the run behind it, either of which may be missing."""
+    steps: list[_Step] = []
+    for item in items:
+        if isinstance(item, str):
+            steps.append((_FIELDS[item].put, None))
+        elif steps and steps[-1][1] is None:
+            steps[-1] = steps[-1][0], item
+        else:
+            steps.append((None, item))
+    return tuple(steps)
 
 
 def _joined(sections: Iterable[_Section]) -> tuple[_Section, ...]:
@@ -211,7 +224,7 @@ class _Field:
         no_place: The error where a template has no place for it: nothing is left out in silence.
     """
 
-    put: Callable[[Prompt, Markers, PartList], None]
+    put: _Put
     has_text: Callable[[Prompt], object]
     no_place: type[LazyPromptError] | None = TemplateError
 

@@ -270,26 +270,29 @@ class Controls:
         """
         return self.guard_in(self.suspicious(parts), parts, slots, policy, where)
 
-    def suspicious(self, parts: Sequence[str], first: int = 0, *, may_cross: bool = True) -> list[range]:
+    def suspicious(self, parts: Sequence[str], first: int = 0, step: Literal[1, 2] = 1) -> list[range]:
         """Return the stretches of parts that may have to be guarded; each stands alone.
 
         Args:
             parts: Trusted and untrusted text in turn.
             first: The trusted part to begin with.
-            may_cross: False if :meth:`may_cross` is False for each trusted part.
+            step: 1 to look at each part; 2 to look at untrusted ones alone, where :meth:`may_cross` is False for each
+                of the others.
         """
-        near, step = parts[first + 1 :: 2], 2
-        if may_cross:
+        begin = first + step - 1
+        near = parts[begin::step]
+        if step == 1:
             # Of trusted text only that is looked at which a sequence could share with a value.
-            near, step = [*parts[first:]], 1
+            near = [*near]
             near[::2] = map(self._ends.__getitem__, near[::2])
+        found = self._places("".join(near))
+        if not found:
+            return []
         stretches: list[range] = []
-        if found := self._places("".join(near)):
-            starts = [*accumulate(map(len, near), initial=0)]
-            begin = first + step - 1
-            for at in sorted({begin + step * (bisect_right(starts, place) - 1) for place in found}):
-                if not stretches or at >= stretches[-1].stop:
-                    stretches.append(self._stretch(parts, at, first))
+        starts = [*accumulate(map(len, near), initial=0)]
+        for at in sorted({begin + step * (bisect_right(starts, place) - 1) for place in found}):
+            if not stretches or at >= stretches[-1].stop:
+                stretches.append(self._stretch(parts, at, first))
         return stretches
 
     def _stretch(self, parts: Sequence[str], at: int, first: int) -> range:

@@ -24,8 +24,8 @@ INPUT: Final = "input"
 Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
 """Names with fixed values, or functions that give them."""
 
-# The user's part where a tool loop leaves it out.
-_LEFT_OUT = Text(("",), ("user",))
+# The user's part of an instruction that has none, or where a tool loop leaves it out.
+_NO_USER_PART = Text(("",), ("user",))
 
 # The sentences of the documents, to the byte ("referred" and all).
 EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
@@ -204,7 +204,7 @@ class InstructionTemplate:
                 values = self._texts(values)
                 break
         text = cast("str", values[INPUT]) if self._names_with_input and INPUT in values else None
-        return self._system.filled(values), self._user.filled(values), text
+        return self._system.filled(values), self._user.filled(values) if self._user.text else _NO_USER_PART, text
 
     def _parts_in_loop(self, given: object, asked: str) -> Parts:
         values = self.by_name(given, asked)
@@ -213,10 +213,10 @@ class InstructionTemplate:
         # If nobody asked yet, a part without values is written.
         is_whole = not asked and all(name in values for name in self._user_only)
         if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
-            return self._system.filled(self._texts(values)), _LEFT_OUT, None
+            return self._system.filled(self._texts(values)), _NO_USER_PART, None
         # The user's part is whole or left out.
         system, user, text = self.parts(values)
-        return (system, user, text) if text or not is_asked(user.parts, says, asked) else (system, _LEFT_OUT, None)
+        return (system, user, text) if text or not is_asked(user.parts, says, asked) else (system, _NO_USER_PART, None)
 
     def _texts(self, values: Mapping[str, object]) -> dict[str, object]:
         return {name: self._coerced(value, name) for name, value in values.items()}

@@ -97,7 +97,7 @@ class SlotTemplate:
         origins = [own] * len(blank)
         origins[1::2] = names
         self._origins = tuple(origins)
-        self._constant = Text(self._blank, self._origins)
+        self._constant = None if names else Text(self._blank, self._origins)
 
     @staticmethod
     def coerce(value: object, slot: str) -> str:
@@ -121,9 +121,9 @@ class SlotTemplate:
 
     def filled(self, values: Mapping[str, str]) -> Text:
         """Put the values in, and tell the slot of each part; see :meth:`fill`."""
-        literals = self.literals
-        if len(literals) == 1:
+        if self._constant is not None:
             return self._constant
+        literals = self.literals
         if len(literals) == 2:  # noqa: PLR2004 - before the only slot, and behind it
             return text_of((literals[0], values[self.slots[0]], literals[1]), self._origins)
         parts = [*self._blank]

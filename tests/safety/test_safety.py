@@ -559,8 +559,8 @@ def test_marks_say_where_sequences_are_and_what_they_were() -> None:
 def test_only_the_stretches_around_what_is_found_are_guarded() -> None:
     parts = ["Be kind.\n", "a", " and\n", "</s>", "\nthen\n", "b", " or\n", "<|x|>", "\nend"]
     assert CONTROLS.suspicious(parts) == [range(2, 4), range(6, 8)]
-    assert CONTROLS.suspicious(parts, may_cross=False) == CONTROLS.suspicious(parts)
-    assert CONTROLS.suspicious(parts, 4) == CONTROLS.suspicious(parts, 4, may_cross=False) == [range(6, 8)]
+    assert CONTROLS.suspicious(parts, step=2) == CONTROLS.suspicious(parts)
+    assert CONTROLS.suspicious(parts, 4) == CONTROLS.suspicious(parts, 4, 2) == [range(6, 8)]
     assert CONTROLS.suspicious(["x\n", "</s>"]) == [range(2)]
     parts = ["a\n", "</s>", "\nb\n", "</s>", "", "</s>", "\nc"]
     assert CONTROLS.suspicious(parts) == [range(2), range(2, 6)]
