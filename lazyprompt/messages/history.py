@@ -136,10 +136,12 @@ class History:
     def without_empty_questions(self) -> History:
         """Return the history without empty user turns, which say nothing and which providers refuse."""
         # Most questions are a text, which needs no call to be looked at.
-        asked = [
-            each for each in self._messages if each.role == "user" and not (type(each.content) is str and each.content)
+        empty = [
+            each
+            for each in self._messages
+            if each.role == "user" and not (type(each.content) is str and each.content) and _is_empty_question(each)
         ]
-        if "" not in self.questions and not any(map(_is_empty_question, asked)):
+        if not empty and "" not in self.questions:
             return self
         return History(messages=tuple(message for message in self.messages if not _is_empty_question(message)))
 
@@ -205,14 +207,14 @@ def _plain_turns(history: Sequence[Any]) -> History | None:
     split = _split_dicts if type(history[0]) is dict else _split_pairs
     try:
         questions, answers = split(history)
-        well_formed("".join((*questions, *answers)), "", HistoryError)
+        well_formed("".join(questions + answers), "", HistoryError)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     return History(tuple(questions), tuple(answers))
 
 
 _PAIRS = frozenset({list, tuple})
-_Split: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
+_Split: TypeAlias = "tuple[list[str], list[str]]"
 
 
 def _split_pairs(history: Sequence[Sequence[str]]) -> _Split:

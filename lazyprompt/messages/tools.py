@@ -67,7 +67,8 @@ class ToolSet:
     _packed: bytes = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        tools: list[JsonObject] = loads(self.json)
+        # Equal texts become one, which marshal writes, and reads for each copy, but once.
+        tools: list[JsonObject] = loads(self.json, object_pairs_hook=partial(_with_texts_once, {}))
         object.__setattr__(self, "names", tuple(_own_name(tool) or str(tool["type"]) for tool in tools))
         object.__setattr__(self, "_packed", marshal.dumps(tools))
 
@@ -119,6 +120,11 @@ class ToolSet:
 
     def __reduce__(self) -> tuple[type[ToolSet], tuple[JsonText]]:
         return ToolSet, (self.json,)  # no bytes of marshal, which another Python may not read
+
+
+def _with_texts_once(texts: dict[str, str], pairs: Iterable[tuple[str, Json]]) -> JsonObject:
+    """Return an object of JSON with the texts of other ones for those that are equal."""
+    return {key: texts.setdefault(value, value) if isinstance(value, str) else value for key, value in pairs}
 
 
 def function_schema(function: Callable[..., object]) -> JsonObject:

@@ -7,7 +7,6 @@ fixed spacing; ``family_layout.py`` a model family's own chat template, whose ma
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt._base.json import dump
@@ -62,7 +61,10 @@ class PartList:
     @property
     def slots(self) -> list[str]:
         """The slot of each part."""
-        return [*chain.from_iterable(self._runs)]
+        slots: list[str] = []
+        for run in self._runs:
+            slots += run
+        return slots
 
     def extend(self, parts: Iterable[str], slots: Sequence[str]) -> None:
         """Add parts that go on with an untrusted one, and end with a trusted one."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from lazyprompt._base.json import JsonText
+from lazyprompt.safety.folding import fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,14 +30,12 @@ class Forged(NamedTuple):
     Attributes:
         part: The first untrusted part that it reaches into.
         start: Where it begins, counted from the part's beginning; negative where it begins before the part.
-        sign: What the sign at its beginning is decomposed to.
-        into: At which of these it begins.
+        into: At which of the signs it begins that its first character is folded to.
         text: The sequence as it is written.
     """
 
     part: int
     start: int
-    sign: str
     into: int
     text: str
 
@@ -154,9 +153,9 @@ def _edit(_: str, sequence: Forged) -> _Edit:
     begin = sequence.start
     if begin < 0:
         return 0, 0, "\\"
-    if len(sequence.sign) > sequence.into + 1:
+    if len(signs := fold(sequence.text[0])) > (broken := sequence.into + 1):
         # One sign stands for several of the sequence, or for all of it: they are written out, to be broken apart.
-        return begin, begin + 1, f"{sequence.sign[: sequence.into + 1]}\\{sequence.sign[sequence.into + 1 :]}"
+        return begin, begin + 1, f"{signs[:broken]}\\{signs[broken:]}"
     return begin + 1, begin + 1, "\\"
 
 

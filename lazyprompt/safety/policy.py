@@ -160,10 +160,12 @@ class Controls:
 
     def _disguised_places(self, search: Search, text: str) -> Iterable[int]:
         """Return where some control sequences may begin in a text that may have to be folded."""
-        most = _MOST_WINDOWS + 1
-        near = [at for form in search.forms if form in text for at in islice(places(text, form), most)]
-        if search.forms and len(near) < most:
-            return [at for at in near if self._begins_at(search, text, at)]
+        near: list[int] = []
+        for form in search.forms:
+            if form in text:
+                near += islice(places(text, form), _MOST_WINDOWS + 1)
+        if search.forms and len(near) <= _MOST_WINDOWS:
+            return [at for at in near if self._begins_at(search, text, at)] if near else ()
         if not search.occurrences(fold(text)):
             return ()
         folded = Folded.of(text)
@@ -174,11 +176,12 @@ class Controls:
 
         To fold a long text for the sake of a few signs in it would take most of the time.
         """
+        if search.match(text, at):
+            return True
         size = self._longest
         near = text[at : at + size]
-        found = search.match(near, 0)
-        if found or near.isascii():
-            return found is not None
+        if near.isascii():
+            return False
         # Signs that do not show take up room, and may be many.
         while len(folded := fold(near)) < self._longest and at + size < len(text):
             size *= 2
@@ -290,7 +293,8 @@ class Controls:
             return []
         stretches: list[range] = []
         starts = [*accumulate(map(len, near), initial=0)]
-        for at in sorted({begin + step * (bisect_right(starts, place) - 1) for place in found}):
+        for place in sorted(found):
+            at = begin + step * (bisect_right(starts, place) - 1)
             if not stretches or at >= stretches[-1].stop:
                 stretches.append(self._stretch(parts, at, first))
         return stretches
@@ -326,9 +330,10 @@ class Controls:
     def _guarded(self, parts: Sequence[str], slots: Sequence[str], policy: Policy, where: Sequence[str]) -> list[str]:
         """Return one stretch of parts with its control sequences neutralised."""
         guarded = list(parts)
-        safeties: list[Safety] = [
-            "off" if is_trusted(at, part) else policy.of(slots[at]) for at, part in enumerate(parts)
-        ]
+        safeties: list[Safety] = ["off"] * len(parts)
+        for at in range(1, len(parts), 2):
+            if not is_trusted(at, parts[at]):
+                safeties[at] = policy.of(slots[at])
         for number in range(_MOST_PASSES):
             by_part: dict[int, list[Forged]] = {}
             forged = self._forged(guarded, safeties)
@@ -397,12 +402,11 @@ class Controls:
             if begin < at or (is_header and not _at_line_start(folded.text, begin)):
                 continue
             source, into = folded.origin(begin)
-            source_end = folded.origin(end - 1)[0] + 1
+            text = whole[source : folded.origin(end - 1)[0] + 1]
             first = bisect_right(starts, source) - 1
-            for index in range(first, bisect_left(starts, source_end)):
+            for index in range(first, bisect_left(starts, source + len(text))):
                 if safeties[index] != "off" and parts[index]:
-                    sign, text = fold(whole[source]), whole[source:source_end]
-                    forged.append(Forged(index, source - starts[index], sign, into, text))
+                    forged.append(Forged(index, source - starts[index], into, text))
                     at = end
                     break
         return forged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text, well_formed
@@ -191,7 +191,7 @@ class InstructionTemplate:
         if asked is not None:
             return self._parts_in_loop(given, asked)
         if type(given) is str and self._text_name is not None:
-            values: dict[str, object] = {self._text_name: given}
+            values: dict[str, Any] = {self._text_name: given}
         else:
             # A cast would be a call, and one that is made for each prompt.
             values = given if type(given) is dict else self.by_name(given)  # pyright: ignore[reportUnknownVariableType]
@@ -203,7 +203,7 @@ class InstructionTemplate:
                 refuse_none(values)
                 values = self._texts(values)
                 break
-        text = cast("str", values[INPUT]) if self._names_with_input and INPUT in values else None
+        text: str | None = values[INPUT] if self._names_with_input and INPUT in values else None
         return self._system.filled(values), self._user.filled(values) if self._user.text else _NO_USER_PART, text
 
     def _parts_in_loop(self, given: object, asked: str) -> Parts:
