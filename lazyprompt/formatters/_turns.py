@@ -262,12 +262,11 @@ def read(messages: list[MessageLike]) -> Reading:
         for at, item in enumerate(messages):
             if isinstance(item, Msg):
                 reading.add(item.name, item.content, item.role, item.url, item.metadata)
-            elif MARKS.isdisjoint(item) or is_openai(item):
-                fields = plain_fields(item)
-                if fields is None:
-                    where = f"messages[{at}]"
-                    fields = read_fields(item, where, reading.waiting, UnsharedCall)
+            elif fields := plain_fields(item):
                 reading.add(*fields)
+            elif MARKS.isdisjoint(item) or is_openai(item):
+                where = f"messages[{at}]"
+                reading.add(*read_fields(item, where, reading.waiting, UnsharedCall))
             else:
                 # Other forms are read as a whole: a message may be several items. Their errors name the places.
                 where = ""

@@ -162,13 +162,13 @@ def read_history(history: object) -> HistoryRead:
     index = 0
     try:
         for index, item in enumerate(items):
+            if item.__class__ is dict and (fields := plain_fields(item)):
+                # Most messages come here, so what would be a call is written out.
+                name, content, role, url, metadata = fields
+                messages.append(message_of(name or role, content, role, url, metadata))
+                firsts.append(index)
+                continue
             if item.__class__ is dict and MARKS.isdisjoint(item):
-                if fields := plain_fields(item):
-                    # Most messages come here, so what would be a call is written out.
-                    name, content, role, url, metadata = fields
-                    messages.append(message_of(name or role, content, role, url, metadata))
-                    firsts.append(index)
-                    continue
                 new = _from_openai(item, f"history[{index}]", waiting)
             else:
                 shapes[index], new = _read_item(item, f"history[{index}]", waiting, items)

@@ -397,30 +397,35 @@ class PromptDefinition:
             raise FormatError(
                 f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
             )
-        markers, template = self._markers, self._chat_template
-        if form in OWN_FORMS:
-            if model is not None and chat_template is not None:
-                raise TemplateError("model= and chat_template= both say how flat text is laid out; give one of them")
-            if chat_template is not None:
-                markers, template = chat_template.markers, chat_template
-            elif model is not None:
-                template = None
-                try:
-                    markers = Markers.for_model(model)
-                except TemplateError:
-                    # OpenAI's form has no markers: a model of no family only has no system text of its own.
-                    if form != "openai":
-                        raise
+        if form not in OWN_FORMS:
+            from lazyprompt.formatters.formatter import ProviderTarget  # noqa: PLC0415 - only such a form needs it
+
+            return ProviderTarget(str(form), model, self._system_for(self._markers).of)
+        markers, template = self._markers_for(form, model, chat_template)
         system = self._system_for(markers)
         if form == "openai":
             return OpenAITarget(system, keeps_empty_turn=self._instruction.keeps_empty_turn)
-        if form in OWN_FORMS:
-            if template is not None:
-                return TemplateTarget(template, system, self._safety)
-            return TextTarget(self._template, markers, system, self._instruction, self._tools, self._safety)
-        from lazyprompt.formatters.formatter import ProviderTarget  # noqa: PLC0415 - only such a form needs it
+        if template is not None:
+            return TemplateTarget(template, system, self._safety)
+        return TextTarget(self._template, markers, system, self._instruction, self._tools, self._safety)
 
-        return ProviderTarget(str(form), model, system.of)
+    def _markers_for(
+        self, form: str | None, model: str | None, chat_template: ChatTemplate | None
+    ) -> tuple[Markers, ChatTemplate | None]:
+        """Return the markers of a form of its own, and the chat template that lays flat text out in their place."""
+        if model is not None and chat_template is not None:
+            raise TemplateError("model= and chat_template= both say how flat text is laid out; give one of them")
+        if chat_template is not None:
+            return chat_template.markers, chat_template
+        if model is None:
+            return self._markers, self._chat_template
+        try:
+            return Markers.for_model(model), None
+        except TemplateError:
+            # OpenAI's form has no markers: a model of no family only has no system text of its own.
+            if form != "openai":
+                raise
+            return self._markers, None
 
     def _system_for(self, markers: Markers) -> System:
         return System(resolved_system(None, markers), self._added_system)
