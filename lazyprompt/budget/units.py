@@ -79,12 +79,13 @@ def conversation_of(
     waiting: dict[str, deque[int]] = {}
     newest = -1
     _check(items)
-    for at, item in enumerate(items):
-        if isinstance(item, Msg):
+    for at, item in enumerate(cast("Sequence[Any]", items)):
+        # Most items are dicts, which need no further look at their class.
+        if item.__class__ is not dict and isinstance(item, Msg | SlotValue):
+            if isinstance(item, SlotValue):
+                continue
             role: object = item.role
             plain = type(item.content) is str
-        elif isinstance(item, SlotValue):
-            continue
         else:
             role = item.get("role")
             plain = len(item) == 2 and type(item.get("content")) is str  # noqa: PLR2004 - role and content
