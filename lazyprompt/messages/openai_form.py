@@ -94,9 +94,9 @@ def to_openai(message: Msg) -> list[JsonObject]:
     whole: JsonObject = {"role": message.role}
     if message.name != message.role and message.name:
         whole["name"] = message.name
-    dicts = [whole]
     if isinstance(message.content, str) and message.url is None:
         whole["content"] = message.content
+        dicts = [whole]
     else:
         dicts = _write_blocks(message, whole)
     if message.metadata:

@@ -162,8 +162,8 @@ def _holds_results(content: object) -> bool:
 
 def _call(call: dict[str, Any], index: int, message: str, kind: type[ToolUseBlock]) -> ToolUseBlock:
     """Read a call; most have an id, a name and arguments that need no closer look."""
-    given: dict[str, Any] = (call.get("function") if call.__class__ is dict else None) or {}
-    if given and given.__class__ is dict:
+    given: Any = call.get("function") if call.__class__ is dict else None
+    if given.__class__ is dict:
         call_id, name = call.get("id"), given.get("name")
         if type(name) is str and type(call_id) is str and name and call_id and name.isascii() and call_id.isascii():
             plain = _plain_object(given.get("arguments"))

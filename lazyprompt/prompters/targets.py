@@ -151,7 +151,7 @@ class TemplateTarget(TextTarget):
     def __init__(self, template: ChatTemplate, system: System, safety: Policy) -> None:
         from lazyprompt.chat_templates.writer import ChatTemplateWriter  # noqa: PLC0415 - only templates need Jinja
 
-        self._writer: ChatTemplateWriter = ChatTemplateWriter(template, safety, system.of)
+        self._chat_writer = ChatTemplateWriter(template, safety, system.of)
 
     def render(self, prompt: Prompt) -> str:
         """Return the flat text, which takes less than its parts; the errors are those of the template as well.
@@ -160,7 +160,10 @@ class TemplateTarget(TextTarget):
             TemplateError: The template refuses the messages.
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        return self._writer.text(prompt)
+        return self._chat_writer.text(prompt)
+
+    def _ready(self, prompt: Prompt) -> TextWriter:  # noqa: ARG002 - it is ready for any
+        return self._chat_writer
 
 
 class OpenAITarget:

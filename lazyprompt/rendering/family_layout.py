@@ -40,7 +40,8 @@ class FamilyLayout:
         system, asked = self._constant_system or self._system(prompt), self._said(prompt)
         out = PartList((markers.bos,))
         if markers.system_place == "turn":
-            out.add(*system)
+            parts, slots = system
+            out.add(parts, slots)
             put_history(prompt.history, markers, out)
         elif prompt.history and (markers.system_place == "first_user" or asked is None):
             _put_into_first_turn(system, prompt.history, markers, out)
@@ -52,8 +53,9 @@ class FamilyLayout:
             elif any(system[0][2:-2]):
                 asked = self._trimmed(system[0][2:-2]), system[1][2:-2]
         if asked is not None:
+            parts, slots = asked
             out.own(markers.soh)
-            out.add(*asked)
+            out.add(parts, slots)
             out.own(markers.eoh)
         out.own(self._generation)
         return out

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 _Put: TypeAlias = "Callable[[Prompt, Markers, PartList], None]"
-_Step: TypeAlias = "tuple[_Put | None, Run | None]"
+# What puts a field, if there is one, and the run behind it, which may be empty.
+_Step: TypeAlias = "tuple[_Put | None, Sequence[str], Sequence[str]]"
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _INPUT = ("input", MARKERS)
@@ -127,16 +128,17 @@ class TemplateLayout:
         for name, has_text, error in self._unplaced:
             if has_text(prompt):
                 raise error(f"this prompt template has no place for the {name}; put {{{name}}} into it")
-        out = PartList(*self._head)
+        parts, slots = self._head
+        out = PartList(parts, slots)
         markers = self._markers
         for tests, steps in self._plan:
             if tests and not any(is_shown(prompt) for is_shown in tests):
                 continue
-            for put, run in steps:
+            for put, parts, slots in steps:
                 if put is not None:
                     put(prompt, markers, out)
-                if run is not None:
-                    out.extend(*run)
+                if parts:
+                    out.extend(parts, slots)
         return out
 
     @property
@@ -156,15 +158,15 @@ def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
 
 
 def _steps(items: Iterable[str | Run]) -> tuple[_Step, ...]:
-    """Return what puts the items of a section: a field, and the run behind it, either of which may be missing."""
+    """Return the steps that put the items of a section."""
     steps: list[_Step] = []
     for item in items:
         if isinstance(item, str):
-            steps.append((_FIELDS[item].put, None))
-        elif steps and steps[-1][1] is None:
-            steps[-1] = steps[-1][0], item
+            steps.append((_FIELDS[item].put, (), ()))
+        elif steps and not steps[-1][1]:
+            steps[-1] = (steps[-1][0], *item)
         else:
-            steps.append((None, item))
+            steps.append((None, *item))
     return tuple(steps)
 
 
