@@ -124,7 +124,7 @@ class _Looking:
             of = self.resolved
             made = [*map(of, value)] if isinstance(value, list) else {name: of(item) for name, item in value.items()}
             self._depth -= 1
-            return node._replace(value=made)
+            return Node(made, node.at, node.key_at, node.flow)
         if not isinstance(value, str) or "${" not in value:
             return node
         try:

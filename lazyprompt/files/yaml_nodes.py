@@ -193,6 +193,7 @@ class Node(NamedTuple):
 Value: TypeAlias = "str | int | float | bool | list[Node] | dict[str, Node] | None"
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_NUMBER_STARTS = frozenset("-0123456789")
 _WORDS = dict.fromkeys(("", "~", "null", "Null", "NULL"), None) | {
     word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")
 }
@@ -321,7 +322,8 @@ class Reader:
             return text
         if text in _WORDS:
             return _WORDS[text]
-        number = _NUMBER.fullmatch(text)
+        # Most scalars are words, which need no pattern to be told from numbers.
+        number = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None
         if number is None:
             return text
         if len(text) > _MOST_DIGITS:
