@@ -206,7 +206,10 @@ def _plain_turns(history: Sequence[Any]) -> History | None:
     """
     split = _split_dicts if type(history[0]) is dict else _split_pairs
     try:
-        questions, answers = split(history)
+        found = split(history)
+        if found is None:
+            return None
+        questions, answers = found
         well_formed("".join(questions + answers), "", HistoryError)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -214,7 +217,7 @@ def _plain_turns(history: Sequence[Any]) -> History | None:
 
 
 _PAIRS = frozenset({list, tuple})
-_Split: TypeAlias = "tuple[list[str], list[str]]"
+_Split: TypeAlias = "tuple[list[str], list[str]] | None"
 
 
 def _split_pairs(history: Sequence[Sequence[str]]) -> _Split:
@@ -222,13 +225,12 @@ def _split_pairs(history: Sequence[Sequence[str]]) -> _Split:
     answers: list[str] = []
     for pair in history:
         if pair.__class__ not in _PAIRS:
-            raise ValueError("no pair")
+            return None
         question, answer = pair
         questions.append(question)
         answers.append(answer)
-    if not LANGCHAIN_WORDS.isdisjoint(questions):
-        raise ValueError("no pair of question and answer, perhaps")
-    return questions, answers
+    # Such a pair may be LangChain's, of role and content.
+    return (questions, answers) if LANGCHAIN_WORDS.isdisjoint(questions) else None
 
 
 def _split_dicts(history: Sequence[Mapping[str, str]]) -> _Split:
@@ -236,7 +238,7 @@ def _split_dicts(history: Sequence[Mapping[str, str]]) -> _Split:
     answers: list[str] = []
     for question, answer in zip(history[0::2], history[1::2], strict=True):
         if len(question) != 2 or len(answer) != 2 or question["role"] != "user" or answer["role"] != "assistant":  # noqa: PLR2004 - role and content
-            raise ValueError("no plain turn")
+            return None
         questions.append(question["content"])
         answers.append(answer["content"])
     return questions, answers

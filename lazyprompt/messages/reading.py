@@ -154,11 +154,11 @@ def read_history(history: object) -> HistoryRead:
     if not isinstance(history, list | tuple):
         raise _no_list(history)
     items = cast("Sequence[Any]", history)
-    read = HistoryRead([], [])
-    messages, firsts = read
+    messages: list[Msg] = []
     waiting = OpenCalls(messages)
-    # The shapes of the items that are no plain dicts of OpenAI's form.
+    # The shapes of the items that are no plain dicts of OpenAI's form, and the number of messages of those not of one.
     shapes: dict[int, Shape | None] = {}
+    counts: dict[int, int] = {}
     index = 0
     try:
         for index, item in enumerate(items):
@@ -166,18 +166,19 @@ def read_history(history: object) -> HistoryRead:
                 # Most messages come here, so what would be a call is written out.
                 name, content, role, url, metadata = fields
                 messages.append(message_of(name or role, content, role, url, metadata))
-                firsts.append(index)
                 continue
             if item.__class__ is dict and MARKS.isdisjoint(item):
                 new = _from_openai(item, f"history[{index}]", waiting)
             else:
                 shapes[index], new = _read_item(item, f"history[{index}]", waiting, items)
-            for message in new:
-                messages.append(message)
-                firsts.append(index)
+            messages += new
+            if len(new) != 1:
+                counts[index] = len(new)
     except (HistoryError, MediaError) as error:
         where = f"history[{index}]"
         raise error if str(error).startswith(where) else type(error)(f"{where}: {error}") from error
+    firsts = [at for at in range(len(items)) for _ in range(counts.get(at, 1))] if counts else [*range(len(items))]
+    read = HistoryRead(messages, firsts)
     return _with_items_joined(read, shapes) if _RESPONSES in shapes.values() else read
 
 
