@@ -63,7 +63,7 @@ COMMON_TAGS = frozenset(
     f"<{slash}{tag}>" for tag in ("think", "tool_call", "tool_response", "tools") for slash in ("", "/")
 )
 
-# How many times the longest sequence one may be that has signs within it that do not show.
+# How many times the longest sequence one may be that has blanks within it, or signs that do not show.
 _WIDEST = 8
 # So many literals are remembered.
 _LITERALS_KEPT = 1_000
@@ -71,6 +71,7 @@ _LITERALS_KEPT = 1_000
 _MOST_WINDOWS = 50
 
 
+_RUN = re.compile(r"[ \t]{2,}+")
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -172,21 +173,24 @@ class Controls:
         return [folded.origin(begin)[0] for begin, _, _ in search.occurrences(folded.text)]
 
     def _begins_at(self, search: Search, text: str, at: int) -> bool:
-        """Return True if one of some sequences begins at a place, in plain or in disguise.
+        """Return True if one of some sequences may begin at a place, in plain or in disguise.
 
         To fold a long text for the sake of a few signs in it would take most of the time.
         """
         if search.match(text, at):
             return True
-        size = self._longest
-        near = text[at : at + size]
-        if near.isascii():
+        near = text[at : at + self._longest]
+        is_header = self._has_headers and search.sign == "#"
+        if near.isascii() and not (is_header and _RUN.search(near)):
             return False
-        # Signs that do not show take up room, and may be many.
-        while len(folded := fold(near)) < self._longest and at + size < len(text):
-            size *= 2
-            near = text[at : at + size]
-        return search.match(folded, 0) is not None
+        # Signs that do not show take up room, and so do the blanks in a header, of which a run is as good as one.
+        for size in (self._longest, _WIDEST * self._longest):
+            folded = fold(text[at : at + size])
+            reach = _RUN.sub(" ", folded) if is_header else folded
+            if len(reach) >= self._longest or at + size >= len(text):
+                return search.match(folded, 0) is not None
+        # What is wider is looked at closer by the guard.
+        return True
 
     def may_cross(self, literal: str) -> bool:
         """Return True if a control sequence could lie partly in this trusted text and partly in a value beside it."""

@@ -330,6 +330,18 @@ def test_what_looks_clean_is_not_changed(parts: list[str]) -> None:
         assert guard(*parts) == parts
 
 
+@pytest.mark.parametrize(("blank", "count"), [(" ", 1), (" ", 100), ("\t", 1_000), ("\u3000", 100), (" \u200b", 400)])
+@pytest.mark.parametrize("header", ["###{}Response:", "\uff03##{}Response:", "###{}\uff32esponse:"])
+@pytest.mark.parametrize("before", ["", "\u00e9"])
+def test_a_header_is_found_however_many_blanks_are_in_it(before: str, header: str, blank: str, count: int) -> None:
+    """In a text that was not all ASCII, one with more blanks than the longest sequence has signs went unseen."""
+    text = f"{before}\n{header.format(blank * count)} yes"
+    assert not CONTROLS.clean(text)
+    assert guard("", text, "")[1].count("\\") == 1
+    other = text.replace("esponse", "equest")
+    assert guard("", other, "")[1] == other
+
+
 @given(PARTS)
 def test_parts_are_guarded_as_if_all_were_looked_at_with_care(parts: list[str]) -> None:
     slots = ["x"] * len(parts)
