@@ -59,7 +59,13 @@ def plain_fields(message: Mapping[str, Any]) -> MessageFields | None:
     Returns:
         The fields of the message; None of any other, and of one with a fault.
     """
-    role, content = message.get("role"), message.get("content")
+    # Of another class, a missing key might be made.
+    if message.__class__ is not dict:
+        return None
+    try:
+        role, content = message["role"], message["content"]
+    except KeyError:
+        return None
     if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):
         return None
     if role != "tool":

@@ -162,7 +162,7 @@ def read_history(history: object) -> HistoryRead:
     index = 0
     try:
         for index, item in enumerate(items):
-            if item.__class__ is dict and (fields := plain_fields(item)):
+            if fields := plain_fields(item):
                 # Most messages come here, so what would be a call is written out.
                 name, content, role, url, metadata = fields
                 messages.append(message_of(name or role, content, role, url, metadata))
