@@ -59,7 +59,7 @@ def plain_fields(message: Mapping[str, Any]) -> MessageFields | None:
     Returns:
         The fields of the message; None of any other, and of one with a fault.
     """
-    # Of another class, a missing key might be made.
+    # A dict of another class may add a key that is asked for.
     if message.__class__ is not dict:
         return None
     try:

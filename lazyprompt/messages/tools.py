@@ -67,7 +67,7 @@ class ToolSet:
     _packed: bytes = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Equal texts become one, which marshal writes, and reads for each copy, but once.
+        # Equal texts become one object: marshal writes it once, and each copy is made of fewer bytes.
         tools: list[JsonObject] = loads(self.json, object_pairs_hook=partial(_with_texts_once, {}))
         object.__setattr__(self, "names", tuple(_own_name(tool) or str(tool["type"]) for tool in tools))
         object.__setattr__(self, "_packed", marshal.dumps(tools))
@@ -123,7 +123,7 @@ class ToolSet:
 
 
 def _with_texts_once(texts: dict[str, str], pairs: Iterable[tuple[str, Json]]) -> JsonObject:
-    """Return an object of JSON with the texts of other ones for those that are equal."""
+    """Return an object of JSON in which each text is the one that was equal to it before, if there was any."""
     return {key: texts.setdefault(value, value) if isinstance(value, str) else value for key, value in pairs}
 
 

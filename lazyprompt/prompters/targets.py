@@ -154,7 +154,7 @@ class TemplateTarget(TextTarget):
         self._chat_writer = ChatTemplateWriter(template, safety, system.of)
 
     def render(self, prompt: Prompt) -> str:
-        """Return the flat text, which takes less than its parts; the errors are those of the template as well.
+        """Return the flat text; its parts, which take longer, are not made.
 
         Raises:
             TemplateError: The template refuses the messages.
@@ -162,7 +162,7 @@ class TemplateTarget(TextTarget):
         """
         return self._chat_writer.text(prompt)
 
-    def _ready(self, prompt: Prompt) -> TextWriter:  # noqa: ARG002 - it is ready for any
+    def _ready(self, prompt: Prompt) -> TextWriter:  # noqa: ARG002 - the same for all prompts
         return self._chat_writer
 
 

@@ -71,7 +71,7 @@ _LITERALS_KEPT = 1_000
 _MOST_WINDOWS = 50
 
 
-_RUN = re.compile(r"[ \t]{2,}+")
+_BLANK_RUN = re.compile(r"[ \t]{2,}+")
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -181,12 +181,12 @@ class Controls:
             return True
         near = text[at : at + self._longest]
         is_header = self._has_headers and search.sign == "#"
-        if near.isascii() and not (is_header and _RUN.search(near)):
+        if near.isascii() and not (is_header and _BLANK_RUN.search(near)):
             return False
         # Signs that do not show take up room, and so do the blanks in a header, of which a run is as good as one.
         for size in (self._longest, _WIDEST * self._longest):
             folded = fold(text[at : at + size])
-            reach = _RUN.sub(" ", folded) if is_header else folded
+            reach = _BLANK_RUN.sub(" ", folded) if is_header else folded
             if len(reach) >= self._longest or at + size >= len(text):
                 return search.match(folded, 0) is not None
         # What is wider is looked at closer by the guard.
