@@ -237,6 +237,9 @@ def _split_dicts(history: Sequence[Mapping[str, str]]) -> _Split:
     questions: list[str] = []
     answers: list[str] = []
     for question, answer in zip(history[0::2], history[1::2], strict=True):
+        # A dict of another class may add a key that is asked for.
+        if question.__class__ is not dict or answer.__class__ is not dict:
+            return None
         if len(question) != 2 or len(answer) != 2 or question["role"] != "user" or answer["role"] != "assistant":  # noqa: PLR2004 - role and content
             return None
         questions.append(question["content"])

@@ -1,13 +1,14 @@
 import copy
 import json
 import pickle
+from collections import defaultdict
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt import messages_from
+from lazyprompt import ChatFormatter, messages_from
 from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.messages.history import EMPTY_HISTORY, History
@@ -290,3 +291,12 @@ def test_a_source_of_a_wrong_shape_is_refused_with_the_index_of_its_message() ->
 def test_what_is_no_list_is_no_history(given: Any) -> None:
     with pytest.raises(HistoryError, match=f"^a history is a list, not a {type(given).__name__}; its items are a pair"):
         History.of(given)
+
+
+@pytest.mark.parametrize("read", [messages_from, ChatFormatter("openai").format])
+def test_a_dict_that_makes_missing_keys_is_left_as_it_is(read: Any) -> None:
+    """It was asked for a content that it had not, and so got one."""
+    given = defaultdict(str, role="assistant", tool_calls=[{"id": "c", "function": {"name": "f", "arguments": "{}"}}])
+    before = copy.deepcopy(given)
+    read([{"role": "user", "content": "a"}, given, {"role": "tool", "tool_call_id": "c", "content": "b"}])
+    assert given == before
