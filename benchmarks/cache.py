@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent)]
 
-from support.vocabularies import vocabulary_folder  # noqa: E402 - found on the path that is made above
+from support.vocabularies import CL100K, O200K, vocabulary_folder  # noqa: E402 - found on the path that is made above
 
-os.environ["TIKTOKEN_CACHE_DIR"] = str(vocabulary_folder())
+os.environ["TIKTOKEN_CACHE_DIR"] = str(vocabulary_folder(CL100K, O200K))
 
 from lazyprompt import TiktokenCounter  # noqa: E402 - the same
 from lazyprompt.caching import simulate  # noqa: E402 - the same

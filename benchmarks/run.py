@@ -28,11 +28,11 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(HERE.parent), os.environ.get("PYTHONPATH"))))
 sys.path.insert(1, str(HERE.parent))
 
-from support.vocabularies import vocabulary_folder  # noqa: E402 - found on the path that is made above
+from support.vocabularies import CL100K, O200K, vocabulary_folder  # noqa: E402 - found on the path that is made above
 
-VOCABULARIES = vocabulary_folder()
+VOCABULARIES = vocabulary_folder(CL100K, O200K)
 os.environ["TIKTOKEN_CACHE_DIR"] = str(VOCABULARIES)
-VOCABULARY = VOCABULARIES / "fb374d419588a4632f3f557e76b4b70aebbca790"
+VOCABULARY = VOCABULARIES / O200K
 
 from chart import drawn  # noqa: E402 - the same
 from figures import Figures, PeerFigures, committed, machine, misses, ratios, shown, target, written  # noqa: E402 - the same

@@ -5,6 +5,7 @@
 
 import gc
 import os
+import signal
 import ssl
 import sys
 import threading
@@ -19,12 +20,17 @@ from hypothesis import settings
 
 UNCOUNTED = pytest.StashKey[bool]()
 
-pytest_plugins = ["support.missing"]
+pytest_plugins = ["support.missing", "support.stay_offline"]
 
 settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.register_profile("deep", settings.get_profile("dev"), max_examples=1000)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+# A shell starts what runs in the background with interrupts ignored, and every process that a test starts would inherit
+# that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Of each test function. Further cases run the same lines, in half the time where none are counted.
 COUNTED_CASES = 6

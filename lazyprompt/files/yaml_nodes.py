@@ -31,6 +31,8 @@ MAX_NODES = 100_000
 MAX_DEPTH = 100
 """The deepest nesting in a file."""
 
+TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+
 TOO_LARGE = f"the file is larger than {MAX_BYTES} bytes"
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _NOT_A_BREAK = re.compile(r"[^\r\n]")
@@ -132,7 +134,8 @@ def _syntax_error(source: Source, error: yaml.MarkedYAMLError) -> PromptFileErro
     mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
     # The end of the file is better shown behind the last thing in it.
     at = min(mark.index if mark else 0, len(source.text.rstrip()))
-    what = ", ".join(filter(None, (error.context, problem)))
+    # Newer versions of libyaml limit the nesting too, at more levels, and notice it before the first level is parsed.
+    what = TOO_DEEP if "maximum nesting depth" in problem else ", ".join(filter(None, (error.context, problem)))
     line = _LINE_BREAK.split(source.text[:at])[-1] + source.text[at : at + 1]
     if "\t" in line[: len(line) - len(line.lstrip())]:
         what += "; YAML is indented with spaces, not with tabs"
@@ -293,7 +296,7 @@ class Reader:
 
     def _collection(self, event: yaml.Event, at: int, depth: int) -> Value:
         if depth >= MAX_DEPTH:
-            raise self._source.pointed(at, f"nested deeper than {MAX_DEPTH} levels")
+            raise self._source.pointed(at, TOO_DEEP)
         self._count(at, 1, 0)
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(depth + 1)

@@ -49,6 +49,7 @@ REAL = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("package", "names", "form"), REAL)
 def test_models_own_templates_show_their_form(package: str, names: str, form: str) -> None:
     found = {name: form_in(text) for name, text in templates_of(package).items() if re.fullmatch(names, name)}

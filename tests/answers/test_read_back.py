@@ -185,6 +185,7 @@ def test_what_a_template_writes_is_read_back(row: Row) -> None:
         assert [call.id for call in calls(read)] == [call["id"] for call in message["tool_calls"]]
 
 
+@pytest.mark.slow
 def test_every_template_of_trl_that_writes_calls_is_among_them() -> None:
     with zipfile.ZipFile(wheel(TRL_WHEEL, "with models' own chat templates")) as archive:
         names = [name for name in archive.namelist() if name.endswith(".jinja")]
@@ -226,6 +227,7 @@ JUDGED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("judge", "template"), [(judge, name) for judge, names in JUDGED.items() for name in names])
 def test_transformers_reads_the_same(judge: str, template: str) -> None:
     row = next(row for row in ROWS if (row.package, row.template) == ("trl", template))

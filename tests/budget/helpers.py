@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from lazyprompt import ApproximateTokenCounter, CharTokenCounter, TiktokenCounter, messages_from
-from support.vocabularies import vocabulary_folder
+from support.vocabularies import O200K, vocabulary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ class Square:
 
 
 def _tiktoken() -> TokenCounter:
-    return TiktokenCounter("o200k_base", vocabulary_folder() / "fb374d419588a4632f3f557e76b4b70aebbca790")
+    return TiktokenCounter("o200k_base", vocabulary_folder(O200K) / O200K)
 
 
 COUNTERS: dict[str, Callable[[], TokenCounter]] = {

@@ -350,6 +350,7 @@ def test_the_time_is_the_one_that_is_given() -> None:
     assert judged(template.text, [said("user", "!")])[0] == rendered.text
 
 
+@pytest.mark.slow
 def test_what_is_given_is_never_changed() -> None:
     messages, tools = copy.deepcopy(CONVERSATIONS["two calls, no content"])
     before = copy.deepcopy((messages, tools, DOCUMENTS))
@@ -361,6 +362,7 @@ def test_what_is_given_is_never_changed() -> None:
     assert (messages, tools, DOCUMENTS) == before
 
 
+@pytest.mark.slow
 def test_what_was_rendered_can_be_kept() -> None:
     rendered = ChatTemplate.load(templates()["qwen3"], **SPECIAL).render(CONVERSATIONS["calls"][0], TOOLS)
     twin = pickle.loads(pickle.dumps(rendered))  # noqa: S301 - our own bytes
@@ -369,6 +371,7 @@ def test_what_was_rendered_can_be_kept() -> None:
     assert twin.segments == rendered.segments
 
 
+@pytest.mark.slow
 def test_a_template_is_a_value() -> None:
     template = ChatTemplate.load(templates()["qwen3"], **SPECIAL)
     twin = pickle.loads(pickle.dumps(template))  # noqa: S301 - our own bytes

@@ -297,6 +297,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_is_known_of_a_real_template_is_found(name: str) -> None:
     report = ChatTemplate.load(templates()[name], **SPECIAL).check()

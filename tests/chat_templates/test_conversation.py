@@ -93,6 +93,7 @@ def test_calls_and_results_become_messages_of_openais_form() -> None:
     assert (made[1]["tool_call_id"], made[1]["content"]) == ("c1", "3")
 
 
+@pytest.mark.slow
 def test_a_chat_of_messages_is_written_as_its_dicts_are() -> None:
     blocks = [ToolUseBlock(id="call_0001", name="get_weather", input={"city": "Köln"})]
     messages: list[Any] = [
@@ -125,6 +126,7 @@ def test_a_chat_of_messages_is_written_as_its_dicts_are() -> None:
         assert ours.text == judged(template.text, taken, tools=TOOLS, add_generation_prompt=True, **SPECIAL)[0], name
 
 
+@pytest.mark.slow
 def test_thoughts_are_given_under_the_names_that_templates_know() -> None:
     thoughtful = Msg(
         "", [ThinkingBlock(thinking="Hm."), ThinkingBlock(thinking="So."), TextBlock(text="Yes")], "assistant"

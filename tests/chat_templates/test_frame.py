@@ -97,6 +97,7 @@ def random_chats(name: str, count: int) -> list[list[dict[str, Any]]]:
     return chats
 
 
+@pytest.mark.slow
 def test_a_system_text_alone_is_for_the_template() -> None:
     """A chat without a turn was taken for a plain one, and could not be laid out."""
     for name in ("qwen3", "llama3", "gemma3", "phi3"):
@@ -138,6 +139,7 @@ def test_every_plain_chat_is_written_as_the_template_writes_it(share: int) -> No
             assert safe.text == theirs or "\\" in safe.text, (name, chat)
 
 
+@pytest.mark.slow
 def test_the_template_is_not_asked_for_a_plain_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     run = ChatJinja.run

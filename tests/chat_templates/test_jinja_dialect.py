@@ -150,6 +150,7 @@ def test_the_time_is_the_clocks_where_none_is_given() -> None:
     assert ChatJinja("{{ strftime_now('%Y-%m-%d') }}").render(CHAT) >= before
 
 
+@pytest.mark.slow
 def test_the_arguments_of_calls_are_given_as_dicts() -> None:
     text = "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments.city }}{% endfor %}{% endfor %}"
     written = json.dumps(ARGUMENTS)
@@ -328,6 +329,7 @@ def test_a_template_is_a_value() -> None:
     assert kept.render(CHAT) == "a"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "parts"),
     [("qwen2_5", True, False), ("llama3_1", True, False), ("qwen3_vl", True, True), ("smolvlm", False, True)],

@@ -28,12 +28,19 @@ pytestmark = pytest.mark.slow  # models' own templates
 SHARES = 4
 BY_SHARE = pytest.mark.parametrize("share", range(SHARES), scope="module")
 TAG = re.compile(r"\{%[-+]?\s*(?:end)?generation\s*[-+]?%\}")
-MARKED = [name for name in sorted(templates()) if TAG.search(templates()[name])]
+
+
+@lru_cache(maxsize=1)
+def marked_templates() -> list[str]:
+    """The names of the templates that mark what is trained."""
+    return [name for name in sorted(templates()) if TAG.search(templates()[name])]
 
 
 def share_of(share: int, *, marked: bool | None = None) -> list[str]:
     """The templates of a share: all of them, or those that mark what is trained, or the others."""
-    return [name for name in sorted(templates())[share::SHARES] if marked is None or (name in MARKED) == marked]
+    return [
+        name for name in sorted(templates())[share::SHARES] if marked is None or (name in marked_templates()) == marked
+    ]
 
 
 def said(role: str, content: str, **more: Any) -> dict[str, Any]:
@@ -141,7 +148,7 @@ def judged_chats(name: str) -> dict[str, tuple[list[dict[str, Any]], Any]]:
 
 @BY_SHARE
 def test_what_a_template_marks_is_trained_as_in_transformers(share: int) -> None:
-    assert len(MARKED) == 34
+    assert len(marked_templates()) == 34
     compared = 0
     for name in share_of(share, marked=True):
         for special, (chat, tools) in judged_chats(name).items():

@@ -263,6 +263,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen3", "qwen2_5", "glm4moe", "gptoss", "lfm2_2_5"])
 @pytest.mark.parametrize("field", PLACES)
 def test_where_forgeries_are_refused_the_error_names_the_place_and_the_sequence(name: str, field: str) -> None:

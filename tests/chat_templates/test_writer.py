@@ -37,16 +37,19 @@ def template(name: str) -> ChatTemplate:
     return ChatTemplate.load(templates()[name], **SPECIAL)
 
 
-TEMPLATES = sorted(name for name in templates() if "training" not in name)
 # Those that show parts alone take no tools, and their text is the same.
 IN_PARTS = ("idefics3", "llava_next", "smolvlm")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in TEMPLATES if name not in IN_PARTS])
 @pytest.mark.parametrize("tools", [None, TOOLS])
-def test_flat_text_is_what_the_template_makes_of_the_messages(name: str, tools: Any) -> None:
-    chat = template(name)
+def test_flat_text_is_what_the_template_makes_of_the_messages(tools: Any) -> None:
+    for name in sorted(templates()):
+        if "training" not in name and name not in IN_PARTS:
+            check_flat_text(template(name), tools)
+
+
+def check_flat_text(chat: ChatTemplate, tools: Any) -> None:
     asked = PROMPTER.generate_prompt(INPUT, HISTORY, tools, format="openai")
     messages = asked["messages"]
     try:
@@ -67,6 +70,7 @@ def test_flat_text_is_what_the_template_makes_of_the_messages(name: str, tools: 
     assert "history" in slots
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_PARTS)
 def test_a_template_that_shows_parts_alone_is_given_parts(name: str) -> None:
     text = ChatPrompter(system="").with_chat_template(template(name)).generate_prompt("Who?", [["Hi", "Hello."]])
@@ -87,6 +91,7 @@ def test_a_template_given_at_the_call_is_for_that_call() -> None:
         PROMPTER.generate_prompt(INPUT, model="qwen2.5", chat_template=CHAT)
 
 
+@pytest.mark.slow
 def test_the_family_and_its_template_give_the_same_text() -> None:
     prompter = ChatPrompter("Answer in {language}.")
     for family, name in (("qwen2.5", "qwen2_5"), ("qwen3", "qwen3"), ("gemma-3", "gemma3")):
@@ -143,6 +148,7 @@ def test_answers_are_found_and_end_where_the_turn_does() -> None:
     assert ChatTemplate.load("{% for m in messages %}{{ m.content }}{% endfor %}").answer_end == ""
 
 
+@pytest.mark.slow
 def test_samples_show_thoughts_and_train_what_the_assistant_says() -> None:
     chat = template("qwen3")
     prompter = ChatPrompter(system="").with_chat_template(chat)
@@ -161,6 +167,7 @@ def test_samples_show_thoughts_and_train_what_the_assistant_says() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_budget_counts_what_the_template_writes() -> None:
     chat = template("qwen2_5")
     history = [[f"Question {number}", f"Answer {number}"] for number in range(20)]
@@ -182,6 +189,7 @@ def test_alpaca_and_pickles_work_with_a_template() -> None:
     assert pickle.loads(pickle.dumps(prompter)).generate_prompt({"x": "this"}) == text  # noqa: S301 - our own bytes
 
 
+@pytest.mark.slow
 def test_markers_out_of_a_template_work_in_a_prompter() -> None:
     markers = Markers.from_chat_template(template("qwen3"))
     prompter = ChatPrompter("Be kind.", system="").with_markers(markers)
@@ -192,6 +200,7 @@ def test_markers_out_of_a_template_work_in_a_prompter() -> None:
     ).generate_prompt("<｜tool▁calls▁begin｜>")
 
 
+@pytest.mark.slow
 def test_a_template_makes_samples_of_whole_conversations() -> None:
     chat: list[Any] = [
         {"role": "user", "content": "Who?"},

@@ -17,7 +17,7 @@ from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.tokens.openai import TiktokenCounter
 from support.paths import PROMPTS
-from support.vocabularies import vocabulary_folder
+from support.vocabularies import CL100K, vocabulary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -431,7 +431,7 @@ def test_tiktoken(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> N
 def test_tiktoken_with_its_vocabulary(
     run: Callable[..., Ran], files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = vocabulary_folder() / "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+    file = vocabulary_folder() / CL100K
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     argv = (*ASKED, *files.history, *files.tools, "--format", "openai")
     found = account(run("tokens", *argv, "--counter", "tiktoken:gpt-4", "--bpe-file", str(file), "--json"))

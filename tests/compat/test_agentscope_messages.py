@@ -160,8 +160,8 @@ def test_a_result_becomes_text() -> None:
 def test_counters_count_as_ours_and_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder()))
     messages = [{"role": "user", "content": "How many tokens?"}]
-    counted = asyncio.run(OpenAITokenCounter("gpt-4o").count(messages))
-    assert counted == TiktokenCounter("gpt-4o").count(messages)
+    counted = asyncio.run(OpenAITokenCounter("gpt-4").count(messages))
+    assert counted == TiktokenCounter("gpt-4").count(messages)
 
     class Mine(TokenCounterBase):
         async def count(self, messages: Any, tools: Any = None, **_: object) -> int:  # noqa: ARG002 - as the base has it

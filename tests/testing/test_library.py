@@ -11,19 +11,19 @@ from lazyprompt.testing.cases import CaseFile, case_files
 from lazyprompt.testing.report import Report
 from lazyprompt.testing.running import Runner
 from support.paths import LIBRARY, library_inputs
-from support.vocabularies import vocabulary_folder
+from support.vocabularies import CL100K, O200K, vocabulary_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("has_vocabulary", [False, True])
+@pytest.mark.parametrize("has_vocabulary", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_each_prompt_of_the_library_has_a_case_that_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_vocabulary: bool
 ) -> None:
     """Tokens are counted with the model's vocabulary if it is on the machine, else approximately."""
     monkeypatch.setattr("tiktoken.registry.ENCODINGS", {})
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder() if has_vocabulary else tmp_path))
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder(CL100K, O200K) if has_vocabulary else tmp_path))
     files = [*map(CaseFile.read, case_files(LIBRARY))]
     assert {file.prompt.relative_to(LIBRARY).as_posix() for file in files} == set(library_inputs())
     results = [*Runner().run(files)]

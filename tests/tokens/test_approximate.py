@@ -71,16 +71,19 @@ def error(text: str, name: str = "o200k_base") -> float:
     return (approximate_tokens(text) - tokens) / tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_a_sample_is_near(path: Path) -> None:
     assert abs(error(path.read_text("utf-8"))) < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["english", "chinese", "code", "json", "other"])
 def test_samples_of_a_kind_are_nearer_together(kind: str) -> None:
     assert abs(mean(error(path.read_text("utf-8")) for path in SAMPLES if path.stem.startswith(kind))) < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["english", "code", "json"])
 def test_samples_are_as_near_to_the_vocabulary_before(name: str) -> None:
     assert (
@@ -88,6 +91,7 @@ def test_samples_are_as_near_to_the_vocabulary_before(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_sources_are_near() -> None:
     errors = {name: error(inspect.getsource(import_module(name))) for name in MODULES}
     assert abs(mean(errors.values())) < 0.03
@@ -95,6 +99,7 @@ def test_sources_are_near() -> None:
     assert {name: found for name, found in errors.items() if abs(found) > 0.15} == {}
 
 
+@pytest.mark.slow
 def test_what_modules_say_of_themselves_is_near() -> None:
     said: dict[str, str] = {}
     for name in MODULES:
@@ -112,6 +117,7 @@ def test_what_modules_say_of_themselves_is_near() -> None:
     assert {name: found for name, found in errors.items() if abs(found) > 0.15} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}, {"indent": 4}])
 def test_json_is_near(layout: dict[str, Any]) -> None:
     statuses = [{"value": status, "phrase": status.phrase, "description": status.description} for status in HTTPStatus]
@@ -123,6 +129,7 @@ def test_json_is_near(layout: dict[str, Any]) -> None:
         assert abs(error(json.dumps(data, **layout))) < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

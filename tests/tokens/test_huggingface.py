@@ -256,6 +256,7 @@ def test_without_a_template_texts_count(directory: Path, tmp_path: Path) -> None
     assert counter.count([{"role": "user", "content": [PICTURE]}]) == texts("user") + media_tokens(PICTURE)
 
 
+@pytest.mark.slow
 def test_messages_count_in_the_form_that_transformers_is_given() -> None:
     counter = real("qwen3")
     conversation = [
@@ -274,6 +275,7 @@ def test_messages_count_in_the_form_that_transformers_is_given() -> None:
     assert counter.count(conversation, TOOLS) == counter.count(as_dicts, TOOLS) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_parts_of_text_count_like_the_text(name: str) -> None:
     counter = real(name)
@@ -292,6 +294,7 @@ GEMINIS: dict[str, Any] = {"inline_data": {"mime_type": "image/png", "data": DAT
 SOUND: dict[str, Any] = {"type": "input_audio", "input_audio": {"data": DATA, "format": "mp3"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize(
     ("message", "part"),
@@ -314,6 +317,7 @@ def test_media_count_by_what_they_are_and_never_by_their_base64(
     assert plain - 3 <= written < plain + 30
 
 
+@pytest.mark.slow
 def test_media_that_the_openai_form_has_no_place_for_count() -> None:
     counter = real("qwen2_5")
     plain = counter.count([Msg("user", "abc", "user")])
@@ -341,6 +345,7 @@ OTHER_FORMS: list[list[dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("messages", OTHER_FORMS, ids=lambda messages: str(messages)[:60])
 def test_messages_of_every_form_count_with_their_texts(name: str, messages: list[dict[str, Any]]) -> None:
@@ -394,6 +399,7 @@ def test_no_messages_count_what_the_template_writes_for_none(directory: Path) ->
     assert HuggingFaceTokenCounter(directory, chat_template=needs_one).count([]) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_a_count_is_never_an_error_and_grows_with_the_messages(name: str) -> None:
     counter = real(name)

@@ -20,12 +20,11 @@ from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, To
 from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.tokens import vocabulary
 from lazyprompt.tokens.openai import TiktokenCounter
-from support.vocabularies import vocabulary_folder
+from support.vocabularies import CL100K, O200K, vocabulary_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
 
 # OpenAI's cookbook, "How to count tokens with tiktoken": its messages and tools, and the counts that it prints, which
 # are those of the API.
@@ -82,8 +81,10 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments
 
 
 @pytest.fixture(autouse=True)
-def _vocabularies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder()))
+def _vocabularies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    # o200k_base, of newer models, is downloaded.
+    names = (CL100K, O200K) if request.node.get_closest_marker("slow") else (CL100K,)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabulary_folder(*names)))
 
 
 def encoded(text: str, name: str = "o200k_base") -> int:
@@ -105,6 +106,7 @@ def pictured(model: str, url: str = SQUARE, **more: str) -> int:
     return added(model, picture(url, **more)) - added(model, {"role": "user", "content": ""})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "messages", "with_tools"),
     [("gpt-3.5-turbo", 129, 105), ("gpt-4-0613", 129, 105), ("gpt-4o", 124, 101), ("gpt-4o-mini", 124, 101)],
@@ -115,12 +117,14 @@ def test_the_cookbooks_counts_come_out(model: str, messages: int, with_tools: in
     assert counter.count(WEATHER, TOOLS) == with_tools
 
 
+@pytest.mark.slow
 def test_newer_models_count_as_gpt_4o_does() -> None:
     for model in ("gpt-4.1", "gpt-5", "gpt-5.4-mini", "o3", "o4-mini", "gpt-oss-120b", "o200k_base"):
         assert TiktokenCounter(model).count(WEATHER, TOOLS) == 101
     assert TiktokenCounter("cl100k_base").count(WEATHER, TOOLS) == 105
 
 
+@pytest.mark.slow
 def test_nothing_is_three_tokens_and_no_text_none() -> None:
     counter = TiktokenCounter("gpt-4o")
     assert counter.count([]) == counter.count([], []) == counter.count((), None) == 3
@@ -128,6 +132,7 @@ def test_nothing_is_three_tokens_and_no_text_none() -> None:
     assert counter.count_text("hello world") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("message", "texts", "more"),
     [
@@ -173,6 +178,7 @@ def test_every_value_of_a_message_counts(message: dict[str, Any], texts: list[st
     assert message == before
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text(max_size=30)), max_size=8))
 def test_plain_messages_count_by_the_formula(pairs: list[tuple[str, str]]) -> None:
     messages = [{"role": role, "content": content} for role, content in pairs]
@@ -193,11 +199,13 @@ CONVERSATION = (
 )
 
 
+@pytest.mark.slow
 def test_a_msg_counts_as_its_openai_form_does() -> None:
     counter = TiktokenCounter("gpt-4o")
     assert counter.count(CONVERSATION) == counter.count([form for each in CONVERSATION for form in to_openai(each)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "dashscope", "ollama", "openai-responses"])
 def test_every_providers_form_counts_about_the_same(provider: str) -> None:
     formatter = ChatFormatter(provider)
@@ -205,6 +213,7 @@ def test_every_providers_form_counts_about_the_same(provider: str) -> None:
     assert 765 + 40 <= TiktokenCounter("gpt-4o").count(messages) <= 765 + 90
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "auto", "low", "unknown"),
     [
@@ -241,12 +250,14 @@ def test_pictures_count_as_the_guide_has_them(model: str, auto: int, low: int, u
     assert pictured(model, "https://example.com/a.png") == unknown
 
 
+@pytest.mark.slow
 def test_for_a_model_that_is_not_known_pictures_count_the_most() -> None:
     known = ("gpt-4o", "gpt-4.1-mini", "gpt-4.1-nano", "o4-mini", "gpt-5", "gpt-5.5")
     for url in (SQUARE, "https://example.com/a.png"):
         assert pictured("o200k_base", url) == max(pictured(model, url) for model in known)
 
 
+@pytest.mark.slow
 def test_media_of_other_forms_count_too() -> None:
     plain = added("gpt-4o", {"role": "user", "content": ""})
     for message, expected in (
@@ -260,6 +271,7 @@ def test_media_of_other_forms_count_too() -> None:
         assert added("gpt-4o", message) == plain + expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tools",
     [
@@ -281,6 +293,7 @@ def test_tools_of_every_form_count_the_same(tools: Any) -> None:
     assert tools == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "frames", "texts"),
     [
@@ -302,6 +315,7 @@ def test_parameters_count_by_the_formula(parameters: Any, frames: int, texts: li
     assert counted == 3 + 12 + 7 + encoded("f:") + frames + sum(map(encoded, texts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tool", [{"google_search": {}}, {"type": "web_search"}, {"name": 3}, {"name": "f", "parameters": [1]}]
 )
@@ -309,6 +323,7 @@ def test_tools_that_are_no_functions_count_as_json(tool: dict[str, Any]) -> None
     assert TiktokenCounter("gpt-4o").count([], [tool]) == 3 + 12 + 7 + encoded(json.dumps(tool))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [object(), {"a": {1, 2}}, float("nan"), b"x"])
 def test_what_is_no_json_is_refused(bad: Any) -> None:
     counter = TiktokenCounter("gpt-4o")
@@ -338,12 +353,13 @@ def test_an_encoding_that_tiktoken_has_loaded_needs_no_file(tmp_path: Path, monk
 
 
 def test_a_file_of_ones_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counter = TiktokenCounter("gpt-4", vocabulary_folder() / KEY)
+    counter = TiktokenCounter("gpt-4", vocabulary_folder() / CL100K)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     assert counter.count(JARGON) == 129
     assert pickle.loads(pickle.dumps(counter)).count(JARGON) == 129  # noqa: S301 - our own bytes
 
 
+@pytest.mark.slow
 def test_a_pickle_leaves_the_vocabulary_out() -> None:
     counter = TiktokenCounter("gpt-4o", missing="approximate")
     assert counter.count(JARGON) == 124
@@ -386,6 +402,7 @@ def test_what_is_missing_may_be_counted_approximately(
     assert len(recwarn) == 0
 
 
+@pytest.mark.slow
 def test_long_texts_of_one_sign_count() -> None:
     """Of a million spaces tiktoken makes a panic, which no ``except Exception`` catches."""
     counter = TiktokenCounter("gpt-4o")
@@ -394,6 +411,7 @@ def test_long_texts_of_one_sign_count() -> None:
         assert counter.count([{"role": "user", "content": text}]) == counter.count_text(text) + 7 > 9_000
 
 
+@pytest.mark.slow
 def test_long_texts_count_as_whole_ones_do() -> None:
     text = "".join(f"Line {at}: some words, 你好 and <tags>  \n\n\t" for at in range(20_000))
     assert len(text) > 600_000

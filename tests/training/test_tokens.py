@@ -52,7 +52,18 @@ def texts_of(sample: TrainingSample, tokenizer: Any) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("train", ["last", "all"])
-@pytest.mark.parametrize("family", ["qwen3", "llama3.1", "mistral-v3", "gemma2", "chatglm3", "default", "template"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "qwen3",
+        "llama3.1",
+        "mistral-v3",
+        "gemma2",
+        "chatglm3",
+        "default",
+        pytest.param("template", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(("history", "last"), [(HISTORY, 7), (BLOCKS, 7), (PAIRS, 6), ([], 2)])
 def test_each_token_knows_its_message(family: str, history: Any, last: int, train: Any) -> None:
     prompter = ChatPrompter("m0 Be {a}.", system="")
@@ -102,6 +113,7 @@ def test_the_slots_of_the_users_part_are_of_the_users_message() -> None:
     assert [token.message for token in bare.tokens(chatml())] == [0]
 
 
+@pytest.mark.slow
 def test_a_template_tells_the_messages_of_its_chat() -> None:
     template = ChatTemplate.load(templates()["qwen3_training"])
     chat = [

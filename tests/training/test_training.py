@@ -143,6 +143,7 @@ BEGINS_A_THOUGHT = ("deepseek-r1-distill",)
 TRL_HAS_MORE = {"qwen2.5": ("\n", ""), "deepseek-r1-distill": ("<｜Assistant｜>", ""), "glm-4.5": ("", "<|user|>")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "name", "bos"), REAL, ids=lambda value: str(value)[:20])
 def test_a_sample_is_the_chat_as_the_models_own_template_has_it(family: str, name: str, bos: str) -> None:
     sample = ChatPrompter(system="S").training_sample("Q three?", "A three.", PAIRS, train="all", model=family)

@@ -96,7 +96,7 @@ def test_a_thought_in_an_answer_is_the_models_token() -> None:
     assert (ids.count(thought), labels.count(thought)) == (1, 1)
 
 
-@pytest.mark.parametrize("tokenizer", [lambda: encoding("o200k_base"), deepseek_tokenizer])
+@pytest.mark.parametrize("tokenizer", [lambda: encoding("cl100k_base"), deepseek_tokenizer])
 def test_a_token_on_a_border_is_trained_where_it_begins_in_trained_text(tokenizer: Any) -> None:
     prompter = BARE.with_markers(Markers(eoa="\n\n"))
     decode = tokenizer().decode
@@ -121,7 +121,7 @@ def test_a_token_can_hold_a_whole_answer() -> None:
 
 def test_signs_of_several_tokens_are_trained_whole() -> None:
     sample = BARE.training_sample("🦜", "🦜𠮷e\u0301")
-    for tokenizer in (encoding("o200k_base"), deepseek_tokenizer()):
+    for tokenizer in (encoding("cl100k_base"), deepseek_tokenizer()):
         ids, labels, straddling = sample.labels(tokenizer)
         assert straddling == []
         assert tokenizer.decode([label for label in labels if label != -100]) == "🦜𠮷e\u0301"
