@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from tempfile import mkstemp
 
@@ -13,7 +14,7 @@ if str(_FOLDER) not in sys.path:
     sys.path.insert(0, str(_FOLDER))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_FOLDER), os.environ.get("PYTHONPATH"))))
     sys.modules.pop("sitecustomize", None)
-from sitecustomize import VARIABLE  # noqa: E402 - found in the folder that is added above
+VARIABLE: str = import_module("sitecustomize").VARIABLE
 
 LOG = pytest.StashKey[Path]()
 
