@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.properties import Property, kind_of, read_named, read_properties, schema_of
 from lazyprompt.files.yaml_nodes import KINDS, Node, Source, plain, written
-from lazyprompt.templates.handlebars import HandlebarsTemplate
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.mustache import MustacheTemplate
 
@@ -27,13 +26,12 @@ if TYPE_CHECKING:
     from lazyprompt.files.references import References
 
 
-Template: TypeAlias = JinjaTemplate | MustacheTemplate | HandlebarsTemplate
+Template: TypeAlias = JinjaTemplate | MustacheTemplate
 
 
 ENGINES: Final[Mapping[str, Callable[..., Template]]] = {
     "jinja2": partial(JinjaTemplate, is_portable=True),
     "mustache": MustacheTemplate,
-    "handlebars": HandlebarsTemplate,
 }
 """The parsers of templates, by the names that ``template.format`` has for their syntaxes."""
 

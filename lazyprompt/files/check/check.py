@@ -171,7 +171,7 @@ def check(
 
     Args:
         path_or_text: The path of the file; or its text, where it is a ``str`` of several lines, or ``name`` is given.
-        name: The name of a text in findings. Its suffix says what the text is: ``.prompty``, ``.prompt`` or ``.yaml``.
+        name: The name of a text in findings. Its suffix says what the text is: ``.prompty`` or ``.yaml``.
         base_dir: The directory of a text, in which it may refer to files, and include them.
         allowed_roots: Directories that files may lie in, beside the file's own.
         dialect: The dialect of the file; None finds it out.
