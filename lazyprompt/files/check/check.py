@@ -42,8 +42,8 @@ SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 _MOST_OF_A_RULE = 100
 _IGNORED = re.compile(
-    r"(?:\{#[-+]?|\{\{!(?:--)?|#)\s*lazyprompt:\s*ignore\s*=\s*(?P<codes>[A-Za-z0-9_]+(?:\s*,\s*[A-Za-z0-9_]+)*)"
-    r"\s*(?:[-+]?#\}|(?:--)?\}\}|$)",
+    r"(?:\{#[-+]?|\{\{!|#)\s*lazyprompt:\s*ignore\s*=\s*(?P<codes>[A-Za-z0-9_]+(?:\s*,\s*[A-Za-z0-9_]+)*)"
+    r"\s*(?:[-+]?#\}|\}\}|$)",
     re.MULTILINE,
 )
 _CODE = re.compile(r"[A-Za-z0-9_]+")

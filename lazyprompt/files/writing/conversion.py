@@ -126,8 +126,6 @@ class Original:
         Raises:
             FormatError: It has turns of tools, which Prompty v2 lacks, or invalid tools; with the place.
         """
-        if self.prompty.dialect not in _ROLES:
-            return self.in_v2
         making = _Making(self)
         body = making.with_inputs(making.without_sections(self.in_v2.body))
         return Translated(making.fields, body, tuple(sorted(making.notes)))
