@@ -15,7 +15,6 @@ import pytest
 
 from cli.helpers import Ran, fault
 from lazyprompt import CharTokenCounter
-from lazyprompt.testing import render_cases
 from support.batch_calls import Clocked
 from support.client_scenes import KEY
 from support.missing import needs
