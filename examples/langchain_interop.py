@@ -1,37 +1,21 @@
-"""LangChain and lazyprompt in one program, both ways: prompts, messages, models and files.
+"""LangChain and lazyprompt in one program, both ways: prompts, messages and models.
 
 python -m pip install ".[openai]" langchain-core        in a checkout
 python examples/langchain_interop.py                    with a stand-in for the model
 OPENAI_API_KEY=... python examples/langchain_interop.py with a provider's model
 """
 
-import json
-import warnings
 from typing import Any
 
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.load import load
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 
-from lazyprompt import ChatFormatter, ChatPrompter, OnlineChatModule, Prompty, convert
+from lazyprompt import ChatFormatter, ChatPrompter, OnlineChatModule
 from stand_in import provider
-
-TRANSLATE = """\
----
-name: translate
-inputs:
-  language: {kind: string, required: true}
-  text: {kind: string, required: true}
----
-system:
-You translate into {{ language }}.
-user:
-{{ text }}
-"""
 
 
 def lazyprompt_model_in_a_chain(module: OnlineChatModule) -> None:
@@ -68,18 +52,8 @@ def conversation_there_and_back(module: OnlineChatModule) -> None:
         print(f"{type(message).__name__}: {message.content}")
 
 
-def file_as_template() -> None:
-    """Turn a prompt file of lazyprompt into a template of LangChain."""
-    converted = convert(Prompty.loads(TRANSLATE), "langchain-json")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # LangChain calls `load` beta; what it loads is our own
-        template = load(json.loads(converted.text))
-    for message in template.format_messages(language="Finnish", text="Open the window."):
-        print(f"{type(message).__name__}: {message.content}")
-
-
 def main() -> None:
-    """Go through the four ways."""
+    """Go through the three ways."""
     with provider("Bonne nuit", "Your name is Ada.") as connection:
         # None: the messages are LangChain's, and nothing is put around them.
         module = OnlineChatModule("openai", **connection).prompt(None)
@@ -89,8 +63,6 @@ def main() -> None:
         lazyprompt_prompter_in_a_chain()
         print("--- a conversation, there and back ---")
         conversation_there_and_back(module)
-        print("--- a prompt file as LangChain's template; back with: lazyprompt convert FILE --to v2 ---")
-        file_as_template()
 
 
 if __name__ == "__main__":

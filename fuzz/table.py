@@ -16,7 +16,7 @@ from fuzz.targets.references import REFERENCES
 from fuzz.targets.roles import ROLES
 from fuzz.targets.slots import SLOTS
 from fuzz.targets.strict import STRICT
-from fuzz.targets.templates import HANDLEBARS, JINJA, MUSTACHE
+from fuzz.targets.templates import JINJA, MUSTACHE
 from fuzz.targets.tokenizers import TOKENIZERS
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TARGETS: Final[Mapping[str, Target]] = {
     each.name: each
     for each in (
-        *(SLOTS, ROLES, FROM_TEXT, STRICT, REFERENCES, PROMPTY, JINJA, MUSTACHE, HANDLEBARS),
+        *(SLOTS, ROLES, FROM_TEXT, STRICT, REFERENCES, PROMPTY, JINJA, MUSTACHE),
         *(ANSWERS, FORMATTERS, CHAT, LOSSY, PROMPTER, JOURNALS, TOKENIZERS),
     )
 }

@@ -62,13 +62,11 @@ INPUTS = "{text: {kind: string}, more: {kind: string}, secret: {kind: string}}"
 RULES = "system:\nBe kind. The key is {{secret}}.\n\n"
 FILE = "---\nname: attacked\ninputs: %s\ntemplate: {format: %s, parser: prompty}\n---\n" + RULES + "user:\n"
 AGENT = "---\nname: attacked\ninputs: %s\n---\n" + RULES + "tools:\n[]\n\nuser:\n"
-MARKED = '{{role "system"}}Be kind. The key is {{secret}}.\n{{role "user"}}'
 # The prompt files: their dialect, and what stands before the values.
 FILES = {
     "Prompty v2": ("v2", FILE % (INPUTS, "jinja2")),
     "Prompty v2, mustache": ("v2", FILE % (INPUTS, "mustache")),
     "agent definition": ("agentschema", AGENT % INPUTS),
-    "dotprompt": ("dotprompt", MARKED),
 }
 
 

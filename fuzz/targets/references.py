@@ -26,7 +26,7 @@ def _run(chance: Chance) -> None:
         return
     source = Source(text, "<fuzz>")
     if chance.flag():
-        engine = chance.one(("jinja2", "mustache", "handlebars"))
+        engine = chance.one(("jinja2", "mustache"))
         require(OUTSIDE not in expanded(text, engine, references, source, 0).text, "a file outside was included")
         return
     read = Reader(source).read()

@@ -1,4 +1,4 @@
-"""Jinja, Mustache and Handlebars: developer's templates and users' values, within bounds, apart from each other."""
+"""Jinja and Mustache: developer's templates and users' values, within bounds, apart from each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from fuzz.judge import CANARY, calm, require
 from fuzz.target import Target
 from lazyprompt.templates.bounds import MAX_OUTPUT
-from lazyprompt.templates.handlebars import HandlebarsTemplate
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.mustache import MustacheTemplate
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from fuzz.chance import Chance
 
-    Template: TypeAlias = JinjaTemplate | MustacheTemplate | HandlebarsTemplate
+    Template: TypeAlias = JinjaTemplate | MustacheTemplate
     Parser: TypeAlias = Callable[..., Template]
 
 
@@ -49,7 +48,6 @@ _JINJA = (
     *("{% set c = a %}{{ c }}", "system:\n{{ a }}\nuser:\n{{ b|default('x') }}"),
 )
 _MUSTACHE = ("Hello {{a}}!", "{{{a}}}{{&b}}", "{{#a}}yes {{.}}{{/a}}{{^a}}no{{/a}}", "system:\n{{a}}\nuser:\n{{b}}")
-_HANDLEBARS = ("Hello {{a}}!", "{{{a}}}{{~ b ~}}", "{{#if a}}yes {{a}}{{else}}no{{/if}}", '{{role "user"}}\n{{a}}')
 
 JINJA = Target(
     "jinja",
@@ -98,33 +96,6 @@ MUSTACHE = Target(
     (
         *("{{a}}", "{{{a}}}", "{{&a}}", "{{#a}}", "{{/a}}", "{{^a}}", "{{.}}", "{{a.b}}", "{{! a }}", "{{=<% %>=}}"),
         *("<%a%>", "{{>a}}", "{{<a}}", "{{$a}}", "\n{{#a}}\n", "\n{{/a}}\n"),
-    ),
-    seconds=10,
-)
-HANDLEBARS = Target(
-    "handlebars",
-    partial(_run, HandlebarsTemplate, _HANDLEBARS),
-    (
-        *("{{a}}", "{{{a}}}", "{{#if a}}", "{{else}}", "{{/if}}", "{{#each a}}", "{{/each}}", "{{this}}", "{{../a}}"),
-        *(
-            "{{@index}}",
-            "{{@first}}",
-            "{{#with a}}",
-            "{{/with}}",
-            "{{#unless a}}",
-            "{{/unless}}",
-            "{{a.[b c]}}",
-            "\\{{",
-        ),
-        *(
-            '{{role "user"}}',
-            "{{history}}",
-            "{{media url=a}}",
-            '{{section "x"}}',
-            "{{json a indent=2}}",
-            "{{!-- a --}}",
-        ),
-        *("{{#ifEquals a 1}}", "{{/ifEquals}}", "{{~a~}}", "{{lookup a 0}}", "{{{{raw}}}}", "{{^}}", "{{@root.a}}"),
     ),
     seconds=10,
 )

@@ -124,7 +124,7 @@ class _Command(click.Command):
 def command(context: click.Context, **options: Unpack[_Options]) -> None:
     r"""Write a prompt for each row of a file.
 
-    PROMPT_FILE is a .prompty, .prompt or YAML prompt file, ROWS a .jsonl, .csv or .parquet file, whose columns are
+    PROMPT_FILE is a .prompty or YAML prompt file, ROWS a .jsonl, .csv or .parquet file, whose columns are
     the slots of the prompt.
 
     A run that was stopped, killed or had no room on the disk goes on where it was when the same command is given

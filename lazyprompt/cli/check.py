@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _FOUND = 1
-_DIALECTS = ("v2", "agentschema", "v1", "dotprompt")  # their table costs 160 ms
+_DIALECTS = ("v2", "agentschema", "v1")  # their table costs 160 ms
 
 
 @click.command("check")
@@ -53,7 +53,7 @@ def command(
 ) -> None:
     r"""Find mistakes in prompt files.
 
-    FILE is a .prompty, .prompt or YAML prompt file, or a directory, which is gone through. Each finding is a line
+    FILE is a .prompty or YAML prompt file, or a directory, which is gone through. Each finding is a line
     file:line:column: CODE message. The exit status is 1 where one of them is an error (with --strict, or a warning),
     2 for wrong use or where nothing was checked, else 0.
 

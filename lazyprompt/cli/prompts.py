@@ -51,8 +51,6 @@ _OPTION_OF: dict[type[LazyPromptError], str] = {
     TokenizerError: "--counter",
     MissingExtraError: "--counter",
 }
-# The names of .prompty and .prompt files end so; all other files are YAML prompt files.
-_SUFFIXES = (".prompty", ".prompt")
 # An address; the drive of a path is one letter.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
@@ -61,12 +59,11 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 class PromptRequest:
     """A prompter, and the arguments to call it with.
 
-    The values of slots are texts; those of the inputs of a ``.prompty`` or ``.prompt`` file are of the kinds that it
-    declares.
+    The values of slots are texts; those of the inputs of a ``.prompty`` file are of the kinds that it declares.
 
     Args:
         prompter: The prompter.
-        file: The ``.prompty`` or ``.prompt`` file that it is from.
+        file: The ``.prompty`` file that it is from.
         call: Input, history, tools and label.
         form: The format of the prompt.
         model: The model at the provider; None if the prompter has the model's markers.
@@ -293,10 +290,10 @@ def open_file(options: Options) -> PromptRequest | None:
         WrongUseError: The file cannot be read, or an option has no effect on it.
     """
     name, params, roots = options["prompt_file"], options["params"], options["roots"]
-    has_references = name is not None and Path(name).suffix.lower() in _SUFFIXES
+    has_references = name is not None and Path(name).suffix.lower() == ".prompty"
     for option, given in (("--param", params), ("--root", roots)):
         if given and not has_references:
-            raise WrongUseError(option, f"it is for files whose names end with {' or '.join(_SUFFIXES)}")
+            raise WrongUseError(option, "it is for files whose names end with .prompty")
     if name is None:
         return None
     with blaming("PROMPT_FILE"):

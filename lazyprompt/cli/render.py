@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def command(*, output: str | None, as_json: bool, color: Color, **options: Unpack[Options]) -> None:
     r"""Make a prompt, from a prompt file or from options.
 
-    PROMPT_FILE is a .prompty, .prompt or YAML prompt file. The first two say of which kind an input is: texts and
+    PROMPT_FILE is a .prompty or YAML prompt file. The first says of which kind an input is: texts and
     addresses are given as they are, all else as JSON; @FILE is the picture, sound or file itself.
 
     In --set and --input, @FILE is the text of a file, @- the standard input, and @@x is @x. Without either, what is

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def command(*, stream: bool | None, as_json: bool, **options: Unpack[Options]) -> None:
     r"""Ask a model once, and write its answer.
 
-    The prompt is given as to lazyprompt render. The model, the provider and the options that a .prompty or .prompt
+    The prompt is given as to lazyprompt render. The model, the provider and the options that a .prompty
     file names hold where no option says otherwise. Keys are read from the environment, never from options, which
     others could see. Without an answer there is one line on the standard error, and the exit status is 1.
 

@@ -70,8 +70,8 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
     Each prompt is filled with the inputs of its cases, and what becomes of them is checked.
 
     PATH is a directory (the default is this one), a prompt file, or a file of cases. The cases of greeting.prompty
-    stand beside it in greeting.test.yaml, or inputs alone in greeting.test.jsonl or .csv; those of GitHub's
-    .prompt.yml files in these. No model is asked without --run.
+    stand beside it in greeting.test.yaml, or inputs alone in greeting.test.jsonl or .csv. No model is asked
+    without --run.
 
     With --against no check is added: what changed is shown, and with --run only changed cases are asked; all others
     take their recorded answer.
@@ -125,8 +125,6 @@ def _case_files(places: list[Path]) -> list[CaseFile]:
     for path in dict.fromkeys(paths):
         with blaming("PATH"):
             files.append(CaseFile.read(path))
-        if asking := files[-1].asking:
-            note(f"{path}: evaluators that ask a model (llm, uses) are not run: {', '.join(asking)}")
     return files
 
 
@@ -173,7 +171,7 @@ def _answers(options: _Options, opened: ExitStack) -> Answers | None:
 
     def params_of(prompt: LoadedPrompt) -> Mapping[str, Any]:
         if prompt.file is None:
-            return prompt.params
+            return {}
         chosen: Options = asked
         return file_model(chosen, prompt.file).params
 

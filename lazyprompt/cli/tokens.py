@@ -104,7 +104,7 @@ def _rows(
         ]
     given, history, tools, _ = request.call
     messages = request.prompter.fill(given, history, tools).history.messages
-    # All turns that a .prompty or .prompt file makes are history; another prompter's own stand before what may go.
+    # All turns that a .prompty file makes are history; another prompter's own stand before what may go.
     first = 0 if request.file is not None else len(messages) - len(History.of(history).messages)
     gone = {first + at for at in report.dropped}
     rows: list[_Row] = []

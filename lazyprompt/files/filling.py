@@ -17,9 +17,8 @@ from jinja2 import ChainableUndefined
 
 from lazyprompt._base.json import JsonObject, checked_text
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
-from lazyprompt.files.dialects.dotprompt import shown_mark
 from lazyprompt.files.properties import RICH, Medium, Thread, checked_inputs, rich_value, schema_of
-from lazyprompt.files.roles import Layout, Section, layout_of
+from lazyprompt.files.roles import Layout, Section, layout_of, sections
 from lazyprompt.files.turns import (
     Turn,
     as_sent,
@@ -214,11 +213,11 @@ class Filling:
     @cached_property
     def _layout(self) -> Layout | None:
         outline = self.template.outline
-        return layout_of(outline, self.dialect.roles) if outline is not None and self.dialect.roles else None
+        return layout_of(outline, self.dialect.roles) if outline is not None else None
 
     def _sections(self, parts: Sequence[str]) -> list[Section]:
         # They are looked for once, where they cannot differ by what is put in.
-        return self.dialect.sections(parts) if self._layout is None else self._layout.filled(parts)
+        return sections(parts, self.dialect.roles) if self._layout is None else self._layout.filled(parts)
 
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
         """Return checked inputs as the template may have them; threads and media keep their place."""
@@ -249,7 +248,7 @@ def shown(part: str) -> str:
     """Return a part of a filled template to be looked at: a thread or a medium is a mark, different each time."""
     if not isinstance(part, Value) or part.held is None:
         return str.__str__(part)
-    return shown_mark(part.held) or f"__PROMPTY_THREAD_{token_hex(4)}_{cast('Thread | Medium', part.held).name}__"
+    return f"__PROMPTY_THREAD_{token_hex(4)}_{cast('Thread | Medium', part.held).name}__"
 
 
 # The parts of a text that is not there.

@@ -1,4 +1,4 @@
-"""Files within templates: ``{% include "shared/tone.md" %}`` in Jinja, ``{{> shared/tone.md}}`` in the others.
+"""Files within templates: ``{% include "shared/tone.md" %}`` in Jinja, ``{{> shared/tone.md}}`` in Mustache.
 
 What is included is the developer's own text, put in its place before the template is parsed: slots in it are slots, and
 lines in it that name a role begin a section. So a path stands there in full; one that a value would give is refused.
@@ -35,13 +35,11 @@ _JINJA = (
     rf"|(?P<open>\{{%[-+]?)\s*+include\b(?P<what>(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+)%\}}"
     rf"|\{{%(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+%\}}|\{{\{{(?:{_TEXTS}|[^\"'}}]|\}}(?!\}}))*+\}}\}}"
 )
-_MUSTACHE = r"\{\{~?!.*?\}\}|(?P<open>\{\{~?)(?P<kind>[#*]?)>(?P<what>[^}]*+)\}\}|\{\{\{[^{}]*+\}\}\}|\{\{.*?\}\}"
-_HANDLEBARS = rf"\{{\{{~?!--(?:.*?--~?\}}\}}|.*+)|{_MUSTACHE}"
+_MUSTACHE = r"\{\{!.*?\}\}|(?P<open>\{\{)>(?P<what>[^}]*+)\}\}|\{\{\{[^{}]*+\}\}\}|\{\{.*?\}\}"
 _LITERAL = r"\s*(?:\"([^\"\\\n]+)\"|'([^'\\\n]+)')\s*"
 _NAME = r"\s*(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s{}()|=\"'@]+))\s*"
 _SPACE = re.compile(r"\s*+")
 _REST_IS_BLANK = re.compile(r"[^\S\n]*+(?:\n|\Z)")
-_PROMPTS = (".prompty", ".prompt")
 _DELIMITER = re.compile(r"\s*(?:---|\+\+\+)[^\S\n]*\n")
 
 
@@ -74,7 +72,7 @@ class _Syntax:
         tag: A tag, comment or raw text, which has a group ``what`` where it includes a file.
         path: The path within such a tag.
         marks: The characters that may end a tag; the first takes white space away, also at the beginning.
-        is_curly: True if a backslash makes text of a tag, and one alone on its line indents all lines of its file.
+        indents: True if a tag alone on its line indents all lines of its file.
     """
 
     sign: str
@@ -83,7 +81,7 @@ class _Syntax:
     tag: re.Pattern[str]
     path: re.Pattern[str]
     marks: tuple[str, ...]
-    is_curly: bool
+    indents: bool = False
 
     def tags(self, text: str) -> Iterator[_Tag]:
         """Find the tags that include a file; those in comments, raw text and texts in quotes do not."""
@@ -95,29 +93,16 @@ class _Syntax:
                 return  # it is not closed, or other delimiters follow; the template's parser says so
             end = found.end()
             what = found["what"]
-            is_escaped = self.is_curly and (at - _begin_of(text, at, "\\".__eq__)) % 2 == 1
-            if what is None or is_escaped:
+            if what is None:
                 continue
             named = self.path.fullmatch(what[:-1] if what.endswith(self.marks) else what)
-            path = None if named is None or found.groupdict().get("kind") else next(filter(None, named.groups()))
-            begin = _begin_of(text, at, str.isspace) if found["open"].endswith(self.marks[0]) else at
-            if what.endswith(self.marks[0]):
+            path = None if named is None else next(filter(None, named.groups()))
+            begin = len(text[:at].rstrip()) if found["open"].endswith(self.marks[:1]) else at
+            if what.endswith(self.marks[:1]):
                 end = cast("re.Match[str]", _SPACE.match(text, end)).end()
             before = text[text.rfind("\n", 0, at) + 1 : at]
-            alone = self.is_curly and not before.strip() and _REST_IS_BLANK.match(text, end)
+            alone = self.indents and not before.strip() and _REST_IS_BLANK.match(text, end)
             yield _Tag(begin, end, at, path, before if alone else "")
-
-
-def _begin_of(text: str, at: int, is_part: Callable[[str], bool]) -> int:
-    """Return the beginning of a run of characters that ends at a place."""
-    while at and is_part(text[at - 1]):
-        at -= 1
-    return at
-
-
-def _curly(tag: str) -> _Syntax:
-    opens, tags, name = re.compile(r"\{\{"), re.compile(tag, re.DOTALL), re.compile(_NAME)
-    return _Syntax(">", "{{> shared/tone.md}}", opens, tags, name, ("~",), is_curly=True)
 
 
 _SYNTAXES = {
@@ -128,10 +113,16 @@ _SYNTAXES = {
         re.compile(_JINJA, re.DOTALL),
         re.compile(_LITERAL),
         ("-", "+"),
-        is_curly=False,
     ),
-    "mustache": _curly(_MUSTACHE),
-    "handlebars": _curly(_HANDLEBARS),
+    "mustache": _Syntax(
+        ">",
+        "{{> shared/tone.md}}",
+        re.compile(r"\{\{"),
+        re.compile(_MUSTACHE, re.DOTALL),
+        re.compile(_NAME),
+        (),
+        indents=True,
+    ),
 }
 
 
@@ -279,7 +270,7 @@ class _Including:
         if path in self.texts:
             return self.texts[path]
         text = file_text(path, given).replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
-        if path.suffix.lower() in _PROMPTS and _DELIMITER.match(text):
+        if path.suffix.lower() == ".prompty" and _DELIMITER.match(text):
             raise ValueError(
                 f"{given!r} has a front matter, which would be lost; put the text that is shared into a file of its own"
             )

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from lazyprompt.errors import PromptFileError, SlotError, TemplateError
 from lazyprompt.files.dialects.dialects import dialect_named, dialect_of
-from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.includes import Expanded, expanded, place_in
 from lazyprompt.files.properties import Property, checked_inputs
 from lazyprompt.files.references import References
 from lazyprompt.files.spec import ENGINES, Note, Reading, Spec, Template, read_spec
 from lazyprompt.files.yaml_nodes import Node, Source, split
-from lazyprompt.templates.handlebars import HandlebarsTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +65,7 @@ class PromptSource:
         parts = split(source)
         written = parts.fields or {}
         try:
-            spoken = dialect_of(written, parts.body, name) if dialect is None else dialect_named(dialect)
+            spoken = dialect_of(written, parts.body) if dialect is None else dialect_named(dialect)
         except TemplateError as error:
             raise PromptFileError(f"{name}:1:1: {error}") from error
         seen = references.resolved(written, source)
@@ -116,14 +114,11 @@ def _parsed(whole: Expanded, engine: str, source: Source, begin: int, *, lenient
     """Return the template, parsed; an error in it has its place in the file."""
     parse = ENGINES[engine]
     try:
-        made = parse(whole.text, lenient=lenient)
-        if isinstance(made, HandlebarsTemplate):
-            check_marks(made.marks)
+        return parse(whole.text, lenient=lenient)
     except TemplateError as error:
         its, at = whole.fault(error, parse)
         place = _place_of(its, source, begin) if at is None else place_in(source, begin, at)
         raise source.pointed(place, str(its)) from error
-    return made
 
 
 def _place_of(error: TemplateError, source: Source, begin: int) -> int:

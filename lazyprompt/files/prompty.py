@@ -1,4 +1,4 @@
-"""Prompts in files: ``.prompty`` and its dialects, loaded, checked, filled."""
+"""Prompts in ``.prompty`` files: loaded, checked, filled."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Prompty(PromptSource):
             path: The file, in UTF-8.
             params: The values of ``${params:name}``.
             allowed_roots: Directories that ``${file:...}`` may lead to, beside the file's own.
-            dialect: ``v2``, ``agentschema``, ``v1`` or ``dotprompt``; None finds it out.
+            dialect: ``v2``, ``agentschema`` or ``v1``; None finds it out.
             undefined: The value of a variable that is nowhere: an ``error``, or ``empty``.
 
         Raises:
@@ -527,21 +527,21 @@ class Prompty(PromptSource):
 
 
 def convert(prompty: Prompty, to: str) -> Converted:
-    """Write a prompt file in another form.
+    """Write a prompt file in another dialect of Prompty.
 
-    References stay references, so that no secret is written. Within the dialects of Prompty, what is the same in both
-    stays as it is written, with its comments.
+    References stay references, so that no secret is written. What is the same in both dialects stays as it is written,
+    with its comments.
 
     Args:
         prompty: The prompt file.
-        to: ``v2``, ``agentschema``, ``dotprompt``, or ``langchain-json``: a ``ChatPromptTemplate`` as LangChain's
-            ``dumpd`` writes it.
+        to: ``v2`` or ``agentschema``.
 
     Returns:
-        The text, and what that form cannot say.
+        The text, and the parts that the dialect cannot hold.
 
     Raises:
-        FormatError: There is no such form; or the template says what it has no words for: the message names the line.
+        FormatError: There is no such dialect to write; or the template has a section that it lacks: the message names
+            the line.
     """
     from lazyprompt.files.writing.targets import converted  # noqa: PLC0415 - it is seldom asked for
 

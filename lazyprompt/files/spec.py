@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.properties import Property, kind_of, read_named, read_properties, schema_of
-from lazyprompt.files.yaml_nodes import KINDS, Node, Source, plain, written
-from lazyprompt.templates.handlebars import HandlebarsTemplate
+from lazyprompt.files.yaml_nodes import Node, Source, plain
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.mustache import MustacheTemplate
 
@@ -27,13 +25,12 @@ if TYPE_CHECKING:
     from lazyprompt.files.references import References
 
 
-Template: TypeAlias = JinjaTemplate | MustacheTemplate | HandlebarsTemplate
+Template: TypeAlias = JinjaTemplate | MustacheTemplate
 
 
 ENGINES: Final[Mapping[str, Callable[..., Template]]] = {
     "jinja2": partial(JinjaTemplate, is_portable=True),
     "mustache": MustacheTemplate,
-    "handlebars": HandlebarsTemplate,
 }
 """The parsers of templates, by the names that ``template.format`` has for their syntaxes."""
 
@@ -279,10 +276,6 @@ def snake_names(options: Iterable[str]) -> dict[str, str]:
     return {name: re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name) for name in options}
 
 
-# The similarity of two names from which one is taken for a mistake.
-_ALIKE = 0.75
-
-
 class Note(NamedTuple):
     """A field that was read otherwise than it is written, or that was not carried over.
 
@@ -345,52 +338,6 @@ class Reading:
         if not isinstance(node.value, str) or not node.value:
             raise self.source.refused(node, f"{where} is", ", and must be text")
         return node.value
-
-    def options(self, given: Mapping[str, Node], names: Mapping[str, str], where: str) -> dict[str, Node]:
-        """Return the settings of a model as options of Prompty v2; those without a name there are :data:`OTHERS`.
-
-        Args:
-            given: The settings, by their names in the dialect.
-            names: The names of options, by those in the dialect.
-            where: The name of the settings in errors.
-
-        Raises:
-            PromptFileError: One is of a wrong type, or nearly one that is known.
-        """
-        made: dict[str, Node] = {}
-        others: dict[str, Node] = {}
-        for name, node in given.items():
-            option = names.get(name, name)
-            if option in OPTIONS:
-                if option in made:
-                    raise self.fault(node, f"{where}.{name} says a second time what {option} is; take one out")
-                made[option] = self._option(node, option, f"{where}.{name}")
-            elif near := _near(name, (*names, *OPTIONS)):
-                what = f"{where}.{name} is no setting that is known (did you mean {near!r}?)"
-                raise self.source.pointed(node.key_at, what)
-            else:
-                self.note(node, f"{where}.{name} has no name in Prompty v2: it is among the options' {OTHERS}")
-                others[name] = node
-        return {**made, **({OTHERS: written(others, next(iter(others.values())))} if others else {})}
-
-    def _option(self, node: Node, option: str, where: str) -> Node:
-        if option == "stopSequences" and isinstance(node.value, str):
-            return node._replace(value=[node])
-        fits = isinstance(node.value, OPTIONS[option])
-        if node.value is not None and (not fits or (isinstance(node.value, bool) and bool not in OPTIONS[option])):
-            raise self.source.refused(node, f"{where} is", f", and must be {KINDS[OPTIONS[option][0]]}")
-        return node
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    """Return the known name that was most likely meant; settings of one runtime that only look alike are none."""
-    by_letters = {_letters(each): each for each in known}
-    near = get_close_matches(_letters(name), by_letters, 1, _ALIKE)
-    return by_letters[near[0]] if near else ""
-
-
-def _letters(name: str) -> str:
-    return name.replace("_", "").lower()
 
 
 def fits(node: Node, kind: str) -> bool:

@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 Place: TypeAlias = tuple[str, ...]
 """A place in a request: the keys that lead to it."""
 
-APIS: Final = ("chat", "responses", "embedding", "image")
-"""The kinds of interfaces."""
-
 _URLSAFE = str.maketrans("-_", "+/")
 
 
@@ -72,7 +69,7 @@ class Target:
 
     Args:
         profile: The rules of its messages, by the name of a formatter.
-        api: One of :data:`APIS`.
+        api: ``chat``, ``responses``, ``embedding`` or ``image``.
         options: The places of the options of a prompt file in a request; one that is not named has no place.
         defaults: The fields that a request must have, where the file does not say them.
         changes: The rules of the profile that are others here.
@@ -203,7 +200,7 @@ def target_of(provider: str | None = None, api: str | None = None) -> Target:
 
     Args:
         provider: The provider, as a prompt file names it; None is ``openai``.
-        api: One of :data:`APIS`; None is ``chat``.
+        api: As of :class:`Target`; None is ``chat``.
 
     Raises:
         FormatError: There is no such provider, or it has no such interface.

@@ -1,1 +1,1 @@
-"""Templates: slots, Jinja, Mustache and Handlebars, and instructions made of them. Read instruction.py first."""
+"""Templates: slots, Jinja and Mustache, and instructions made of them. Read instruction.py first."""

@@ -1,4 +1,4 @@
-"""Test cases: in YAML, GitHub's prompt files, rows of JSON Lines or CSV, and in code by :func:`assert_prompt`.
+"""Test cases: in YAML, rows of JSON Lines or CSV, and in code by :func:`assert_prompt`.
 
 ``greeting.test.yaml`` holds the cases of ``greeting.prompty`` beside it; ``greeting.test.jsonl`` and
 ``greeting.test.csv`` hold inputs alone.
@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, Unpac
 from lazyprompt.batch.rows import Choice, Row, parsed, row_file
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.library.names import YAML_SUFFIXES, shown_files
-from lazyprompt.files.prompt_file import GITHUB_ENDS, filled_in, github_evaluators
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
 from lazyprompt.prompters.rows import RowFault
-from lazyprompt.testing.checks import ANSWER, PROMPT, Check, make_check, prompt_failures, read_checks, text_check
+from lazyprompt.testing.checks import ANSWER, PROMPT, Check, make_check, prompt_failures, read_checks
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
 
 if TYPE_CHECKING:
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 
 YAML_ENDS: Final = (".test.yaml", ".test.yml")
 ROW_ENDS: Final = (".test.jsonl", ".test.csv")
-_ENDS: Final = (*YAML_ENDS, *ROW_ENDS, *GITHUB_ENDS)
-_PROMPT_ENDS: Final = (".prompty", ".prompt", ".yaml", ".yml", ".prompt.yml", ".prompt.yaml")
+_ENDS: Final = (*YAML_ENDS, *ROW_ENDS)
+_PROMPT_ENDS: Final = (".prompty", ".yaml", ".yml")
 _FIELDS: Final = ("file", "params", "cases", "rows", "prompt", "answer")
 _CASES = re.compile(r"^[\"']?(?:cases|rows)[\"']?\s*:", re.MULTILINE)
 _FILE = re.compile(r"^[\"']?file[\"']?\s*:", re.MULTILINE)
@@ -86,7 +85,6 @@ class CaseFile:
         rows: The file of rows that are cases too.
         prompt_checks: The checks on the prompt of each row.
         answer_checks: The checks on the answer of each row.
-        asking: Names of evaluators that ask a model, and are not run.
     """
 
     path: Path
@@ -96,7 +94,6 @@ class CaseFile:
     rows: Path | None = None
     prompt_checks: tuple[Check, ...] = ()
     answer_checks: tuple[Check, ...] = ()
-    asking: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> CaseFile:
@@ -108,22 +105,10 @@ class CaseFile:
         Raises:
             PromptFileError: It is wrong, or has no prompt.
         """
-        name = path.name
-        if name.endswith(ROW_ENDS):
+        if path.name.endswith(ROW_ENDS):
             return cls(path, _beside(path, ROW_ENDS), {}, rows=path)
         source = Source(text_of_file(str(path)), str(path))
-        node = Reader(source).read()
-        if name.endswith(GITHUB_ENDS):
-            fields = source.mapping_of(node, "a prompt file")
-            checks, asking = github_evaluators(source, fields.get("evaluators"))
-            data = source.list_of(fields["testData"], "testData") if "testData" in fields else []
-            cases = [_github_case(source, path, at, item, checks) for at, item in enumerate(data, 1)]
-            return cls(path, path, {}, tuple(cases), asking=asking)
-        return cls._of_yaml(source, path, node)
-
-    @classmethod
-    def _of_yaml(cls, source: Source, path: Path, node: Node | None) -> CaseFile:
-        fields = source.mapping_of(node, "a file of cases")
+        fields = source.mapping_of(Reader(source).read(), "a file of cases")
         _check_names(source, fields, _FIELDS, "a file of cases")
         given = source.text_of(fields.get("file"), "file")
         prompt = _beside(path, YAML_ENDS) if given is None else path.parent / given
@@ -172,17 +157,6 @@ def _case(source: Source, path: Path, number: int, node: Node, common: Mapping[s
     name = str(number) if given is None else str(plain(given))
     arguments = cast("Arguments", tuple(plain(fields.get(field)) for field in ("inputs", "history", "tools")))
     return Case(path, source.place(node.at)[0], name, arguments, checks[0], checks[1])
-
-
-def _github_case(source: Source, path: Path, number: int, node: Node, checks: list[tuple[str, str]]) -> Case:
-    source.mapping_of(node, "test data")
-    row = cast("dict[str, object]", plain(node))
-    # GitHub looks for them whether upper or lower case, but for equals.
-    answer = [
-        text_check(kind, filled_in(text, row), flags=re.NOFLAG if kind == "equals" else re.IGNORECASE)
-        for kind, text in checks
-    ]
-    return Case(path, source.place(node.at)[0], str(number), answer=tuple(answer), row=row)
 
 
 def _check_names(source: Source, fields: Mapping[str, Node], known: tuple[str, ...], what: str) -> None:

@@ -145,14 +145,13 @@ _ANSWER_TEXT_KINDS: Final = {
 }
 
 
-def text_check(kind: str, value: Json, role: str | None = None, flags: re.RegexFlag = re.NOFLAG) -> Check:
+def _text_check(kind: str, value: Json, role: str | None) -> Check:
     """Make a check that looks for texts or patterns.
 
     Args:
         kind: Its name.
         value: The text, or a list of texts.
         role: The role whose messages are looked at.
-        flags: Flags of the pattern, as for upper and lower case.
 
     Raises:
         ValueError: It is no text, or no pattern.
@@ -162,7 +161,7 @@ def text_check(kind: str, value: Json, role: str | None = None, flags: re.RegexF
     for text in texts:
         wanted = text if rule.is_pattern else re.escape(text.strip() if rule.begin or rule.end else text)
         try:
-            patterns.append((text, re.compile(rule.begin + wanted + rule.end, re.MULTILINE | flags)))
+            patterns.append((text, re.compile(rule.begin + wanted + rule.end, re.MULTILINE)))
         except re.error as error:
             raise ValueError(f"a regular expression: {error}") from error
     return Check(kind, patterns, role)
@@ -299,7 +298,7 @@ def make_check(of: str, kind: str, value: Json, role: str | None = None, counter
         raise ValueError(f"the check {kind!r} takes no counter; max_tokens does")
     try:
         if kind in texts:
-            return text_check(kind, value, role)
+            return _text_check(kind, value, role)
         if counter is not None:
             _counter(counter)
         return Check(kind, others[kind][0](value), None, counter)

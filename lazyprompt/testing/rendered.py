@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
@@ -11,7 +11,7 @@ from lazyprompt.batch.plan import RowPlan
 from lazyprompt.errors import FormatError, LazyPromptError, TokenizerError
 from lazyprompt.files.filling import Filled
 from lazyprompt.files.library.names import YAML_SUFFIXES
-from lazyprompt.files.prompt_file import GITHUB_ENDS, PromptFile, read_github
+from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn, messages_of
@@ -20,10 +20,10 @@ from lazyprompt.inspect.counting import counter_named
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.cells import Cells
     from lazyprompt.batch.rows import Row
     from lazyprompt.formatters.report import Payload
@@ -73,17 +73,13 @@ class LoadedPrompt:
 
     Args:
         prompter: Its prompter.
-        file: The prompt file, if it is a ``.prompty`` or ``.prompt`` file.
+        file: The prompt file, if it is a ``.prompty`` file.
         settings: The contents of requests beside messages: model, parameters, tools, the form of the answer.
-        params: The parameters of each call of a model, if ``file`` does not have them.
-        read_row: Returns the arguments of a row, if its columns are not those of ``batch``.
     """
 
     prompter: Prompter
     file: Prompty | None
     settings: JsonObject
-    params: JsonObject = field(default_factory=dict[str, "Json"])
-    read_row: Callable[[Row], Arguments] | None = None
 
     @classmethod
     def load(cls, path: Path, params: Mapping[str, object] | None = None, roots: Sequence[str] = ()) -> LoadedPrompt:
@@ -97,9 +93,6 @@ class LoadedPrompt:
         Raises:
             PromptFileError: It is wrong, or not there.
         """
-        if path.name.endswith(GITHUB_ENDS):
-            found = read_github(path)
-            return cls(found.prompter, None, found.settings, found.params, found.arguments)
         if path.suffix.lower() in YAML_SUFFIXES:
             made = PromptFile.load(path)
             return cls(made.prompter, None, {"model": made.model, **cls.of(made.prompter).settings})
@@ -128,9 +121,9 @@ class LoadedPrompt:
         return self.file is None or self.file.spec.model.get("apiType") in (None, "chat", "responses")
 
     @cached_property
-    def cells(self) -> Cells | None:
-        """The columns of a row; None if ``read_row`` knows them."""
-        return None if self.read_row else RowPlan.of(self.file or self.prompter, "flat").cells
+    def cells(self) -> Cells:
+        """The columns of a row."""
+        return RowPlan.of(self.file or self.prompter, "flat").cells
 
     @cached_property
     def counter(self) -> tuple[str, TokenCounter]:
@@ -144,7 +137,7 @@ class LoadedPrompt:
 
     def reads_like(self, other: LoadedPrompt) -> bool:
         """Return True if another version finds the same arguments in a row."""
-        return self.cells is not None and self.cells == other.cells
+        return self.cells == other.cells
 
     def arguments(self, row: Row) -> Arguments:
         """Return the inputs, the history and the tools of a row.
@@ -152,8 +145,6 @@ class LoadedPrompt:
         Raises:
             LazyPromptError: A column is missing, or its value is wrong.
         """
-        if self.cells is None:
-            return self.read_row(row) if self.read_row else (row, None, None)
         cells = self.cells
         history = cells.history_of(row) if cells.history in row else None
         return cells.given(row), history, cells.tools_of(row) if cells.tools in row else None

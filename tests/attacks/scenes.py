@@ -17,7 +17,6 @@ DIALECTS = {
     "v2": _FILE % (_INPUTS, "jinja2"),
     "v2, mustache": _FILE % (_INPUTS, "mustache"),
     "agentschema": f"---\nname: attacked\ninputs: {_INPUTS}\n---\n{_RULES}tools:\n[]\n\nuser:\n",
-    "dotprompt": '{{role "system"}}Be kind. The key is {{secret}}.\n{{role "user"}}',
 }
 """Prompt files: what stands before the values in one of each dialect."""
 

@@ -227,7 +227,7 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
         (["--run", "--source", "opnai"], "--source: "),
         (["--limit", "0"], "--limit: 0 is not in the range x>=1."),
         (["--workers", "0"], "--workers: 0 is not in the range x>=1."),
-        (["--param", "a=b"], "--param: it is for files whose names end with .prompty or .prompt"),
+        (["--param", "a=b"], "--param: it is for files whose names end with .prompty"),
     ],
 )
 def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], changed: list[str], said: str) -> None:

@@ -101,7 +101,7 @@ def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
         (("empty",), "FILE: nothing was checked: no prompt file is in empty"),
         (("wrong.prompty", "--ignore", "LP"), "FILE: nothing was checked: --select and --ignore leave no rule"),
         (("wrong.prompty", "--select", "LP052", "--ignore", "LP05"), "FILE: nothing was checked"),
-        (("notes.txt",), "FILE: notes.txt: prompt files end with .prompty, .prompt, .yaml, .yml"),
+        (("notes.txt",), "FILE: notes.txt: prompt files end with .prompty, .yaml, .yml"),
     ],
 )
 def test_wrong_use_is_one_line_and_status_2(run: Run, argv: tuple[str, ...], blamed: str) -> None:
@@ -251,7 +251,7 @@ def test_the_hook() -> None:
     assert (tested["id"], tested["entry"], tested["pass_filenames"]) == ("lazyprompt-test", "lazyprompt test", False)
     # Its names are given behind the entry, as pre-commit does where pass_filenames is not said.
     assert hook.get("pass_filenames", True) is True
-    names = {"a.prompty": True, "b/c.prompt": True, "a.promptyx": False, "prompt.txt": False, "prompt": False}
+    names = {"a.prompty": True, "b/c.prompt": False, "a.promptyx": False, "prompt.txt": False, "prompt": False}
     assert {name: re.search(hook["files"], name) is not None for name in names} == names
 
 

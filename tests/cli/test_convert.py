@@ -1,7 +1,5 @@
 from typing import TYPE_CHECKING
 
-import pytest
-
 from cli.helpers import Ran, fault, write
 from support.missing import needs
 
@@ -54,8 +52,8 @@ def test_what_references_need_is_given(run: "Callable[..., Ran]", tmp_path: "Pat
 
 
 def test_what_cannot_be_written(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
-    path = write(tmp_path / "a.prompty", "system:\n{{ x | upper }}")
-    assert fault(run("convert", path, "--to", "dotprompt")).startswith("FILE: line 2 of the template: a filter has no")
+    path = write(tmp_path / "a.prompty", "system:\nhi\ntool[id=1]:\nx")
+    assert fault(run("convert", path, "--to", "v2")).startswith(f"FILE: {path}:3:1: 'tool[id=1]:': Prompty v2 has no")
     assert fault(run("convert", path, "--to", "v3")).startswith("--to: 'v3' is not one of")
     assert fault(run("convert", path)).startswith("--to: ")
     assert fault(run("convert", "none.prompty", "--to", "v2")) == "FILE: none.prompty:1:1: there is no such file"
@@ -65,20 +63,3 @@ def test_help(run: "Callable[..., Ran]") -> None:
     out = run("convert", "--help").out.decode()
     assert "\n    lazyprompt convert old.prompty --to v2 -o new.prompty\n" in out
     assert max(map(len, out.splitlines())) <= 80
-
-
-def test_prompts_that_langchain_saved(run: "Callable[..., Ran]", tmp_path: "Path") -> None:
-    """Their JSON became the text of the prompt."""
-    path = write(tmp_path / "qa.json", '{"_type": "prompt", "template": "Say {x}.", "metadata": {"a": 1}}')
-    ran = run("convert", path, "--to", "v2")
-    assert ran.status == 0
-    assert ran.out.decode().endswith("---\nuser:\nSay {{ x }}.\n")
-    assert ran.err == f"lazyprompt: note: {path}: metadata is left out\n"
-    path = write(tmp_path / "qa.yaml", "_type: prompt\ntemplate: Say {x}.\n")
-    assert b"Say {x}." in run("convert", path, "--to", "langchain-json").out
-
-
-@pytest.mark.parametrize("name", ["a.json", "a.prompty", "a.txt"])
-def test_other_json_is_no_prompt(run: "Callable[..., Ran]", tmp_path: "Path", name: str) -> None:
-    path = write(tmp_path / name, '{"messages": [{"role": "user", "content": "Hi."}]}')
-    assert "this is JSON, and no prompt that LangChain saved" in fault(run("convert", path, "--to", "v2"))

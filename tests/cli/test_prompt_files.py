@@ -1,4 +1,4 @@
-"""``.prompty`` and ``.prompt`` files on the command line: what they are given, and what models are told of them."""
+"""``.prompty`` files on the command line: what they are given, and what models are told of them."""
 
 from __future__ import annotations
 
@@ -56,13 +56,14 @@ user:
 {{ count + 1 }}|{{ ratio }}|{{ urgent }}|{{ tags }}|{{ place.city }}|{{ either is string }}|{{ code }}
 {{ picture }}
 """
-DOTPROMPT = """---
-model: googleai/gemini-2.5-flash
-config: {temperature: 0.5}
-input: {schema: {name: string, "age?": integer}}
+GREET = """---
+model: {id: gemini-2.5-flash, provider: gemini, options: {temperature: 0.5}}
+inputs: {name: {kind: string, required: true}, age: {kind: integer}}
 ---
-{{role "system"}}Greet {{name}}.
-{{role "user"}}{{age}}
+system:
+Greet {{name}}.
+user:
+{{age}}
 """
 HISTORY = [["When?", "Soon."]]
 
@@ -97,8 +98,8 @@ def test_a_file_is_rendered_as_from_python(run: Callable[..., Ran], order: str, 
     assert ran.out.decode() == made if form == "flat" else ran.json == made
 
 
-def test_a_dotprompt_file_and_a_model_of_flat_text(run: Callable[..., Ran], tmp_path: Path) -> None:
-    file = write(tmp_path / "greet.PROMPT", DOTPROMPT)
+def test_a_model_of_flat_text(run: Callable[..., Ran], tmp_path: Path) -> None:
+    file = write(tmp_path / "greet.PROMPTY", GREET)
     ran = run("render", file, "--set", "name=Ada", "--set", "age=30", "--model", "qwen2.5", "--system", "Be kind.")
     assert ran.out.decode() == (
         "<|im_start|>system\nBe kind.\nGreet Ada.<|im_end|>\n<|im_start|>user\n30<|im_end|>\n<|im_start|>assistant\n"
@@ -392,7 +393,7 @@ def test_models_that_cannot_be_asked(
 
 
 def test_names_of_providers_and_none(run: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
-    greet = write(tmp_path / "greet.prompt", DOTPROMPT)
+    greet = write(tmp_path / "greet.prompty", GREET)
     server.answer = Answer("Hello.")
     assert run("run", greet, *at(server, "gemini"), "--set", "name=Ada").out == b"Hello."
     assert "gemini-2.5-flash" in server.seen[0].path

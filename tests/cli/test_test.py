@@ -15,7 +15,6 @@ import pytest
 
 from cli.helpers import Ran, fault
 from lazyprompt import CharTokenCounter
-from lazyprompt.testing import render_cases
 from support.batch_calls import Clocked
 from support.client_scenes import KEY
 from support.missing import needs
@@ -204,29 +203,6 @@ def test_rows_of_json_lines_and_csv_are_cases(run: Run) -> None:
     assert (found["passed"], [(each["file"], each["line"]) for each in found["failures"]]) == (1, [("rows.csv", 4)])
 
 
-GITHUB = """name: Sum up
-model: openai/gpt-4o
-messages:
-  - {role: system, content: "Sum up; {keep} braces."}
-  - {role: user, content: "Text: {{input}}"}
-testData:
-  - {input: A long text, expected: short}
-evaluators:
-  - {name: begins, string: {startsWith: "re:"}}
-  - {name: has, string: {contains: "{{expected}}"}}
-  - {name: near, uses: github/similarity}
-"""
-
-
-def test_a_prompt_file_of_github_is_tested_by_its_own_data(run: Run, model: Clocked) -> None:
-    write("sum.prompt.yml", GITHUB)
-    ran = run("test", "sum.prompt.yml", "--format", "json", *asking(model))
-    assert "evaluators that ask a model (llm, uses) are not run: near\n" in ran.err
-    assert failures(ran) == [("contains", "")]
-    sent = model.seen[0].body["messages"]
-    assert [each["content"] for each in sent] == ["Sum up; {keep} braces.", "Text: A long text"]
-
-
 def test_a_check_chooses_the_counter_of_tokens(run: Run) -> None:
     cases("{max_tokens: 40, counter: chars}", "{max_tokens: 500, counter: approximate}")
     found = report(run("test", "--format", "json"))
@@ -245,66 +221,7 @@ def test_the_model_of_a_prompt_chooses_the_counter_of_tokens(run: Run, monkeypat
     monkeypatch.setattr("lazyprompt.tokens.openai.TiktokenCounter", Counter)
     cases("{max_tokens: 500}")
     assert run("test").out.endswith(b"\n1 passed, 0 failed; tokens counted by tiktoken:gpt-4o\n")
-    write("sum.prompt.yml", GITHUB)
-    case = render_cases("sum.prompt.yml")[0]
-    assert case.tokens == len("Sum up; {keep} braces.Text: A long text")
-    assert named == ["gpt-4o", "gpt-4o"]
-
-
-@pytest.mark.parametrize(
-    ("evaluator", "status"),
-    [
-        ("contains: a LONG", 0),
-        ("contains: wide", 1),
-        ("startsWith: 'RE: text'", 0),
-        ("startsWith: text", 1),
-        ("endsWith: TEXT", 0),
-        ("endsWith: long", 1),
-        ("equals: '  re: Text: A long text'", 0),
-        ("equals: 're: text: A long text'", 1),
-        ("equals: 're: Text: {{input}}'", 0),
-    ],
-)
-def test_evaluators_of_github_look_at_answers_as_there(run: Run, model: Clocked, evaluator: str, status: int) -> None:
-    head = GITHUB.partition("evaluators:")[0]
-    write("sum.prompt.yml", f"{head}evaluators: [{{name: a, string: {{{evaluator}}}}}]\n")
-    assert run("test", "sum.prompt.yml", *asking(model)).status == status
-
-
-def test_all_messages_and_parameters_of_github_are_sent(run: Run, model: Clocked) -> None:
-    more = "  - {role: user, content: 'Is {{word}} {short}?'}\n  - {role: assistant, content: 'No, {{word}} is.'}\n"
-    text = GITHUB.replace("  - {role: user", f"{more}  - {{role: user").replace("  - {input", "  - {word: Haus, input")
-    write("sum.prompt.yml", f"{text}modelParameters: {{maxTokens: 9, temperature: 0.5, topP: 0.25}}\n")
-    run("test", "sum.prompt.yml", *asking(model))
-    body = model.seen[0].body
-    assert [each["content"] for each in body["messages"]] == [
-        "Sum up; {keep} braces.",
-        "Is Haus {short}?",
-        "No, Haus is.",
-        "Text: A long text",
-    ]
-    assert (body["max_tokens"], body["temperature"], body["top_p"]) == (9, 0.5, 0.25)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        (
-            "startsWith",
-            "beginsWith",
-            "is no check of text (did you mean 'endsWith'?); it is equals, contains, startsWith",
-        ),
-        ('string: {startsWith: "re:"}', "strings: 5", "evaluators[0] checks nothing; it has string ("),
-        ("role: system", "role: sytem", "messages[0] has the role 'sytem'; it is system, user, assistant"),
-        ("messages:", "message:", "there are no messages; give messages: [{role: user, content: ...}]"),
-        ("- {input", "- 5\n  - {input", "test data is a number, and must be a mapping"),
-    ],
-)
-def test_a_wrong_prompt_file_of_github_is_one_line_with_its_place(run: Run, old: str, new: str, said: str) -> None:
-    write("sum.prompt.yml", GITHUB.replace(old, new, 1))
-    ran = run("test", "sum.prompt.yml")
-    assert ran.status in (1, 2)
-    assert re.search(rf"sum\.prompt\.yml:\d+:\d+: .*{re.escape(said)}", ran.err + ran.out.decode())
+    assert named == ["gpt-4o"]
 
 
 def test_a_snapshot_is_written_compared_and_taken_again(run: Run) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         (["render", "--set"], "--set: Option '--set' requires an argument."),
         (["render", "--json=1"], "--json: "),
         (["convert"], "FILE: Missing argument 'FILE'."),
-        (["convert", "x.prompty"], "--to: Missing option '--to'. Choose from: v2, agentschema, dotprompt, "),
+        (["convert", "x.prompty"], "--to: Missing option '--to'. Choose from: v2, agentschema"),
         (["check-template"], "PATH: Missing argument 'PATH'."),
         (["render", "a", "b"], "render: Got unexpected extra argument (b)"),
         (["render", "--type", "x"], "--type: 'x' is not one of 'chat', 'alpaca'."),

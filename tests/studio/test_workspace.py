@@ -116,7 +116,7 @@ def test_what_is_no_workspace_is_told(tmp_path: Path) -> None:
     with pytest.raises(PromptFileMissingError, match="there is no such directory or file"):
         Workspace.of(tmp_path / "nowhere")
     (tmp_path / "a.txt").touch()
-    with pytest.raises(PromptFileError, match=r"names of these end with .prompty, .prompt, .yaml, .yml"):
+    with pytest.raises(PromptFileError, match=r"names of these end with .prompty, .yaml, .yml"):
         Workspace.of(tmp_path / "a.txt")
 
 

@@ -61,11 +61,9 @@ ONE_CALL = frozenset(
         "_ChoiceCollector",
         "_Including",
         "_Looking",
-        "_Prompt",
         "_Simulation",
         "_Tokens",
         "_Order",
-        "_Walk",
         "_Work",
     }
 )

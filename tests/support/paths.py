@@ -23,6 +23,6 @@ def library_inputs() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in sorted(LIBRARY.rglob("*.test.yaml")):
         stem = path.relative_to(LIBRARY).as_posix().removesuffix(".test.yaml")
-        name = next(stem + end for end in (".prompty", ".prompt", ".yaml") if (LIBRARY / (stem + end)).exists())
+        name = next(stem + end for end in (".prompty", ".yaml") if (LIBRARY / (stem + end)).exists())
         found[name] = yaml.safe_load(path.read_text(encoding="utf-8"))["cases"][0]["inputs"]
     return found

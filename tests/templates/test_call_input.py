@@ -196,7 +196,7 @@ def test_none_is_no_value_and_an_empty_text_is_one(syntax: Any) -> None:
 @pytest.mark.parametrize("values", [{"name": "Ann"}, {"name": "Ann", "input": "Hi"}, {"name": "Ann", "city": "Rome"}])
 @pytest.mark.parametrize("instruction", ["Greet {{name}}.", {"user": "Greet {{name}} in {city}."}])
 def test_double_braces_are_told_to_be_text(instruction: Any, values: dict[str, str]) -> None:
-    """Jinja's and Handlebars' way of writing a slot is text here, and the error named no slot at all."""
+    """Jinja's and Mustache's way of writing a slot is text here, and the error named no slot at all."""
     hint = r"{{name}} is the text {name}, the slot is written {name}"
     with pytest.raises(SlotError, match=re.escape(hint)):
         ChatPrompter(instruction).generate_prompt(values)

@@ -225,7 +225,6 @@ def test_slots_are_the_names_of_the_top_level_in_order() -> None:
     text = "{{b}}{{#a.x}}{{name}}{{b}}{{/a.x}}{{^c}}{{d.e}}{{/c}}{{b}}{{.}}{{#l}}{{.}}{{^m}}{{n}}{{/m}}{{/l}}"
     template = MustacheTemplate(text)
     assert template.slots == ("b", "a", "c", "d", "l")
-    assert template.inner == ("name", "m", "n")
     assert template.text == text
 
 

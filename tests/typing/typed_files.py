@@ -60,7 +60,7 @@ def fields() -> None:
     for each in prompt.inputs:
         print(each.name, each.kind)
     assert_type(prompt.with_fields(name="b"), Prompty)
-    assert_type(prompt.dumps("dotprompt"), str)
+    assert_type(prompt.dumps("v2"), str)
     assert_type(Prompty.from_prompter(ChatPrompter("Be kind."), model="gpt-5"), Prompty)
     prompter: Prompter = PromptFile.load("a.yaml").prompter
     print(prompter.slots)

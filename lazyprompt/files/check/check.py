@@ -42,8 +42,8 @@ SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 _MOST_OF_A_RULE = 100
 _IGNORED = re.compile(
-    r"(?:\{#[-+]?|\{\{!(?:--)?|#)\s*lazyprompt:\s*ignore\s*=\s*(?P<codes>[A-Za-z0-9_]+(?:\s*,\s*[A-Za-z0-9_]+)*)"
-    r"\s*(?:[-+]?#\}|(?:--)?\}\}|$)",
+    r"(?:\{#[-+]?|\{\{!|#)\s*lazyprompt:\s*ignore\s*=\s*(?P<codes>[A-Za-z0-9_]+(?:\s*,\s*[A-Za-z0-9_]+)*)"
+    r"\s*(?:[-+]?#\}|\}\}|$)",
     re.MULTILINE,
 )
 _CODE = re.compile(r"[A-Za-z0-9_]+")
@@ -171,7 +171,7 @@ def check(
 
     Args:
         path_or_text: The path of the file; or its text, where it is a ``str`` of several lines, or ``name`` is given.
-        name: The name of a text in findings. Its suffix says what the text is: ``.prompty``, ``.prompt`` or ``.yaml``.
+        name: The name of a text in findings. Its suffix says what the text is: ``.prompty`` or ``.yaml``.
         base_dir: The directory of a text, in which it may refer to files, and include them.
         allowed_roots: Directories that files may lie in, beside the file's own.
         dialect: The dialect of the file; None finds it out.

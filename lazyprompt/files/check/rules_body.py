@@ -94,7 +94,7 @@ class _RoleLine(NamedTuple):
 def _lines_of_roles(subject: Subject, *, fenced: bool = False) -> Iterator[_RoleLine]:
     """Find the lines that begin a section; or those that would, if they were not within a fence."""
     own = subject.own
-    if own is None or not subject.dialect.roles:
+    if own is None:
         return
     for match in role_lines(own.scanned, subject.dialect.roles, fenced=fenced):
         begin, role_at, end = map(own.in_body, (match.start(), match.start("role"), match.end()))
@@ -110,9 +110,7 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
         return
     text = own.scanned.text
     fences = [*closed_fences(text)]
-    begins = (
-        {match.start() for match in role_lines(own.scanned, subject.dialect.roles)} if subject.dialect.roles else ()
-    )
+    begins = {match.start() for match in role_lines(own.scanned, subject.dialect.roles)}
     for line in _SHORT_LINE.finditer(text):
         # Letters and colons of full width become plain ones.
         match = _SPEAKER.fullmatch(normalize("NFKC", line[0]))
@@ -125,8 +123,7 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
             fault = f"{match['word']!r} is no role (did you mean {near!r}?)"
             fault = f"{line[0].strip()!r} names no role here" if word == near else fault
             what = f"{fault}: the line is text, and begins no section"
-            advice = f"write {near}:" if subject.dialect.roles else f'write {{{{role "{near}"}}}}'
-            yield Hit(subject.in_body(own.in_body(line.start() + match.start("word"))), what, advice)
+            yield Hit(subject.in_body(own.in_body(line.start() + match.start("word"))), what, f"write {near}:")
 
 
 def _nearest_role(word: str) -> str | None:
@@ -150,7 +147,7 @@ def fenced_roles(subject: Subject) -> Iterator[Hit]:
 def roles_with_text(subject: Subject) -> Iterator[Hit]:
     """Roles with text behind the colon, in a template that has no sections: the first of them."""
     own = subject.own
-    if own is None or not subject.dialect.roles or next(_lines_of_roles(subject), None) is not None:
+    if own is None or next(_lines_of_roles(subject), None) is not None:
         return
     named = [
         (match, role)

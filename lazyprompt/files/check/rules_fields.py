@@ -75,10 +75,6 @@ _FIELDS: Final[Mapping[str, Sequence[str]]] = {
     "v2": FIELDS,
     "agentschema": (*FIELDS, "inputSchema", "outputSchema"),
     "v1": (*FIELDS, "version", "authors", "tags", "sample", "base"),
-    "dotprompt": (
-        *("name", "variant", "version", "description", "model", "config", "input", "output", "tools", "toolDefs"),
-        "metadata",
-    ),
 }
 _FIELDS_OF_TEMPLATE = ("format", "parser")
 _TEXTS = ("name", "displayName", "description", "instructions")
@@ -116,22 +112,21 @@ def other_fields(subject: Subject) -> Iterator[Hit]:
 
 def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]:
     """Yield the unknown fields, each with its name, the known names, and the field it belongs under, if any."""
-    dialect, given = subject.dialect.name, subject.in_v2
+    given = subject.in_v2
     functions = [
         (f"tools.{name}.", fields_of(node), FIELDS_OF_TOOL, "")
         for name, node in items_of(given.get("tools"))
         if (kind := node.fields.get("kind")) is None or kind.value == "function"
     ]
     for place, fields, known, home in (
-        ("", subject.fields, _FIELDS[dialect], "metadata"),
+        ("", subject.fields, _FIELDS[subject.dialect.name], "metadata"),
         ("model.", fields_of(given.get("model")), FIELDS_OF_MODEL, "metadata"),
         ("model.options.", _options(subject), (*OPTIONS, OTHERS), f"model.options.{OTHERS}"),
         *functions,
         ("template.", fields_of(given.get("template")), _FIELDS_OF_TEMPLATE, ""),
     ):
         for name, node in fields.items():
-            # In dotprompt, a name with a point is that of some extension.
-            if name not in known and not (dialect == "dotprompt" and not place and "." in name):
+            if name not in known:
                 yield node, f"{place}{name}", known, home
 
 
@@ -242,8 +237,6 @@ def optional_names(template: str, engine: str) -> frozenset[str]:
 
 def required_with_default(subject: Subject) -> Iterator[Hit]:
     """Inputs that must be given, and have a default."""
-    if subject.dialect.name == "dotprompt":
-        return  # There, what is not marked with a ? is required, and a default stands elsewhere.
     for each, node in _inputs(subject):
         if each.required and each.default is not None:
             what = f"the input {each.name!r} is required and has a default: where none is given, that is taken"

@@ -12,7 +12,6 @@ from jinja2 import TemplateSyntaxError, nodes
 from lazyprompt._base.secrets_in import masked, secrets_in
 from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt.files.dialects.dialects import Dialect, dialect_named, dialect_of
-from lazyprompt.files.dialects.dotprompt import check_marks
 from lazyprompt.files.includes import Expanded, Piece, expanded
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
@@ -21,7 +20,6 @@ from lazyprompt.files.references import References
 from lazyprompt.files.roles import Scanned
 from lazyprompt.files.spec import ENGINES, Reading, Spec, read_spec
 from lazyprompt.files.yaml_nodes import Node, Source, split
-from lazyprompt.templates.handlebars import HandlebarsTemplate
 from lazyprompt.templates.sandbox import BoundedEnvironment
 from lazyprompt.templates.slots import Value
 
@@ -60,9 +58,8 @@ _RAW = r"\{%[-+]?\s*raw\s*[-+]?%\}(?P<raw>.*?)\{%[-+]?\s*endraw\s*[-+]?%\}"
 _TAGS: Final[Mapping[str, re.Pattern[str]]] = {
     "jinja2": re.compile(_RAW + r"|\{#.*?#\}|\{%.*?%\}|(?P<value>\{\{.*?\}\})", re.DOTALL),
     "mustache": re.compile(r"(?P<value>\{\{\{.*?\}\}\}|\{\{(?![#^/!>=]).*?\}\})|\{\{.*?\}\}", re.DOTALL),
-    "handlebars": re.compile(r"(?P<value>\{\{\{.*?\}\}\}|\{\{(?![#^/!>~]|else).*?\}\})|\{\{.*?\}\}", re.DOTALL),
 }
-_NAME_IN_TAG = re.compile(r"\{\{\{?[-+~]?\s*([\w.]+)\s*[-+~]?\}?\}\}")
+_NAME_IN_TAG = re.compile(r"\{\{\{?[-+]?\s*([\w.]+)\s*[-+]?\}?\}\}")
 _NOT_A_BREAK = re.compile(r"[^\n]")
 
 
@@ -256,7 +253,7 @@ class Subject:
         parts = split(source)
         self.fields, self.body, self.body_at = parts.fields or {}, parts.body, parts.body_at
         if dialect is None:
-            self.dialect = dialect_of(self.fields, self.body, self.name)
+            self.dialect = dialect_of(self.fields, self.body)
         seen: dict[str, Node] = {}
         for name, node in self.fields.items():
             try:
@@ -280,8 +277,7 @@ class Subject:
         self.pieces = whole.pieces
         made = Prompty(self.spec, whole.text, self.dialect.name, self.text)
         try:
-            if isinstance(made.template, HandlebarsTemplate):
-                check_marks(made.template.marks)
+            vars(made)["template"] = ENGINES[self.engine](whole.text)
             self.prompt = made
         except TemplateError as error:
             self.faults.append(self._template_fault(error, whole))

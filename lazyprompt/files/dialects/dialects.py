@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.files.dialects.agentschema import AGENT_ROLES, agent_fields, agent_steps, agent_tools
-from lazyprompt.files.dialects.dotprompt import SUFFIX, dotprompt_fields, has_marks, marked_sections
 from lazyprompt.files.dialects.prompty_v1 import V1_ROLES, v1_fields, v1_steps
-from lazyprompt.files.roles import ROLES, Section, sections
+from lazyprompt.files.roles import ROLES, Section
 from lazyprompt.files.spec import Reading, Translated
 from lazyprompt.files.turns import Step, steps_of
 
@@ -48,18 +47,6 @@ class Dialect(NamedTuple):
     def __reduce__(self) -> tuple[Callable[[str], Dialect], tuple[str]]:
         return dialect_named, (self.name,)
 
-    def sections(self, parts: Sequence[str]) -> list[Section]:
-        """Take a filled template apart: by its marks, where Handlebars left any, else by the lines that name a role.
-
-        Args:
-            parts: The template's own text, and values.
-
-        Raises:
-            TemplateError: A mark names a role that there is not.
-            SlotError: A value stands in the place of a role, and is none.
-        """
-        return marked_sections(parts) if not self.roles or has_marks(parts) else sections(parts, self.roles)
-
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
     each.name: each
@@ -67,7 +54,6 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         Dialect("v2"),
         Dialect("agentschema", AGENT_ROLES, agent_steps, agent_tools, agent_fields),
         Dialect("v1", V1_ROLES, v1_steps, translate=v1_fields),
-        Dialect("dotprompt", (), translate=dotprompt_fields),
     )
 }
 """The dialects by their names."""
@@ -78,9 +64,7 @@ _OF_AGENTS = re.compile(
     re.MULTILINE,
 )
 
-_OF_HANDLEBARS = re.compile(r"\{\{~?(?:role\s++[\"']|media\s++url\s*+=|#(?:if|each|unless|with)\s)")
 _OF_V1_MODEL = {"api", "configuration", "parameters"}
-_V2_ONLY = frozenset(("inputs", "outputs", "template"))
 
 
 def dialect_named(name: str) -> Dialect:
@@ -96,26 +80,14 @@ def dialect_named(name: str) -> Dialect:
     return DIALECTS[name]
 
 
-def dialect_of(fields: Mapping[str, Node], body: str, name: str = "") -> Dialect:
+def dialect_of(fields: Mapping[str, Node], body: str) -> Dialect:
     """Return the dialect of a file, by the fields and marks that only that one has.
 
     Args:
         fields: Its front matter.
         body: Its template.
-        name: The name of the file.
     """
-    if name.lower().endswith(SUFFIX):
-        return DIALECTS["dotprompt"]
     return next((DIALECTS[each] for each, has_signs in _SIGNS if has_signs(fields, body)), DIALECTS["v2"])
-
-
-def _is_dotprompt(fields: Mapping[str, Node], body: str) -> bool:
-    """Return True if a file has schemas in ``input`` or ``output``, or Handlebars with no name: only dotprompt does."""
-    if not _V2_ONLY.isdisjoint(fields):
-        return False
-    schemas = _keys(fields.get("input")) & {"schema", "default"} or _keys(fields.get("output")) & {"schema", "format"}
-    # Where Jinja is at work, the rest may be text about Handlebars.
-    return bool(schemas) or ("{%" not in body and _OF_HANDLEBARS.search(body) is not None)
 
 
 def _is_v1(fields: Mapping[str, Node], _: str) -> bool:
@@ -135,7 +107,6 @@ def _keys(node: Node | None) -> set[str]:
 # In this order: a section of the first version may have the name that one of agent definitions has.
 _SIGNS: tuple[tuple[str, Callable[[Mapping[str, Node], str], bool]], ...] = (
     ("agentschema", lambda fields, _: "inputSchema" in fields or "outputSchema" in fields),
-    ("dotprompt", _is_dotprompt),
     ("v1", _is_v1),
     ("agentschema", lambda _, body: _OF_AGENTS.search(body) is not None),
 )

@@ -9,6 +9,7 @@ Source: the first version's schema of the front matter, and the behaviour of its
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import did_you_mean
@@ -16,7 +17,7 @@ from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES, Section
 from lazyprompt.files.spec import OPTIONS, OTHERS, Reading, Translated, fits, snake_names
 from lazyprompt.files.turns import Step, result_turn, steps_with_media
-from lazyprompt.files.yaml_nodes import Node, Plain, written
+from lazyprompt.files.yaml_nodes import KINDS, Node, Plain, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ _PROPERTY = ("type", "sample", "default", "description", "required", "is_require
 _KEPT = ("description", "kind", "enumValues", "nullable", "example")
 _THREAD = re.compile(r"^[^\S\n]*+!\[thread\][^\S\n]*+$", re.MULTILINE)
 _THREAD_SLOT = "{{thread}}"
+# The similarity of two names from which one is taken for a mistake.
+_ALIKE = 0.75
 
 
 def v1_fields(reading: Reading) -> Translated:
@@ -135,10 +138,50 @@ def _options(given: Mapping[str, Node], tools: list[Node], reading: Reading) -> 
             reading.note(part["tools"], f"model.{name}.tools are tools now")
             tools += reading.source.list_of(part.pop("tools"), f"model.{name}.tools", "are")
         others = reading.mapping(part.pop(OTHERS, None), f"model.{name}.{OTHERS}")
-        made |= reading.options(part, _OF_OPTIONS, f"model.{name}")
+        made |= _in_v2(part, f"model.{name}", reading)
         if others:
             made[OTHERS] = written({**others, **reading.mapping(made.get(OTHERS), OTHERS)}, given[name])
     return {"options": written(made, next(iter(made.values())))} if made else {}
+
+
+def _in_v2(given: Mapping[str, Node], where: str, reading: Reading) -> dict[str, Node]:
+    """Return settings as options of Prompty v2; those without a name there are :data:`OTHERS`."""
+    made: dict[str, Node] = {}
+    others: dict[str, Node] = {}
+    for name, node in given.items():
+        option = _OF_OPTIONS.get(name, name)
+        if option in OPTIONS:
+            if option in made:
+                raise reading.fault(node, f"{where}.{name} says a second time what {option} is; take one out")
+            made[option] = _option(node, option, f"{where}.{name}", reading)
+        elif near := _near(name):
+            what = f"{where}.{name} is no setting that is known (did you mean {near!r}?)"
+            raise reading.source.pointed(node.key_at, what)
+        else:
+            reading.note(node, f"{where}.{name} has no name in Prompty v2: it is among the options' {OTHERS}")
+            others[name] = node
+    return {**made, **({OTHERS: written(others, next(iter(others.values())))} if others else {})}
+
+
+def _option(node: Node, option: str, where: str, reading: Reading) -> Node:
+    types = OPTIONS[option]
+    if option == "stopSequences" and isinstance(node.value, str):
+        return node._replace(value=[node])
+    is_of_type = isinstance(node.value, types) and (bool in types or not isinstance(node.value, bool))
+    if node.value is not None and not is_of_type:
+        raise reading.source.refused(node, f"{where} is", f", and must be {KINDS[types[0]]}")
+    return node
+
+
+def _near(name: str) -> str:
+    """Return the known name that was most likely meant; settings of one runtime that only look alike are none."""
+    by_letters = {_letters(each): each for each in (*_OF_OPTIONS, *OPTIONS)}
+    near = get_close_matches(_letters(name), by_letters, 1, _ALIKE)
+    return by_letters[near[0]] if near else ""
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _api(node: Node, reading: Reading) -> Node:

@@ -7,7 +7,7 @@ One is ``support/refund.zh-CN@1.2.0.prompty``.
   a script or a region it must be one of the :data:`LANGUAGES`, as many short words are codes of languages. Any other
   belongs to the key: ``refund.v2.prompty``, ``refund.old.prompty``. A language that is not among them is written with a
   script or a region: ``refund.tlh-Latn.prompty``.
-- The suffix is ``.prompty``, ``.prompt``, ``.yaml`` or ``.yml``.
+- The suffix is ``.prompty``, ``.yaml`` or ``.yml``.
 - ``refund.test.yaml`` and ``refund.test.snapshots.yaml`` are tests of a prompt, and no prompts.
 - Files and directories that begin with a dot or an underscore are no prompts: ``_tone.md`` is there to be included.
 - Links to directories are not followed.
@@ -183,7 +183,7 @@ def _version(given: list[int], pre: tuple[str, ...] = ()) -> Version:
     return Version((major, minor, patch), pre)
 
 
-SUFFIXES: Final = (".prompty", ".prompt", ".yaml", ".yml")
+SUFFIXES: Final = (".prompty", ".yaml", ".yml")
 """How the names of prompt files end."""
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher, unified_diff
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt.files.dialects.dialects import dialect_named
-from lazyprompt.files.dialects.dotprompt import MARKED_ROLES
 from lazyprompt.files.roles import sections
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 
@@ -27,7 +25,6 @@ _NAMED: Final = ("inputs", "outputs", "tools")
 _CONTEXT = 2
 # Keys may stand here: a diff says that they differ, and not how.
 _HIDDEN = "model.connection"
-_ROLE_MARK = re.compile(r"\{\{~?\s*+role\s++[\"'](\w++)[\"']\s*+~?\}\}")
 
 
 class Part(NamedTuple):
@@ -204,18 +201,12 @@ def outline_of(prompt: Prompty) -> Outline:
 
 def _parts(prompt: Prompty) -> list[Part]:
     """Return the sections of a template as it is written."""
-    text, roles = prompt.instructions, dialect_named(prompt.dialect).roles
-    if not roles or (prompt.spec.engine == "handlebars" and _ROLE_MARK.search(text)):
-        # Own text and roles in turn; text before the first mark is the user's.
-        before, *marked = _ROLE_MARK.split(text)
-        found = [("user", before), *zip(marked[::2], marked[1::2], strict=True)]
-        return [Part(MARKED_ROLES.get(role, role), text.strip("\n")) for role, text in found if text.strip()]
     return [
         Part(
             (each.role or "text") + (json.dumps(each.attributes, ensure_ascii=False) if each.attributes else ""),
             "".join(each.parts).strip("\n"),
         )
-        for each in sections([text], roles)
+        for each in sections([prompt.instructions], dialect_named(prompt.dialect).roles)
     ]
 
 

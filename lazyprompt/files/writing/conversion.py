@@ -20,7 +20,7 @@ from lazyprompt.files.dialects.prompty_v1 import V1_ROLES
 from lazyprompt.files.prompt_source import PromptSource, name_of
 from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH
 from lazyprompt.files.roles import Scanned, attributes_in, role_lines
-from lazyprompt.files.spec import Note, Reading, Spec, Translated, read_spec
+from lazyprompt.files.spec import Note, Reading, Translated
 from lazyprompt.files.writing.rewriting import put_together
 from lazyprompt.files.yaml_nodes import Field, Node, Parts, Reader, Source, split, written
 
@@ -89,18 +89,6 @@ class Original:
                 "that no secret is written"
             ) from error
 
-    def in_jinja(self, how: str) -> tuple[Spec, list[str]]:
-        """Return the front matter and the notes on it, of a file whose template is Jinja.
-
-        Raises:
-            FormatError: It is not, and so cannot be written in that way.
-        """
-        if self.spec.engine != "jinja2":
-            raise FormatError(
-                f"{self.source.name}: the template is {self.spec.engine}; only Jinja can be written {how}"
-            )
-        return self.spec, [*map(str, self.as_v2.notes)]
-
     def place(self, body: str, at: int) -> tuple[int, int]:
         """Return the line and the column of a place in its body, or in one that has the same lines."""
         line = self.source.place(self.parts.body_at)[0] + body.count("\n", 0, at)
@@ -138,29 +126,9 @@ class Original:
         Raises:
             FormatError: It has turns of tools, which Prompty v2 lacks, or invalid tools; with the place.
         """
-        if self.prompty.dialect not in _ROLES:
-            return self.in_v2
         making = _Making(self)
         body = making.with_inputs(making.without_sections(self.in_v2.body))
         return Translated(making.fields, body, tuple(sorted(making.notes)))
-
-    @cached_property
-    def spec(self) -> Spec:
-        """The front matter, with references as text; without the connection, which Prompty alone has.
-
-        Raises:
-            FormatError: A reference stands for a value that is no text.
-        """
-        fields = dict(self.as_v2.fields)
-        model = fields.get("model")
-        if model is not None and isinstance(model.value, dict) and "connection" in model.value:
-            fields["model"] = model._replace(value={**model.value, "connection": model._replace(value={})})
-        try:
-            return read_spec(fields, self.source)
-        except PromptFileError as error:
-            raise FormatError(
-                f"{error}\nTo convert this file, write out what is referred to there: that form has no references"
-            ) from error
 
 
 def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]] | None:

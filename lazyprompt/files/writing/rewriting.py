@@ -131,8 +131,6 @@ class Changes(TypedDict, total=False):
 
 
 _NO_METADATA: Final = (*FIELDS, "inputSchema", "outputSchema")
-_OF_V2: Final = ("v2", "agentschema")
-_DIFFERS: Final = ("model", "inputs", "metadata")
 _SCHEMA: Final = "inputSchema"
 _KNOWN: Final = tuple(Changes.__annotations__)
 # Of what a shorter value is, such as a number, nobody can say that it is the same one.
@@ -159,11 +157,10 @@ def rewritten(prompty: PromptSource, changes: Changes) -> str:
                 f"with_fields has no field {name!r}{did_you_mean(name, _KNOWN)}; it has {', '.join(_KNOWN)}"
             )
     source = Source(prompty.text, name_of(prompty))
-    foreign = [name for name in changes if name in _DIFFERS and prompty.dialect not in _OF_V2]
-    if foreign:
+    if prompty.dialect == "v1":
         raise PromptFileError(
-            f"{source.name}: {foreign[0]} is said otherwise in this file, of the dialect {prompty.dialect}; write it "
-            "as Prompty v2 first, with dumps('v2') or lazyprompt convert"
+            f"{source.name}: a file of the first version of Prompty is not changed; write it as Prompty v2 first, with "
+            "dumps('v2') or lazyprompt convert"
         )
     parts = split(source)
     raw = parts.fields or {}

@@ -36,7 +36,7 @@ FINDINGS = [
     ("LP005", "system:\t\nHi.\n", 1, 8),
     ("LP010", front("name: a\nmodell: gpt-4o"), 3, 1),
     ("LP010", front("model:\n  id: gpt-4o\n  options:\n    temprature: 1"), 5, 5),
-    ("LP010", front("model: gpt-4o\ninput: {schema: {a: string}}\nconfg: {}", '{{role "user"}}{{a}}'), 4, 1),
+    ("LP010", front("model: gpt-4o\ninputs: [{name: a}]\noutptus: []", "{{a}}"), 4, 1),
     ("LP012", front("tools:\n  - name: add"), 3, 5),
     ("LP012", front("tools:\n  add:\n    kind: function"), 3, 3),
     ("LP013", front("inputs:\n  - {name: a, default: no}", "{{a}}"), 3, 24),
@@ -124,7 +124,7 @@ NO_FINDINGS = [
     ("LP013", front("name: no\nmodel: on\ninputs:\n  - {name: a, kind: string, default: no, enumValues: [no, 12:30]}")),
     ("LP013", front("outputs:\n  - {name: a, kind: string, example: off}\nmetadata: {since: 2026-01-31}")),
     ("LP014", front("name: a\nmetadata: {tags: [a]}")),
-    # The first version has fields of its own, and so has dotprompt, where a variant may be of the file's name.
+    # The first version has fields of its own.
     ("LP014", front("version: '1.1'\ntags: [a]\nauthors: [me]\nsample: {a: b}", "{{a}}")),
     ("LP014", front("inputSchema: {properties: [{name: a}]}", "{{a}}")),
     ("LP015", front("model: {id: a, options: {temperature: 1, topP: '${params:p}', stopSequences: x, seed: null}}")),

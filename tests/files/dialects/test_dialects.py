@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects.dialects import DIALECTS
 from lazyprompt.files.prompty import Prompty
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIGNS = [
     # What says nothing of a dialect is Prompty v2.
@@ -23,7 +18,6 @@ SIGNS = [
     ("---\ninputs: {type: text}\n---\n{{type}}", "v2"),
     ("---\ninput: text\noutput: [a]\nconfig: {a: 1}\n---\nx", "v2"),
     ("---\ntemplate: {format: mustache}\n---\n{{#if}}x{{/if}}", "v2"),
-    ("---\ntemplate: {format: handlebars}\n---\n{{role 'user'}}x", "v2"),
     ("{% raw %}{{#if x}}{{role 'user'}}{% endraw %}", "v2"),
     # Agent definitions.
     ("---\ninputSchema: {properties: {a: {kind: string}}}\n---\n{{a}}", "agentschema"),
@@ -39,30 +33,12 @@ SIGNS = [
     ("---\ninputs: {a: {type: string}}\n---\n{{a}}", "v1"),
     ("---\ninputs: [{name: a, type: string}]\n---\n{{a}}", "v1"),
     ("---\noutputs: {a: {type: string}}\ntemplate: jinja2\n---\nx", "v1"),
-    # dotprompt.
-    ("---\ninput: {schema: {a: string}}\n---\n{{a}}", "dotprompt"),
-    ("---\ninput: {default: {a: b}}\n---\n{{a}}", "dotprompt"),
-    ("---\noutput: {schema: {a: string}}\n---\nx", "dotprompt"),
-    ("---\noutput: {format: json}\n---\nx", "dotprompt"),
-    ('{{role "system"}}\nx', "dotprompt"),
-    ("x {{~role 'user'}}", "dotprompt"),
-    ("{{media url=photo}}", "dotprompt"),
-    ("{{#each items}}{{this}}{{/each}}", "dotprompt"),
 ]
 
 
 @pytest.mark.parametrize(("text", "dialect"), SIGNS)
 def test_the_dialect_is_found(text: str, dialect: str) -> None:
     assert Prompty.loads(text, dialect=None).dialect == dialect
-
-
-@pytest.mark.parametrize("name", ["a.prompt", "a.PROMPT", "dir.x/a.b.prompt"])
-def test_the_suffix_tells_a_dotprompt_file(tmp_path: Path, name: str) -> None:
-    file = tmp_path / name
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("Hello {{name}}")
-    assert Prompty.load(file).dialect == "dotprompt"
-    assert Prompty.load(file, dialect="v2").dialect == "v2"
 
 
 def test_the_dialect_that_is_given_goes_before() -> None:
@@ -72,9 +48,9 @@ def test_the_dialect_that_is_given_goes_before() -> None:
 
 
 def test_a_wrong_dialect() -> None:
-    expected = "there is no dialect 'dotpromt' (did you mean 'dotprompt'?); there are v2, agentschema, v1, dotprompt"
+    expected = "there is no dialect 'agentshema' (did you mean 'agentschema'?); there are v2, agentschema, v1"
     with pytest.raises(PromptFileError) as caught:
-        Prompty.loads("x", dialect="dotpromt", name="f")
+        Prompty.loads("x", dialect="agentshema", name="f")
     assert str(caught.value) == f"f:1:1: {expected}"
 
 
@@ -90,10 +66,6 @@ SAME = {
     "agentschema": (
         "---\ninputSchema: {properties: {who: Ada, chat: {kind: thread}}}\n---\n"
         "system:\nBe kind.\n\nthread:\n{{chat}}\n\nuser:\nI am {{who}}.\n"
-    ),
-    "dotprompt": (
-        '---\ninput: {default: {who: Ada}}\n---\n{{role "system"}}\nBe kind.\n{{history}}\n'
-        '{{role "user"}}\nI am {{who}}.\n'
     ),
 }
 CASES = [(name, form) for name in SAME for form in ("anthropic", "gemini", "openai", "neutral")]
@@ -128,16 +100,7 @@ def test_only_other_dialects_have_notes() -> None:
         "v2": False,
         "v1": True,
         "agentschema": False,
-        "dotprompt": False,
     }
-
-
-def test_handlebars_in_v2_has_both_ways_to_begin_a_section() -> None:
-    head = "---\ntemplate: {format: handlebars}\n---\n"
-    by_marks = Prompty.loads(head + 'x{{role "model"}}y')
-    assert [(each.role, each.text) for each in by_marks.messages()] == [("user", "x"), ("assistant", "y")]
-    by_lines = Prompty.loads(head + "system:\nx\nassistant:\n{{#if a}}y{{/if}}")
-    assert [(each.role, each.text) for each in by_lines.messages({"a": 1})] == [("system", "x"), ("assistant", "y")]
 
 
 def test_a_picture_with_attributes_tells_the_dialect() -> None:

@@ -52,7 +52,7 @@ def lib(tmp_path: Path) -> Path:
         "support/bill.zh.prompty",
         "support/bill.zh-CN.prompty",
         "support/bill.prompty",
-        "support/deep/er.prompt",
+        "support/deep/er.prompty",
         "refund.v2.prompty",
     )
 
@@ -135,7 +135,6 @@ def test_a_prompt_in_other_languages_alone(tmp_path: Path) -> None:
         ("a@1.prompty", "a@1.0.0.prompty"),
         ("a@1.0.0+x.prompty", "a@1.0.0+y.prompty"),
         ("a.zh-cn.prompty", "a.zh_CN.prompty"),
-        ("a.prompty", "a.prompt"),
         ("a.prompty", "a.yaml"),
     ],
 )

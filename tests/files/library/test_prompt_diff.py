@@ -127,12 +127,6 @@ def test_sections_of_the_same_role_go_together_in_turn() -> None:
     ]
 
 
-def test_roles_of_handlebars() -> None:
-    head = "---\ntemplate: {format: handlebars}\n---\n"
-    found = diff(head + '{{role "system"}}a{{role "user"}}b', head + '{{role "system"}}a{{role "model"}}b')
-    assert [(each.how, each.name) for each in found.sections] == [("removed", "user"), ("added", "assistant")]
-
-
 def test_attributes_are_of_the_name() -> None:
     found = diff('user[name="a"]:\nx', "user:\nx")
     assert [(each.how, each.name) for each in found.sections] == [("removed", 'user{"name": "a"}'), ("added", "user")]
