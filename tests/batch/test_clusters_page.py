@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,25 +44,7 @@ def a_small_cluster() -> Iterator[dict[str, Any]]:
         ray.shutdown()
 
 
-@contextlib.contextmanager
-def a_session() -> Iterator[dict[str, Any]]:
-    pytest.importorskip("pyspark", reason="half a gigabyte; by hand, as tests/batch/soak_ray.py spark")
-    builder = import_module("pyspark.sql").SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    own = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
-    spark = builder.config(map=own).getOrCreate()
-    try:
-        yield {"spark": spark}
-    finally:
-        spark.stop()
-
-
-@contextlib.contextmanager
-def daft_itself() -> Iterator[dict[str, Any]]:
-    pytest.importorskip("daft", reason="daft is not installed; .ci/run installs it in its stage elsewhere")
-    yield {}
-
-
-ENGINES = {"ray": a_small_cluster, "daft": daft_itself, "pyspark": a_session}
+ENGINES = {"ray": a_small_cluster}
 
 
 def test_every_block_names_no_engine_or_one_that_is_tested() -> None:
@@ -71,8 +52,7 @@ def test_every_block_names_no_engine_or_one_that_is_tested() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_blocks_of_an_engine(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+def test_the_blocks_of_an_engine(engine: str, tmp_path: Path) -> None:
     shown = [
         (code, BLOCKS[at + 1][2])
         for at, (kind, named, code) in enumerate(BLOCKS)
