@@ -55,8 +55,8 @@ text.
 
 - *Proven by*: the templates that a test renders and compares (for Vicuna and Baichuan 2, FastChat's code). A family
   without proof resembles another one.
-- *System text*: its place, and whether the family has its own. A template's own text that is *left out* mostly
-  contains the date.
+- *System text*: its place, if not a turn of its own. *its own*: the family has a default text. *left out*: the
+  template's default, which mostly contains the date, is omitted.
 - *Tools, own form*: tools, calls and results have the family's form. Else calls are written as Hermes does, and
   [`ChatTemplate`](chat-templates.md) renders the template's own form.
 
@@ -77,7 +77,7 @@ PACKAGES_HEAD = """
 The tests fetch the templates from these packages:
 
 """
-PLACES = {"turn": "own turn", "first_user": "in the first user turn", "last_user": "in the last user turn"}
+PLACES = {"turn": "", "first_user": "in the first user turn", "last_user": "in the last user turn"}
 
 
 class Proof(NamedTuple):
@@ -127,8 +127,10 @@ def page() -> str:
         own = markers.tool_join is not None
         cells = (
             name,
-            "; ".join(f"{', '.join(templates)} in {package}" for package, templates in by_package(proven).items()),
-            PLACES[markers.system_place] + (", brings one" * bool(markers.system)) + (", its own left out" * left_out),
+            "; ".join(f"{', '.join(templates)} ({package})" for package, templates in by_package(proven).items()),
+            ", ".join(
+                filter(None, [PLACES[markers.system_place], "its own" * bool(markers.system), "left out" * left_out])
+            ),
             "own form" * own,
             " ".join(f"`{stop}`" for stop in markers.stop).replace("|", "\\|"),
         )
