@@ -10,16 +10,15 @@ from pathlib import Path
 from lazyprompt.formatters.providers import HEADERS, profile_of, rows
 
 ROOT = Path(__file__).parents[1]
-HEAD = """# What each provider takes
+HEAD = """# Which provider takes images, audio, tools, thinking and names
 
-Read out of the [profiles](providers.md); a test proves each cell. `lazyprompt providers` prints the same table.
+`lazyprompt list providers` prints this table. Content that a provider does not take is left out and named
+in the payload's [report](providers.md).
 
-- Media: `url` by address, `data` as base64. *also in results*: a tool's result may hold it; *after results*: it follows
-  in a user's turn behind all results of the exchange. Whatever a provider takes as data only can be loaded from an
-  address or a file with `media=MediaResolver(...)`.
-- `thinking`: the thoughts that go back to the provider: those it signed, those it gave an id, or all as text.
-- `system`: where system text may stand: in any turn, first and only first, or apart from the messages.
-- What is not taken is left out and named in the payload's report.
+- Media: `url` by address, `data` as base64. *also in results*: inside a tool result; *after results*: in a user turn
+  after all results. `media=MediaResolver(...)` loads addresses and files as data.
+- `thinking`: thoughts that are sent back: signed ones, those with an id, or all as text.
+- `system`: where system text may be: anywhere, first, or apart from the messages.
 """
 
 

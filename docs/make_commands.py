@@ -1,4 +1,4 @@
-"""Write docs/reference/commands.md from the commands themselves.
+"""Write the table of docs/reference/command-line.md from the commands themselves.
 
 python docs/make_commands.py
 """
@@ -15,73 +15,38 @@ from lazyprompt.cli.main import commands as group
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[1]
-HEAD = """# Commands
-
-Read out of the commands; `lazyprompt COMMAND --help` prints the same with examples. How they are used is in
-[Prompt files and the command line](command-line.md).
-
-| command | does |
-|---|---|
-"""
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
+BEGIN, END = "<!-- commands: made by docs/make_commands.py -->\n", "<!-- end of commands -->\n"
+HEAD = "| command | purpose | options |\n|---|---|---|\n"
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Command]]:
-    """All commands with their whole names; of a group its commands, and itself if it does something alone."""
-    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
-        found = command.get_command(context, name) if isinstance(command, click.Group) else None
+    """Yield each command that is not a group, with its full name."""
+    if not isinstance(command, click.Group):
+        yield context.command_path, command
+        return
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
         if found is not None:
-            inner = click.Context(found, info_name=name, parent=context)
-            if not isinstance(found, click.Group):
-                yield f"{context.command_path} {name}", found
-            yield from commands(found, inner)
+            yield from commands(found, click.Context(found, info_name=name, parent=context))
 
 
-def first_line(text: str | None) -> str:
-    """The first paragraph of a help text as one line."""
-    return " ".join((text or "").replace("\f", "\n\n").strip().partition("\n\n")[0].split())
-
-
-def cell(text: str) -> str:
-    """Text as a cell of a table."""
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-
-
-def told(option: click.Option) -> str:
-    """What an option is: its help, its choices, its default."""
-    parts = [cell(first_line(option.help))] if option.help else []
-    if isinstance(option.type, click.Choice):
-        parts.append("One of " + ", ".join(f"`{each}`" for each in option.type.choices) + ".")
-    if option.show_default and option.default is not None and not callable(option.default):
-        parts.append(f"Default: `{option.default}`.")
-    if option.multiple:
-        parts.append("May be given more than once.")
-    return " ".join(parts)
-
-
-def section(name: str, command: click.Command) -> str:
-    """A command: what it takes, and its options."""
-    arguments = [each for each in command.params if isinstance(each, click.Argument)]
-    shown = [each.human_readable_name if each.required else f"[{each.human_readable_name}]" for each in arguments]
-    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
-    lines = [f"\n## {name}\n", f"{cell(first_line(command.help))}\n", f"`{' '.join([name, *shown])}`\n"]
-    if options:
-        lines += ["| option | is |", "|---|---|"]
-    for option in options:
-        names = ", ".join(f"`{each}`" for each in (*option.opts, *option.secondary_opts))
-        value = f" `{option.metavar}`" if option.metavar else ""
-        lines.append(f"| {names}{value} | {told(option)} |")
-    return "\n".join(lines) + "\n"
+def row(name: str, command: click.Command) -> str:
+    """Return the row of a command: its arguments, the first sentence of its help, its options."""
+    arguments = [each.human_readable_name for each in command.params if isinstance(each, click.Argument)]
+    help_text = " ".join((command.help or "").replace("\f", "\n\n").strip().partition("\n\n")[0].split())
+    options = " ".join(max(each.opts, key=len) for each in command.params if isinstance(each, click.Option))
+    cells = (f"`{' '.join([name.removeprefix('lazyprompt '), *arguments])}`", help_text, f"`{options}`")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 def page() -> str:
-    """The whole page."""
-    every = list(commands(group, group.make_context("lazyprompt", [], resilient_parsing=True)))
-    parts = [HEAD]
-    parts += [f"| [`{name}`](#{name.replace(' ', '-')}) | {cell(first_line(each.help))} |\n" for name, each in every]
-    parts += [section(name, each) for name, each in every]
-    return "".join(parts)
+    """Return the whole page; only the table changes."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    every = commands(group, group.make_context("lazyprompt", [], resilient_parsing=True))
+    return "".join([before, BEGIN, HEAD, *(row(name, each) for name, each in every), END, after])
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "reference" / "commands.md").write_text(page(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

@@ -15,17 +15,10 @@ from lazyprompt.rendering.family_names import BEYOND
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
-HEAD = """# Model families
+HEAD = """# Model families: chat markup for local models
 
-`model="qwen2.5"`, `with_markers("Qwen/Qwen2.5-7B-Instruct")` and `--model` find a model's family by its name, its
-repository or the path of its file: by the exact name of a family, else by the pattern that fits the most of the model's
-name. The flat text is then what the family's own chat template makes of the messages of `format="openai"`, byte for
-byte, for plain chats and chats of several turns, with a system text or without, whatever white space the texts have.
-A name that no family fits is an error, never a guess.
-
-Three templates have a whim that no marker speaks of, and the flat text is without it: QwQ's drops line breaks before an
-answer of the past, and puts two before tools that no system text stands before; Llama 2's drops white space between the
-system text and what the user says first; Kimi K2's puts a line break behind its own system text, and behind no other.
+Pass a model's name, repository or path as `model=`. lazyprompt finds its family and renders the text that the
+family's own chat template makes of the same messages, byte for byte:
 
 ```python
 from lazyprompt import ChatPrompter, Markers
@@ -53,37 +46,38 @@ Why?</user>
 
 ```
 
+A name without a family is an error, never a guess. Three chat templates contain special cases that markers cannot
+express; lazyprompt does not reproduce them: QwQ's line breaks before earlier answers and before tools without system
+text, Llama 2's trimming between system text and first user message, and Kimi K2's line break after its own system
+text.
+
 ## The families
 
-*Proven by*: the model's own template, which a test renders and compares, and the package the test fetches it from; for
-Vicuna and Baichuan 2, which have no template, FastChat's code. A family without proof is as another, but for its system
-text, which is from the model's card.
-
-*System text*: where it goes, and whether the family brings one for prompters that set none. Where the template's own is
-*left out*, it mostly holds the date of the day: give a system text, or let `ChatTemplate` render the template itself.
-
-*Tools, own form*: the description of tools, calls and results have the family's own words. Else tools are described in
-the general form and calls are written as Hermes does; what the template itself makes of tools, `ChatTemplate` renders.
+- *Proven by*: the templates that a test renders and compares (for Vicuna and Baichuan 2, FastChat's code). A family
+  without proof resembles another one.
+- *System text*: its place, if not a turn of its own. *its own*: the family has a default text. *left out*: the
+  template's default, which mostly contains the date, is omitted.
+- *Tools, own form*: tools, calls and results have the family's form. Else calls are written as Hermes does, and
+  [`ChatTemplate`](chat-templates.md) renders the template's own form.
 
 | family | proven by | system text | tools | stop |
 |---|---|---|---|---|
 """
 BEYOND_HEAD = """
-## Templates that markers cannot follow
+## Models that need their chat template
 
-Of these models the name is known, and asking for it is an error that says why. Their templates are rendered by
-`ChatTemplate`, which takes the tokenizer's directory or the GGUF file: `ChatTemplate.load("models/gpt-oss-20b")`.
+Markers cannot express these templates, so the names are an error. Use `ChatTemplate.load("models/gpt-oss-20b")`.
 
 | models | why |
 |---|---|
 """
 PACKAGES_HEAD = """
-## The packages
+## Packages of templates
 
-The templates carry their models' licences, so this repository has none of them. The tests fetch these packages once:
+The tests fetch the templates from these packages:
 
 """
-PLACES = {"turn": "own turn", "first_user": "in the first user turn", "last_user": "in the last user turn"}
+PLACES = {"turn": "", "first_user": "in the first user turn", "last_user": "in the last user turn"}
 
 
 class Proof(NamedTuple):
@@ -133,8 +127,10 @@ def page() -> str:
         own = markers.tool_join is not None
         cells = (
             name,
-            "; ".join(f"{', '.join(templates)} in {package}" for package, templates in by_package(proven).items()),
-            PLACES[markers.system_place] + (", brings one" * bool(markers.system)) + (", its own left out" * left_out),
+            "; ".join(f"{', '.join(templates)} ({package})" for package, templates in by_package(proven).items()),
+            ", ".join(
+                filter(None, [PLACES[markers.system_place], "its own" * bool(markers.system), "left out" * left_out])
+            ),
             "own form" * own,
             " ".join(f"`{stop}`" for stop in markers.stop).replace("|", "\\|"),
         )

@@ -5,10 +5,9 @@ its output. In a ``console`` block, lines after ``$`` are commands, which go on 
 the lines below are their output. A block with a title is a file of that name, which stands in the directory from there
 on. The ``bash`` blocks of the README are the two that ``.ci/run`` runs.
 
-Commands of most pages run in this repository. Those of the tutorial, the concepts and the recipes run where a reader
-of these would be: in a directory of his own, with what the page has put there. There,
-``…`` in the output of a command is whatever differs from one time to the next. The pages in docs/migrating need
-libraries that this environment has not, and have tests of their own.
+Commands of most pages run in this repository. Those of the tutorial, the how-to pages and all pages with files run in
+an empty directory with the page's files. There, ``…`` in the output of a command matches any text. The pages in
+docs/migrating need libraries that this environment has not, and have tests of their own.
 """
 
 import contextlib
@@ -64,7 +63,7 @@ def page_name(page: Path) -> str:
 
 
 def is_walked_through(page: Path) -> bool:
-    return page.parent.name in {"concepts", "how-to"} or page.name.startswith("tutorial.")
+    return page.parent.name == "how-to" or page.name.startswith("tutorial.") or any(each.title for each in blocks(page))
 
 
 def run_page(page: Path, directory: Path) -> None:

@@ -41,9 +41,8 @@ def script(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "page"),
     [
-        ("api", "reference/api/index.md"),
         ("attacks", "internals/attacks.md"),
-        ("commands", "reference/commands.md"),
+        ("commands", "reference/command-line.md"),
         ("speed", "reference/speed.md"),
     ],
 )
@@ -100,10 +99,12 @@ def test_a_figure_that_changed_changes_the_page() -> None:
 @pytest.mark.usefixtures("importing")
 def test_a_new_option_of_a_command_is_on_its_page() -> None:
     made = script("commands")
-    command = made["group"].get_command(made["click"].Context(made["group"]), "families")
-    added = made["click"].Option(["--new"], type=made["click"].Choice(["a", "b"]), help="Something | new.")
-    changed = made["click"].Command("families", params=[*command.params, added], help=command.help)
-    assert "| `--new` | Something \\| new. One of `a`, `b`. |\n" in made["section"]("lazyprompt families", changed)
+    command = made["group"].get_command(made["click"].Context(made["group"]), "convert")
+    added = made["click"].Option(["-n", "--new"])
+    changed = made["click"].Command("convert", params=[*command.params, added], help="Write a | b.\n\nMore.")
+    row = made["row"]("lazyprompt convert", changed)
+    assert row.startswith("| `convert FILE` | Write a \\| b. | `--to ")
+    assert row.endswith(" --new` |\n")
 
 
 @pytest.mark.usefixtures("importing")
