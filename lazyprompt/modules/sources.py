@@ -1,4 +1,4 @@
-"""The sources of answers: who provides models, in which form and with which client. One row for each.
+"""The sources of answers: the providers of models, with the form and the client of each.
 
 Sources: the providers' own quick starts, for addresses, variables of keys and names of models.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean
@@ -20,38 +20,37 @@ if TYPE_CHECKING:
 
 
 class Source(NamedTuple):
-    """A source.
+    """A source of answers.
 
     Attributes:
-        name: Its name.
-        provider: The provider whose form its payloads have, as of ``ChatFormatter``.
-        connect: Its client: ``module:function`` in ``clients/``.
-        base_url: Where it is; None where its client knows.
-        keys: The variables of the environment that its key may be in, the first that is set counts.
-        needs_key: True if nothing is answered without a key.
-        model: The model where none is named; ``""`` where one must be.
-        aliases: Its other names.
-        server: The name of the server for a client that serves several.
+        name: The name of the source.
+        provider: The provider whose payload form it takes, a name of ``ChatFormatter``.
+        model: The default model, or "" if the caller must name one.
+        connect: The client, as ``module:function`` in ``clients/``.
+        aliases: Other names of the source.
+        base_url: The address, or None if the client has its own. With "", the caller must give one.
+        keys: The environment variables that may hold the key. The first one that is set counts.
+        needs_key: True if the source refuses calls without a key.
     """
 
     name: str
     provider: str
-    connect: str = "openai:connect"
-    base_url: str | None = None
-    keys: tuple[str, ...] = ()
-    needs_key: bool = True
-    model: str = ""
-    aliases: tuple[str, ...] = ()
-    server: str = ""
+    model: str
+    connect: str
+    aliases: tuple[str, ...]
+    base_url: str | None
+    keys: tuple[str, ...]
+    needs_key: bool
 
     def client(self, settings: Settings) -> OfficialClient:
-        """Return its client.
+        """Return a client for the source.
 
         Args:
             settings: The settings of the client.
         """
         connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
-        return connect(settings, self.server) if self.server else connect(settings)
+        # OpenAI's client serves many sources, which differ in the details of a call.
+        return connect(settings) if self.base_url is None else connect(settings, self.name)
 
     def key(self, given: str | Secret | None) -> Secret | None:
         """Return the key to use, or None if the source needs none.
@@ -79,28 +78,54 @@ class Source(NamedTuple):
 
 
 def _row(
-    name: str, model: str = "", connect: str = "openai:connect", aliases: tuple[str, ...] = (), **more: object
+    name: str,
+    model: str = "",
+    connect: str = "openai:connect",
+    *,
+    aliases: tuple[str, ...] = (),
+    provider: str = "",
+    base_url: str | None = None,
+    keys: tuple[str, ...] | None = None,
+    needs_key: bool = True,
 ) -> Source:
-    """Return a source whose provider and key are named as it is, and its server where its address is given."""
-    own: dict[str, Any] = {"provider": name, "keys": (f"{name.partition('-')[0].upper()}_API_KEY",), **more}
-    return Source(name, connect=connect, model=model, aliases=aliases, server=name if "base_url" in more else "", **own)
+    """Return a source. The provider and the key's variable are named after the source by default."""
+    keys = (f"{name.upper()}_API_KEY",) if keys is None else keys
+    return Source(name, provider or name, model, connect, aliases, base_url, keys, needs_key)
 
 
 _ROWS = (
     _row("openai", "gpt-5-mini"),
-    _row("anthropic", "claude-haiku-4-5", "anthropic:connect", ("claude",)),
-    _row("gemini", "gemini-2.5-flash", "gemini:connect", ("google",), keys=("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    _row("dashscope", "qwen-plus", "dashscope:connect", ("qwen",)),
-    _row("dashscope-multimodal", "qwen-vl-plus", "dashscope:connect_multimodal", ("qwen-vl",)),
+    _row("anthropic", "claude-haiku-4-5", "anthropic:connect", aliases=("claude",)),
+    _row(
+        "gemini",
+        "gemini-2.5-flash",
+        "gemini:connect",
+        aliases=("google",),
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    ),
+    # Its compatible mode takes OpenAI's form, not DashScope's own, with the rules that vLLM has for the same models.
+    _row(
+        "dashscope",
+        "qwen-plus",
+        aliases=("qwen",),
+        provider="vllm",
+        base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
+    ),
     _row("deepseek", "deepseek-chat", base_url="https://api.deepseek.com"),
-    _row("zhipu", "glm-4.6", "zai:connect", ("glm", "zai"), keys=("ZHIPUAI_API_KEY", "ZAI_API_KEY")),
+    _row(
+        "zhipu",
+        "glm-4.6",
+        aliases=("glm", "zai"),
+        base_url="https://open.bigmodel.cn/api/paas/v4/",
+        keys=("ZHIPUAI_API_KEY", "ZAI_API_KEY"),
+    ),
     _row("moonshot", "kimi-k2-turbo-preview", aliases=("kimi",), base_url="https://api.moonshot.cn/v1"),
-    _row("mistral", "mistral-small-latest", "mistral:connect"),
+    _row("mistral", "mistral-small-latest", base_url="https://api.mistral.ai/v1"),
     _row("xai", "grok-4", base_url="https://api.x.ai/v1"),
     _row("siliconflow", "Qwen/Qwen3-8B", provider="openai", base_url="https://api.siliconflow.cn/v1"),
     _row("ollama", connect="ollama:connect", needs_key=False),
     _row("vllm", base_url="http://localhost:8000/v1", needs_key=False),
-    _row("litellm", connect="litellm:connect", keys=(), needs_key=False),
+    _row("litellm", base_url="", needs_key=False),
 )
 
 SOURCES: Final[Mapping[str, Source]] = MappingProxyType({source.name: source for source in _ROWS})
@@ -119,7 +144,7 @@ def source_named(name: str) -> Source:
     found = _NAMES.get(str(name).lower())
     if found is None:
         raise ModuleError(
-            f"there is no source {name!r}{did_you_mean(str(name), _NAMES)}; there are {', '.join(SOURCES)}; whoever "
-            'else speaks like OpenAI is OnlineChatModule("openai", base_url=...)'
+            f"there is no source {name!r}{did_you_mean(str(name), _NAMES)}; there are {', '.join(SOURCES)}; any "
+            'other server with OpenAI\'s API is OnlineChatModule("openai", base_url=...)'
         )
     return found

@@ -14,8 +14,7 @@ from lazyprompt.messages.msg import ThinkingBlock, ToolUseBlock
 from lazyprompt.modules.clients import anthropic
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.anthropic import expressible
-from modules.clients.contract import Contract
-from support.client_scenes import KEY
+from modules.clients.helpers import ClientTests
 from support.model_server.server import Answer, Drop, HalfCall, ModelServer, Status
 
 if TYPE_CHECKING:
@@ -29,10 +28,8 @@ HI = {"role": "user", "content": "hi"}
 OLD_VERSION = {"anthropic-version": "2023-06-01"}
 
 
-class TestAnthropicClient(Contract):
+class TestAnthropicClient(ClientTests):
     provider = "anthropic"
-    package = "anthropic"
-    wire_key = f"Bearer {KEY}"
 
     def connect(self, settings: Settings) -> OfficialClient:
         return anthropic.connect(settings)
@@ -91,6 +88,7 @@ class TestAnthropicClient(Contract):
         assert call.raw_input == "".join(delta.text for delta in deltas) == '{"city":'
         assert complete
 
+    @pytest.mark.filterwarnings("ignore:The model .* is deprecated")
     def test_an_answer_of_any_length_may_come_unstreamed(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("pong")
         for model in ("claude-opus-4-5", "claude-opus-4-1-20250805@m"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,7 @@ from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import TextBlock
 from lazyprompt.modules.clients import gemini
 from lazyprompt.modules.clients._base import Request, Settings
-from modules.clients.contract import Contract
-from support.client_scenes import KEY
+from modules.clients.helpers import ClientTests, raised, ways
 from support.model_server.server import Answer, Cut, Drop, ModelServer, Status
 
 if TYPE_CHECKING:
@@ -26,10 +24,8 @@ HI = {"role": "user", "content": "hi"}
 SCHEMA: Any = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"]}
 
 
-class TestGeminiClient(Contract):
+class TestGeminiClient(ClientTests):
     provider = "gemini"
-    package = "google-genai"
-    wire_key = KEY
 
     def connect(self, settings: Settings) -> OfficialClient:
         return gemini.connect(settings)
@@ -66,7 +62,8 @@ class TestGeminiClient(Contract):
     def test_the_server_keeps_its_own_deadline(self, server: ModelServer) -> None:
         with self.opened(server, timeout=5.0) as client:
             client.send(self.request(client))
-            asyncio.run(self._looped(client, self.request(client)))
+            for way in ways(client, self.request(client)):
+                way()
         assert not any("x-server-timeout" in seen.headers for seen in server.seen)
 
     def test_a_prompt_that_was_blocked_has_no_candidates(self, server: ModelServer, client: OfficialClient) -> None:
@@ -129,7 +126,7 @@ class TestGeminiClient(Contract):
     def test_an_answer_that_the_client_refuses_is_malformed(self, client: OfficialClient) -> None:
         from google.genai.types import GenerateContentResponse  # noqa: PLC0415 - slow
 
-        error = self._raised(lambda: GenerateContentResponse.model_validate({"candidates": 3}))
+        error = raised(lambda: GenerateContentResponse.model_validate({"candidates": 3}))
         fault = client.fault(error)
         assert fault is not None
         assert fault.kind == "malformed"
