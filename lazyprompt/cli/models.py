@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # Providers in prompt files, and the sources that they are.
-_SOURCES = {"googleai": "gemini", "openai-responses": "openai"}
+_SOURCES = {"googleai": "gemini", "openai-responses": "openai", "dashscope-multimodal": "dashscope"}
 # Options that all clients and engines have under the same name.
 _COMMON = {
     "temperature": "temperature",

@@ -189,7 +189,7 @@ _ROWS = (
         program=(
             # The file: of modules named with -m, one in the working directory would come first.
             *("{python}", "-P", "{here}/llamacpp_server.py"),
-            *("--model", "{model}", "--host", "{host}", "--port", "{port}", "--special"),
+            *("--model", "{model}", "--port", "{port}", "--special"),
         ),
         package="xllamacpp",
         install='pip install "lazyprompt[local]"',

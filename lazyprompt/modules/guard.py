@@ -1,11 +1,11 @@
 """Runs a command so that it never outlives the process that asked for it.
 
-    python -m lazyprompt.modules.guard -- COMMAND [ARGUMENT ...]
+    python guard.py COMMAND [ARGUMENT ...]
 
-The command, and all that it starts, lives in the guard's session. The guard ends it when its standard input ends, which
-happens however the process at the other end of the pipe ended, ``kill -9`` included; on SIGTERM, SIGINT or SIGHUP; and
-when the guard's parent changes, should a child of the parent still hold the pipe. What a command leaves behind when it
-ends by itself is ended too. SIGTERM comes first, SIGKILL after `GRACE` seconds.
+The guard is started as the leader of a session, in which the command and all that it starts live. It ends them when its
+standard input ends, which happens however the process at the other end of the pipe ended, ``kill -9`` included; on
+SIGTERM, SIGINT or SIGHUP; and when the guard's parent changes, should a child of the parent still hold the pipe. What a
+command leaves behind when it ends by itself is ended too. SIGTERM comes first, SIGKILL after `GRACE` seconds.
 
 The guard exits with the command's exit code, with 128 and the signal's number if a signal ended it (as a shell does),
 126 or 127 if it cannot be started. POSIX only.
@@ -82,26 +82,17 @@ def main(arguments: list[str]) -> int:
     """Run a command and see to its end.
 
     Args:
-        arguments: ``--``, the command and its arguments.
+        arguments: The command and its arguments.
 
     Returns:
         The exit code.
     """
-    if len(arguments) < 2 or arguments[0] != "--":  # noqa: PLR2004 - "--" and the command
-        print("usage: python -m lazyprompt.modules.guard -- COMMAND [ARGUMENT ...]", file=sys.stderr)  # noqa: T201 - a program
-        return 2
-    if os.getsid(0) != os.getpid():
-        try:
-            os.setsid()
-        except PermissionError:
-            print("guard: give it a session of its own: setsid -w python ...", file=sys.stderr)  # noqa: T201 - a program
-            return 2
     wake = _woken_by_signals()
     parent = os.getppid()
     try:
-        engine = subprocess.Popen(arguments[1:], stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603 - the caller's own command
+        engine = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603 - the caller's own command
     except OSError as error:
-        print(f"guard: cannot start {arguments[1]}: {error.strerror}", file=sys.stderr)  # noqa: T201 - a program
+        print(f"guard: cannot start {arguments[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201 - a program
         return 127 if isinstance(error, FileNotFoundError) else 126
     while engine.poll() is None and not _asked_to_end(wake, parent):
         pass

@@ -119,8 +119,8 @@ _LINES = 15  # of the log, that an error quotes
 _BYTES = 65_536
 
 
-# Patterns of what llama.cpp, PyTorch, CUDA, vLLM, uvicorn, argparse, click and clap write, and what to do then; the
-# first that fits counts.
+# Patterns of what llama.cpp, PyTorch, CUDA, vLLM, uvicorn and argparse write, and what to do then; the first that fits
+# counts.
 _CAUSES: Final = (
     (
         r"address already in use|couldn't bind",
@@ -134,9 +134,9 @@ _CAUSES: Final = (
         r"out ?of ?memory|bad_alloc|(cannot|failed to|unable to) allocate|no available memory|KV cache is needed",
         "it needs more memory than there is; take a smaller model or quantisation, or a shorter context",
     ),
-    (r"No module named|Missing dependencies|is not installed", "something is not installed; {install}"),
+    (r"No module named|is not installed", "something is not installed; {install}"),
     (
-        r"unrecognized arguments|no such option|unexpected argument|unknown flag|has no option|does not take",
+        r"unrecognized arguments|has no option|does not take",
         "it does not know an option, or not with that value",
     ),
 )
@@ -339,7 +339,7 @@ class EngineProcess:
             log, offset = self._log or Path(file.name), file.seek(0, os.SEEK_END)
             guard = subprocess.Popen(  # noqa: S603 - no shell; the program is the engine's, the rest its user's
                 # The file: with -m, a module of that name in the working directory would come first.
-                [sys.executable, "-P", _guard().__file__, "--", program, *arguments],
+                [sys.executable, "-P", _guard().__file__, program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean
@@ -27,20 +27,20 @@ class Source(NamedTuple):
         provider: The provider whose payload form it takes, a name of ``ChatFormatter``.
         model: The default model, or "" if the caller must name one.
         connect: The client, as ``module:function`` in ``clients/``.
-        aliases: Other names of the source.
-        base_url: The address, or None if the client has its own. With "", the caller must give one.
         keys: The environment variables that may hold the key. The first one that is set counts.
+        base_url: The address, or None if the client has its own. With "", the caller must give one.
         needs_key: True if the source refuses calls without a key.
+        aliases: Other names of the source.
     """
 
     name: str
     provider: str
     model: str
     connect: str
-    aliases: tuple[str, ...]
-    base_url: str | None
     keys: tuple[str, ...]
-    needs_key: bool
+    base_url: str | None = None
+    needs_key: bool = True
+    aliases: tuple[str, ...] = ()
 
     def client(self, settings: Settings) -> OfficialClient:
         """Return a client for the source.
@@ -77,52 +77,28 @@ class Source(NamedTuple):
         return None
 
 
-def _row(
-    name: str,
-    model: str = "",
-    connect: str = "openai:connect",
-    *,
-    aliases: tuple[str, ...] = (),
-    provider: str = "",
-    base_url: str | None = None,
-    keys: tuple[str, ...] | None = None,
-    needs_key: bool = True,
-) -> Source:
-    """Return a source. The provider and the key's variable are named after the source by default."""
-    keys = (f"{name.upper()}_API_KEY",) if keys is None else keys
-    return Source(name, provider or name, model, connect, aliases, base_url, keys, needs_key)
+def _row(name: str, model: str = "", connect: str = "openai:connect", **more: Any) -> Source:
+    """Return a source. Its provider and the variable of its key are named after it by default."""
+    own: dict[str, Any] = {"provider": name, "keys": (f"{name.upper()}_API_KEY",), **more}
+    return Source(name, model=model, connect=connect, **own)
 
 
+_GEMINI_KEYS, _ZHIPU_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("ZHIPUAI_API_KEY", "ZAI_API_KEY")
+# DashScope's compatible mode takes OpenAI's form, with the rules that vLLM has for the same models.
+_QWEN = {"provider": "vllm", "aliases": ("qwen",)}
 _ROWS = (
     _row("openai", "gpt-5-mini"),
     _row("anthropic", "claude-haiku-4-5", "anthropic:connect", aliases=("claude",)),
-    _row(
-        "gemini",
-        "gemini-2.5-flash",
-        "gemini:connect",
-        aliases=("google",),
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    ),
-    # Its compatible mode takes OpenAI's form, not DashScope's own, with the rules that vLLM has for the same models.
-    _row(
-        "dashscope",
-        "qwen-plus",
-        aliases=("qwen",),
-        provider="vllm",
-        base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
-    ),
+    _row("gemini", "gemini-2.5-flash", "gemini:connect", aliases=("google",), keys=_GEMINI_KEYS),
+    _row("dashscope", "qwen-plus", base_url="https://dashscope.aliyuncs.com/compatible-mode/v1", **_QWEN),
     _row("deepseek", "deepseek-chat", base_url="https://api.deepseek.com"),
     _row(
-        "zhipu",
-        "glm-4.6",
-        aliases=("glm", "zai"),
-        base_url="https://open.bigmodel.cn/api/paas/v4/",
-        keys=("ZHIPUAI_API_KEY", "ZAI_API_KEY"),
+        "zhipu", "glm-4.6", base_url="https://open.bigmodel.cn/api/paas/v4/", aliases=("glm", "zai"), keys=_ZHIPU_KEYS
     ),
-    _row("moonshot", "kimi-k2-turbo-preview", aliases=("kimi",), base_url="https://api.moonshot.cn/v1"),
+    _row("moonshot", "kimi-k2-turbo-preview", base_url="https://api.moonshot.cn/v1", aliases=("kimi",)),
     _row("mistral", "mistral-small-latest", base_url="https://api.mistral.ai/v1"),
     _row("xai", "grok-4", base_url="https://api.x.ai/v1"),
-    _row("siliconflow", "Qwen/Qwen3-8B", provider="openai", base_url="https://api.siliconflow.cn/v1"),
+    _row("siliconflow", "Qwen/Qwen3-8B", base_url="https://api.siliconflow.cn/v1", provider="openai"),
     _row("ollama", connect="ollama:connect", needs_key=False),
     _row("vllm", base_url="http://localhost:8000/v1", needs_key=False),
     _row("litellm", base_url="", needs_key=False),

@@ -142,12 +142,7 @@ class TrainableModule(ChatModule):
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
 
     def start(
-        self,
-        *,
-        port: int | None = None,
-        timeout: float = 120.0,
-        log: str | Path | None = None,
-        **options: object,
+        self, *, port: int | None = None, timeout: float = 120.0, log: str | Path | None = None, **options: object
     ) -> Self:
         """Start the engine and wait until it is ready; nothing if it runs.
 
@@ -211,12 +206,7 @@ class TrainableModule(ChatModule):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def render(
-        self,
-        input: object = None,
-        history: HistoryLike | None = None,
-        tools: ToolsLike = None,
-    ) -> Rendered:
+    def render(self, input: object = None, history: HistoryLike | None = None, tools: ToolsLike = None) -> Rendered:
         """Return the flat prompt of a call, with its segments.
 
         Args:

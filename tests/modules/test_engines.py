@@ -22,8 +22,7 @@ SERVER = llamacpp_server.__file__
 
 # As each engine's documentation writes it, for model m at port 8101; the others are started by hand.
 COMMANDS = {
-    # python -m lazyprompt.modules.llamacpp_server --help
-    "llama.cpp": f"{sys.executable} -P {SERVER} --model m --host 127.0.0.1 --port 8101 --special",
+    "llama.cpp": f"{sys.executable} -P {SERVER} --model m --port 8101 --special",
     # docs.vllm.ai, "vllm serve"
     "vllm": "vllm serve m --host 127.0.0.1 --port 8101",
 }

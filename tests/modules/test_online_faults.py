@@ -277,8 +277,12 @@ def test_a_stream_that_stands_still_is_a_timeout(server: ModelServer, source: st
 )
 def test_what_is_no_answer_is_an_error_of_ours(source: str, body: bytes) -> None:
     written = body.replace(b"\n", b" ")
-    for media_type, sent in (("application/json", body), ("text/event-stream", b"data: " + written + b"\n\n")):
-        with odd_server(sent, media_type) as url:
+    for media_type, sent, status in (
+        ("application/json", body, 200),
+        ("text/event-stream", b"data: " + written + b"\n\n", 200),
+        ("application/json", body, 400),
+    ):
+        with odd_server(sent, media_type, status) as url:
             base_url = f"{url}/{source}{PATHS[source][0]}"
             model = OnlineChatModule(
                 source, model="m", base_url=base_url, api_key=KEY, retries=0, timeout=TIMEOUT
@@ -286,7 +290,7 @@ def test_what_is_no_answer_is_an_error_of_ours(source: str, body: bytes) -> None
             for way in list(ways(model, ASKED))[media_type != "application/json" :: 2]:
                 with pytest.raises(ModuleError) as caught:
                     way()
-                assert caught.value.kind in ("malformed", "cut", "empty", "server", "connection")
+                assert caught.value.kind in ("malformed", "cut", "empty", "server", "connection", "request")
             model.close()
 
 
@@ -340,7 +344,7 @@ def bodies(server: ModelServer) -> set[str]:
 
 
 @SOME
-@pytest.mark.parametrize("status", [429, 500, 408])
+@pytest.mark.parametrize("status", [429, 500, 503, 408, 409])
 def test_what_may_pass_is_tried_again_with_the_same_bytes(server: ModelServer, source: str, status: int) -> None:
     server.answer = WHOLE
     model = module(server, source, retries=1)
@@ -375,9 +379,10 @@ def test_a_lost_connection_is_tried_again_with_the_same_bytes(server: ModelServe
     assert len(bodies(server)) == len(FEW)
 
 
-def test_the_server_says_when_to_try_again(server: ModelServer) -> None:
+@pytest.mark.parametrize("status", [429, 529])
+def test_the_server_says_when_to_try_again(server: ModelServer, status: int) -> None:
     """It asks for more than any client would wait by itself before a second attempt."""
-    asked = at_once(server, Status(429, retry_after=1.1), 0)
+    asked = at_once(server, Status(status, retry_after=1.1), 0)
     waited = {source: again - first for source, (first, again) in asked.items()}
     assert {source: seconds for source, seconds in waited.items() if seconds < 1.1} == {}
 
@@ -400,7 +405,7 @@ def test_it_is_tried_as_often_as_it_was_said(server: ModelServer, source: str) -
 
 
 @SOME
-@pytest.mark.parametrize("status", [400, 401, 404, 413])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_what_will_not_pass_is_not_tried_again(server: ModelServer, source: str, status: int) -> None:
     server.faults = lambda _: Status(status)
     for _ in failures(module(server, source, retries=PATIENT), ASKED):

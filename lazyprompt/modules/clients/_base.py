@@ -170,7 +170,7 @@ class OfficialClient(ABC):
 
     Attributes:
         retries_itself: True if the official client tries again by itself (``Settings.retries``); else the module does.
-        package: The official package, as :func:`import_extra` takes it.
+        package: The official package, as :func:`import_extra` takes it. The extra has the same name.
         method: The method that takes the parameters, as ``package:Class.method``.
         called: The name of that method in errors.
         advice: The way to send what only the server knows, in errors; ``{name}`` is the parameter.
@@ -198,11 +198,6 @@ class OfficialClient(ABC):
         # The clients, that for threads under None; and the lock of each loop, whose tasks wait for one client.
         self._clients: dict[AbstractEventLoop | None, Any] = {}
         self._loops: dict[AbstractEventLoop, Lock] = {}
-
-    @property
-    def extra(self) -> str:
-        """The extra of lazyprompt that installs the client."""
-        return self.package[1]
 
     def sdk(self) -> Any:
         """Import the official package.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from contextlib import aclosing
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.formatters.formatter import ChatFormatter
@@ -18,8 +16,6 @@ from support.model_server.server import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from lazyprompt.answers.parser import Delta
     from lazyprompt.messages.msg import Msg
     from lazyprompt.modules.clients._base import OfficialClient
@@ -123,15 +119,6 @@ def failed(client: OfficialClient, request: Request, *, stream: bool) -> tuple[E
     return _ended(fine=fine)
 
 
-async def afailed(client: OfficialClient, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
-    """The same in an event loop."""
-    try:
-        fine = (await astreamed(client, request)).complete if stream else await client.asend(request) is not None
-    except Exception as error:  # noqa: BLE001 - whichever the client has
-        return _fault(client, error)
-    return _ended(fine=fine)
-
-
 def _fault(client: OfficialClient, error: Exception) -> tuple[Exception, Fault]:
     fault = client.fault(error)
     if fault is None:
@@ -148,18 +135,3 @@ def _ended(*, fine: bool) -> tuple[Exception, Fault]:
 def shown(error: BaseException, *more: object) -> str:
     """All that can be read of an error, and of other things."""
     return "".join((*traceback.format_exception(error), *(f"{each!r} {each!s}" for each in (error, *more))))
-
-
-async def ataken(client: OfficialClient, request: Request) -> None:
-    """A stream to its end, in a task that is to be cancelled."""
-    async with aclosing(cast("AsyncGenerator[object]", client.astream(request))) as events:
-        async for _ in events:
-            pass
-
-
-def arrived(server: ModelServer, requests: int = 1) -> None:
-    """Wait until the server has seen so many requests."""
-    until = monotonic() + PATIENCE
-    while len(server.seen) < requests:
-        assert monotonic() < until, f"{len(server.seen)} requests"
-        sleep(0.005)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +12,7 @@ from lazyprompt.messages.msg import TextBlock
 from lazyprompt.modules.clients import gemini
 from lazyprompt.modules.clients._base import Request, Settings
 from modules.clients.helpers import ClientTests, raised, ways
-from support.model_server.server import Answer, Cut, Drop, ModelServer, Status
+from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
     from lazyprompt.modules.clients._base import OfficialClient
@@ -29,23 +28,6 @@ class TestGeminiClient(ClientTests):
 
     def connect(self, settings: Settings) -> OfficialClient:
         return gemini.connect(settings)
-
-    @pytest.mark.parametrize("fault", [Status(429, retry_after=0.01), Status(500), Status(503), Cut(), Drop()])
-    def test_nothing_is_tried_again_but_by_the_module(self, server: ModelServer, fault: Any) -> None:
-        server.faults = lambda _: fault
-        with self.opened(server, retries=5) as client:
-            assert client.retries_itself is False
-            assert len(list(self.faults(client, self.request(client)))) == len(server.seen) == 4
-
-    def test_what_is_sent_again_is_the_same(self, server: ModelServer, client: OfficialClient) -> None:
-        request = self.request(client, HI, temperature=0.5, stop=["x"])
-        for _ in range(3):
-            client.send(request)
-        assert len({(json.dumps(seen.body), seen.headers["content-length"]) for seen in server.seen}) == 1
-
-    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: OfficialClient) -> None:
-        server.faults = lambda _: Status(429, retry_after=7.5)
-        assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {7.5}
 
     @pytest.mark.parametrize(
         ("header", "waits"), [("3", 3.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), (None, None)]

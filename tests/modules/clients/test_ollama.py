@@ -89,13 +89,6 @@ class _Ollama(ClientTests):
         assert caplog.records
         assert KEY not in caplog.text
 
-    def test_how_long_to_wait_is_told(self, server: ModelServer, client: OfficialClient) -> None:
-        server.faults = lambda _: Status(429, retry_after=2.5)
-        faults = list(self.faults(client, self.request(client)))
-        assert {fault.retry_after for fault in faults} == {2.5}
-        assert client.retries_itself is False
-        assert len(server.seen) == len(faults)
-
     def test_common_parameters_become_options(self, server: ModelServer, client: OfficialClient) -> None:
         common: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 9, "stop": ["END"], "seed": 3}
         structured = client.structured(SCHEMA, "place")

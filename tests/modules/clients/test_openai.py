@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,14 +23,13 @@ from modules.clients.openai_form import (
     shown,
     streamed,
 )
-from support.model_server.server import Answer, Cut, Drop, Fails, ModelServer, Status
+from support.model_server.server import Answer, Cut, Fails, ModelServer
 from support.tiny_model import CHATML, llama_cpp, write_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lazyprompt.modules.clients._base import OfficialClient
-    from support.model_server.server import Misbehaviour
 
 CHATS = ("openai", "dashscope", "deepseek", "litellm", "mistral", "moonshot", "siliconflow", "vllm", "xai", "zhipu")
 ENGINE = ENGINES["llama.cpp"].server or Server()
@@ -143,48 +140,12 @@ async def test_without_a_key_none_is_sent_not_even_that_of_the_environment(
     assert server.seen[1].headers["x-mine"] == "1"
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize(
-    "fault", [*(Status(code, retry_after=0.01) for code in (408, 409, 429, 500, 503)), Drop()], ids=repr
-)
-def test_the_client_tries_again_with_the_same_bytes(server: ModelServer, fault: Misbehaviour, *, stream: bool) -> None:
-    server.faults = [fault]
-    with closing(client_for(server, "openai", retries=2)) as client:
-        assert client.retries_itself
-        message = read("openai", streamed(client, ask()).answer if stream else client.send(ask("Ünï 🙂")))
-
-    assert message.content == "pong"
-    assert _sent(server) == [_sent(server)[0]] * 2
-
-
 def test_a_body_that_breaks_off_is_asked_for_again_a_stream_is_not(server: ModelServer) -> None:
     server.faults = [Cut(), None, Cut()]
     with closing(client_for(server, "openai", retries=1)) as client:
         assert read("openai", client.send(ask())).content == "pong"
         assert failed(client, ask(), stream=True)[1].kind == "connection"
     assert len(server.seen) == 3
-
-
-def test_it_tries_no_more_often_than_it_may_and_waits_as_long_as_it_is_told(server: ModelServer) -> None:
-    server.faults = [Status(429, retry_after=0.2)] * 9
-    began = monotonic()
-    with closing(client_for(server, "openai", retries=2)) as client:
-        _, told = failed(client, ask(), stream=False)
-
-    assert (told.kind, told.retry_after, len(server.seen)) == ("rate limit", 0.2, 3)
-    assert monotonic() - began >= 0.4
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_it_does_not_try_again_what_would_fail_again(server: ModelServer, status: int) -> None:
-    server.faults = [Status(status, retry_after=0.01)]
-    with closing(client_for(server, "openai", retries=2)) as client:
-        failed(client, ask(), stream=False)
-    assert len(server.seen) == 1
-
-
-def _sent(server: ModelServer) -> list[tuple[str, str]]:
-    return [(seen.headers["content-length"], json.dumps(seen.body)) for seen in server.seen]
 
 
 def test_a_bug_is_no_fault(server: ModelServer) -> None:

@@ -173,11 +173,6 @@ _OLLAMA_REFUSALS: dict[Reason, Refusal] = {
     "key": Refusal(401, "unauthorized"),
     "model": Refusal(404, f"model '{NO_MODEL}' not found"),
 }  # it cuts a prompt that is too long, and says nothing
-REFUSALS: dict[Reason, Refusal] = {
-    "key": Refusal(401, "Invalid API-key provided."),
-    "model": Refusal(404, f"The model `{NO_MODEL}` does not exist or you do not have access to it."),
-    "length": Refusal(400, "Range of input length should be [1, 30720]"),
-}
 REFUSALS: dict[str, dict[Reason, Refusal]] = {
     "openai": _OPENAI_REFUSALS,
     "openai-responses": {
