@@ -339,7 +339,7 @@ class EngineProcess:
             log, offset = self._log or Path(file.name), file.seek(0, os.SEEK_END)
             guard = subprocess.Popen(  # noqa: S603 - no shell; the program is the engine's, the rest its user's
                 # The file: with -m, a module of that name in the working directory would come first.
-                [sys.executable, "-P", _guard().__file__, program, *arguments],
+                [sys.executable, "-P", str(_guard().__file__), program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,

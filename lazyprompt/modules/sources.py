@@ -85,7 +85,7 @@ def _row(name: str, model: str = "", connect: str = "openai:connect", **more: An
 
 _GEMINI_KEYS, _ZHIPU_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("ZHIPUAI_API_KEY", "ZAI_API_KEY")
 # DashScope's compatible mode takes OpenAI's form, with the rules that vLLM has for the same models.
-_QWEN = {"provider": "vllm", "aliases": ("qwen",)}
+_QWEN: dict[str, Any] = {"provider": "vllm", "aliases": ("qwen",)}
 _ROWS = (
     _row("openai", "gpt-5-mini"),
     _row("anthropic", "claude-haiku-4-5", "anthropic:connect", aliases=("claude",)),
