@@ -39,7 +39,8 @@ _ENDING = 0.005  # seconds between two looks at what is being ended
 
 def _guard() -> ModuleType:
     """Import the guard, whose psutil the extra ``local`` installs; vLLM installs it too."""
-    return import_extra("lazyprompt.modules.guard", "psutil", "local")
+    guard: ModuleType = import_extra("lazyprompt.modules.guard", "psutil", "local")
+    return guard
 
 
 @dataclass(eq=False)
