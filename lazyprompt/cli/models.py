@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # Providers in prompt files, and the sources that they are.
-_SOURCES = {"googleai": "gemini", "openai-responses": "openai"}
+_SOURCES = {"googleai": "gemini", "openai-responses": "openai", "dashscope-multimodal": "dashscope"}
 # Options that all clients and engines have under the same name.
 _COMMON = {
     "temperature": "temperature",
@@ -50,7 +50,7 @@ def sources_help() -> str:
     """Return the sources as a table, for the end of a command's help."""
     rows = [("SOURCE", "MODEL", "KEY, IN THE ENVIRONMENT")]
     for source in SOURCES.values():
-        keys = " or ".join(source.keys) or "as its client says"
+        keys = " or ".join(source.keys)
         rows.append((source.name, source.model or "--model", keys if source.needs_key else f"{keys}, if any"))
     # \b tells click not to wrap
     return "\b\n" + "\n".join(table(rows))

@@ -13,7 +13,7 @@ from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.chat_templates.source import ChatSource, read_source
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import TemplateError
-from lazyprompt.modules.clients.openai import connect_completions
+from lazyprompt.modules.clients.openai import CompletionsClient, Server
 from lazyprompt.rendering.markers import Markers
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ def added_by_llama_cpp(url: str, settings: Settings) -> list[int] | None:
     """
     # An HTTP client that somebody gave is not ours to close.
     own = {name: value for name, value in settings.options.items() if name != "http_client"}
-    client = connect_completions(settings._replace(retries=0, timeout=min(settings.timeout, _SOON), options=own))
+    # The client wants a base URL, and is asked for another address.
+    asked = settings._replace(base_url=url, retries=0, timeout=min(settings.timeout, _SOON), options=own)
+    client = CompletionsClient(asked, Server())
     try:
         answer = client.post(f"{url}/tokenize", {"content": "", "add_special": True})
     except Exception as error:

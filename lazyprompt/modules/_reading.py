@@ -229,14 +229,12 @@ class Answer:
             return None
 
 
-# Where engines put the text of an answer: OpenAI's completions, Ollama's generate, TGI, llama.cpp.
-_TEXTS: tuple[tuple[str | int, ...], ...] = (("choices", 0, "text"), ("response",), ("generated_text",), ("content",))
-# And where they count the tokens of the prompt, and of the answer.
+# The paths of an answer's text: OpenAI's completions and Ollama's generate.
+_TEXTS: tuple[tuple[str | int, ...], ...] = (("choices", 0, "text"), ("response",))
+# The paths of the token counts of prompt and answer.
 _COUNTS: tuple[tuple[tuple[str | int, ...], tuple[str | int, ...]], ...] = (
     (("usage", "prompt_tokens"), ("usage", "completion_tokens")),
     (("prompt_eval_count",), ("eval_count",)),
-    (("tokens_evaluated",), ("tokens_predicted",)),
-    ((), ("details", "generated_tokens")),
 )
 
 
@@ -256,7 +254,7 @@ def _raw_text(answer: Mapping[str, Any]) -> str:
 def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
     """Return a message with the tokens that the engine counted."""
     for paths in _COUNTS:
-        prompt, completion = (at(answer, path) if path else 0 for path in paths)
+        prompt, completion = (at(answer, path) for path in paths)
         if isinstance(prompt, int) and isinstance(completion, int):
             usage = {
                 "prompt_tokens": prompt,

@@ -86,7 +86,7 @@ class Sender:
         if client.retries_itself:
             return
         # Only the extras of clients that do not retry by themselves have it.
-        tenacity = import_extra("tenacity", "tenacity", client.extra)
+        tenacity = import_extra("tenacity", "tenacity", client.package[1])
         self._longer = tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)
         again: dict[str, Any] = {
             "stop": tenacity.stop_after_attempt(1 + settings.retries),

@@ -368,13 +368,7 @@ class Chat:
         """The messages so far, without the system text and the history of every conversation of the module."""
         return self._history
 
-    def __call__(
-        self,
-        input: object = None,
-        *,
-        response_format: ResponseFormat | None = None,
-        **params: Any,
-    ) -> Reply:
+    def __call__(self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any) -> Reply:
         """Send the user's text, and return the answer.
 
         Args:
@@ -390,11 +384,7 @@ class Chat:
         return reply
 
     async def acall(
-        self,
-        input: object = None,
-        *,
-        response_format: ResponseFormat | None = None,
-        **params: Any,
+        self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> Reply:
         """Async version of a call."""
         reply = await self._asked.acall(input, self._history, self._tools, response_format=response_format, **params)
@@ -402,22 +392,14 @@ class Chat:
         return reply
 
     def stream(
-        self,
-        input: object = None,
-        *,
-        response_format: ResponseFormat | None = None,
-        **params: Any,
+        self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> ReplyStream:
         """Return the answer of a call as a stream; the turn is kept when it is whole."""
         stream = self._asked.stream(input, self._history, self._tools, response_format=response_format, **params)
         return stream.then(self._keep)
 
     def astream(
-        self,
-        input: object = None,
-        *,
-        response_format: ResponseFormat | None = None,
-        **params: Any,
+        self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> AsyncReplyStream:
         """Async version of :meth:`stream`."""
         stream = self._asked.astream(input, self._history, self._tools, response_format=response_format, **params)

@@ -1,9 +1,7 @@
-"""The engines that serve a local model: their commands, checks of health, and fields of requests.
+"""The engines that serve a local model: the commands of those that are started, and the fields of their requests.
 
-One row for each, in `ENGINES`. Sources: the engines' own documentation and, where that is silent, their source:
-vLLM's ``CompletionRequest`` and ``vllm serve``; ``transformers/cli/serve.py`` and ``serving/completion.py`` (5.23);
-SGLang's ``CompletionRequest`` and server arguments; LMDeploy's ``CompletionRequest`` and ``lmdeploy serve api_server``;
-TGI's launcher reference and guidance; Ollama's API and FAQ. llama.cpp's row is what its server was seen to do.
+Sources: the engines' own documentation and, where that is silent, their source: vLLM's ``CompletionRequest`` and ``vllm
+serve``; SGLang's and LMDeploy's ``CompletionRequest``; Ollama's API. llama.cpp's row is what its server was seen to do.
 """
 
 from __future__ import annotations
@@ -16,15 +14,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError, did_you_mean
+from lazyprompt.modules.clients.ollama import connect_generate
+from lazyprompt.modules.clients.openai import CompletionsClient, Server
 
 if TYPE_CHECKING:
+    from lazyprompt._base.json import JsonObject
     from lazyprompt.modules.clients._base import OfficialClient, Settings
+
+HOST: Final = "127.0.0.1"  # the address that started engines listen at
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _HERE = Path(__file__).parent
@@ -47,52 +49,41 @@ class AnswerIds(NamedTuple):
 
 
 class Engine(NamedTuple):
-    """An engine. All answer 200 below ``health`` once the model can be asked, and not before.
+    """An engine that serves a local model.
 
     Attributes:
-        name: Its name.
-        program: The command that starts it; ``{python}`` is this Python, ``{here}`` this directory, and ``{model}``,
-            ``{host}`` and ``{port}`` what the call says. The model has the same name in requests.
-        install: How it is installed.
-        environment: Variables of its environment, with the same slots.
-        variables: Where the engine takes its options from the environment: what their names begin with there.
-        package: The package that must be installed, where the program is Python's.
-        health: The path that tells whether it is ready.
-        client: Its client: ``module:function`` in ``clients/``.
-        path: What the client's base URL has behind host and port.
-        carrier: The argument of the client's call that carries the fields which the client does not know; empty where
-            they are arguments themselves.
-        takes_ids: True if the prompt may be token ids. Ids are never changed: no BOS is added, and nothing in them can
-            become a special token that was none.
-        body: Fields of each request. They leave special tokens in the text, where the engine takes that by request.
-        no_bos: Fields that keep the engine from putting a BOS before a text that begins with one. None if it takes no
-            such field: if its tokenizer adds one, the text's own must be left out, or ids be sent.
-        answer_ids: The way to the token ids of an answer; None where there is none. What does not come is not missed:
-            a conversation goes on as text then.
+        name: The name of the engine.
+        program: The command that starts it, or () if the user starts it. ``{python}`` is this Python, ``{here}`` this
+            directory, ``{model}``, ``{host}`` and ``{port}`` are the values of the call. Requests use the same model
+            name.
+        install: The way to install it.
+        package: The package that must be installed, if the program is Python's.
+        server: The details of its completions (``/v1/completions``), or None for Ollama's ``generate``.
+        takes_ids: True if the prompt may be token ids. Ids are never changed: the engine adds no BOS, and nothing in
+            them can become a special token that was none.
+        body: Fields of each request. They keep special tokens in the text, if the engine has a field for that.
+        no_bos: Fields that keep the engine from adding a BOS to a text that begins with one. None if it has no such
+            field. If its tokenizer adds a BOS, the text's own must be left out, or ids be sent.
+        answer_ids: The way to the token ids of an answer, or None if there is none. Without them a conversation goes
+            on as text.
     """
 
     name: str
-    program: tuple[str, ...]
-    install: str
-    environment: Mapping[str, str] = _NOTHING
-    variables: str = ""
+    program: tuple[str, ...] = ()
+    install: str = ""
     package: str = ""
-    health: str = "/health"
-    client: str = "openai:connect_completions"
-    path: str = "/v1"
-    carrier: str = "extra_body"
+    server: Server | None = Server()
     takes_ids: bool = False
     body: Mapping[str, Any] = _NOTHING
     no_bos: Mapping[str, Any] | None = None
     answer_ids: AnswerIds | None = None
 
-    def command(self, model: str, host: str, port: int, options: Mapping[str, object] = _NOTHING) -> tuple[str, ...]:
+    def command(self, model: str, port: int, options: Mapping[str, object] = _NOTHING) -> tuple[str, ...]:
         """Return the command line.
 
         Args:
             model: The model, as the engine knows it.
-            host: The address it is to listen at.
-            port: The port.
+            port: The port to listen at.
             options: Its own options by name: ``max_model_len=4096`` is ``--max-model-len 4096``, True the name alone,
                 False ``--no-`` and the name, a list several values, a mapping JSON, None nothing.
 
@@ -104,64 +95,40 @@ class Engine(NamedTuple):
         """
         if model.startswith("-"):
             raise EngineError(f"a model's name does not begin with a hyphen, as {model!r} does")
-        slots = {"here": _HERE, "python": sys.executable, "model": model, "host": host, "port": port}
-        program = [piece.format_map(slots) for piece in self.program]
-        given = self._given(options)
-        return (*program, *(() if self.variables else _arguments(given)))
-
-    def variables_for(self, host: str, port: int, options: Mapping[str, object] = _NOTHING) -> dict[str, str]:
-        """Return the variables that it needs in its environment.
-
-        Args:
-            host: The address it is to listen at.
-            port: The port.
-            options: As :meth:`command` has them.
-
-        Returns:
-            The variables.
-
-        Raises:
-            EngineError: As :meth:`command`.
-        """
-        own = {name: value.format(host=host, port=port) for name, value in self.environment.items()}
-        given = self._given(options) if self.variables else {}
-        return own | {
-            f"{self.variables}{name.replace('-', '_').upper()}": _text(value) for name, value in given.items()
-        }
+        ours = {piece.lstrip("-") for piece in self.program if piece.startswith("--")}
+        for name in options:
+            if not _OPTION.fullmatch(name):
+                raise EngineError(f"{name!r} is no name of an option of {self.name}")
+            if name.replace("_", "-").lower() in ours:
+                raise EngineError(
+                    f"the option {name} of {self.name} is set already: model and port are given by themselves, and it"
+                    " listens at this machine alone"
+                )
+        slots = {"here": _HERE, "python": sys.executable, "model": model, "host": HOST, "port": port}
+        return (*(piece.format_map(slots) for piece in self.program), *_arguments(options))
 
     def connect(self, settings: Settings) -> OfficialClient:
         """Return a client for it, which sends stop strings and JSON schemas as this engine takes them.
 
         Args:
-            settings: The settings of the client.
-
-        Returns:
-            The client.
+            settings: The settings of the client; ``base_url`` is the engine's scheme, host and port.
         """
-        connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.client}")
-        return connect(settings, self.name) if self.carrier else connect(settings)
+        if self.server is None:
+            return connect_generate(settings)
+        return CompletionsClient(settings._replace(base_url=f"{settings.base_url}/v1"), self.server)
 
     def params(self, *further: Mapping[str, Any], own_bos: bool = False) -> dict[str, Any]:
         """Return the arguments of the client's call besides model and prompt.
 
         Args:
-            further: More arguments of the call, as the client's ``params`` and ``structured`` give them; the fields
-                that the client does not know are put together.
+            further: More arguments of the call, as the client's ``params`` and ``structured`` return them. Their
+                ``extra_body`` are put together.
             own_bos: True if the prompt is text that begins with a BOS of its own.
-
-        Returns:
-            The arguments.
         """
-        fields = {**self.body, **((self.no_bos or _NOTHING) if own_bos else _NOTHING)}
-        if not self.carrier:
-            return {key: value for arguments in (fields, *further) for key, value in arguments.items()}
-        carried = {**fields, **{key: value for more in further for key, value in more.get(self.carrier, {}).items()}}
-        known = {key: value for more in further for key, value in more.items() if key != self.carrier}
-        return known | ({self.carrier: carried} if carried else {})
-
-    def installed(self) -> bool:
-        """Return True if it can be started here: its package can be imported, or its program is found."""
-        return self.executable() is not None
+        known = {key: value for more in further for key, value in more.items() if key != "extra_body"}
+        body = {**self.body, **((self.no_bos or _NOTHING) if own_bos else _NOTHING)}
+        body |= {key: value for more in further for key, value in more.get("extra_body", {}).items()}
+        return known | ({"extra_body": body} if body else {})
 
     def executable(self) -> str | None:
         """Return the path of its program: beside this Python, else on ``PATH``; None if it is not installed."""
@@ -173,24 +140,12 @@ class Engine(NamedTuple):
     def __reduce__(self) -> tuple[Callable[[str], Engine], tuple[str]]:
         return engine_named, (self.name,)
 
-    def _given(self, options: Mapping[str, object]) -> dict[str, object]:
-        """Return the options that have a value, checked."""
-        ours = {piece.lstrip("-") for piece in self.program if piece.startswith("--")}
-        ours |= {name.removeprefix(self.variables).lower() for name in self.environment}
-        for name in options:
-            if not _OPTION.fullmatch(name):
-                raise EngineError(f"{name!r} is no name of an option of {self.name}")
-            if name.replace("_", "-").lower() in ours:
-                raise EngineError(
-                    f"the option {name} of {self.name} is set already: model and port are given by themselves, and it"
-                    " listens at this machine alone"
-                )
-        return {name: value for name, value in options.items() if value is not None}
-
 
 def _arguments(options: Mapping[str, object]) -> Iterator[str]:
     """Yield options as a command line has them."""
     for name, value in options.items():
+        if value is None:
+            continue
         dashed = name.replace("_", "-")
         yield f"--no-{dashed}" if value is False else f"--{dashed}"
         if isinstance(value, (list, tuple)):
@@ -212,6 +167,18 @@ def _text(value: object) -> str:
     )
 
 
+def _llama_cpp_schema(schema: JsonObject, _: str) -> dict[str, Any]:
+    return {"extra_body": {"json_schema": schema}}
+
+
+def _vllm_schema(schema: JsonObject, _: str) -> dict[str, Any]:
+    return {"extra_body": {"structured_outputs": {"json": schema}}}
+
+
+def _sglang_schema(schema: JsonObject, _: str) -> dict[str, Any]:
+    return {"extra_body": {"json_schema": json.dumps(schema)}}
+
+
 _WITH_SPECIAL: Final = MappingProxyType({"skip_special_tokens": False})
 _AS_WRITTEN: Final = MappingProxyType({"skip_special_tokens": False, "spaces_between_special_tokens": False})
 _IDS_OF_CHOICE: Final = AnswerIds(MappingProxyType({"return_token_ids": True}), ("choices", 0, "token_ids"))
@@ -222,10 +189,11 @@ _ROWS = (
         program=(
             # The file: of modules named with -m, one in the working directory would come first.
             *("{python}", "-P", "{here}/llamacpp_server.py"),
-            *("--model", "{model}", "--host", "{host}", "--port", "{port}", "--special"),
+            *("--model", "{model}", "--port", "{port}", "--special"),
         ),
         package="xllamacpp",
         install='pip install "lazyprompt[local]"',
+        server=Server(usage=True, structured=_llama_cpp_schema),
         takes_ids=True,
         answer_ids=AnswerIds(MappingProxyType({"return_tokens": True, "verbose": True}), ("__verbose", "tokens")),
     ),
@@ -233,61 +201,28 @@ _ROWS = (
         name="vllm",
         program=("vllm", "serve", "{model}", "--host", "{host}", "--port", "{port}"),
         install="pip install vllm",
+        server=Server(usage=True, structured=_vllm_schema),
         takes_ids=True,
         body=_AS_WRITTEN,
         no_bos=MappingProxyType({"add_special_tokens": False}),
         answer_ids=_IDS_OF_CHOICE,
     ),
     Engine(
-        name="transformers",
-        program=("transformers", "serve", "{model}", "--host", "{host}", "--port", "{port}"),
-        install='pip install "transformers[serving]"',
-        # Any field that it does not know is refused (422), and special tokens are never in its text.
-    ),
-    Engine(
         name="sglang",
-        program=(
-            *("{python}", "-m", "sglang.launch_server"),
-            *("--model-path", "{model}", "--host", "{host}", "--port", "{port}"),
-        ),
-        package="sglang",
-        install='pip install "sglang[all]"',
+        server=Server(usage=True, structured=_sglang_schema),
         takes_ids=True,
         body=_WITH_SPECIAL,
         answer_ids=_IDS_OF_CHOICE,
     ),
-    Engine(
-        name="lmdeploy",
-        program=("lmdeploy", "serve", "api_server", "{model}", "--server-name", "{host}", "--server-port", "{port}"),
-        install="pip install lmdeploy",
-        # It takes no ids at this path (InternLM/lmdeploy#4186), and only stop strings that are one token.
-        body=_AS_WRITTEN,
-    ),
-    Engine(
-        name="tgi",
-        program=("text-generation-launcher", "--model-id", "{model}", "--hostname", "{host}", "--port", "{port}"),
-        install="see https://huggingface.co/docs/text-generation-inference/installation, there is no package of it",
-        client="tgi:connect",
-        path="",
-        carrier="",
-        # Special tokens are in the tokens of its details alone, never in its text.
-    ),
-    Engine(
-        name="ollama",
-        program=("ollama", "serve"),  # the model is named by the requests, and loaded by the first
-        environment=MappingProxyType({"OLLAMA_HOST": "{host}:{port}"}),
-        variables="OLLAMA_",
-        install="see https://ollama.com/download",
-        health="/api/version",
-        client="ollama:connect_generate",
-        path="",
-        carrier="",
-    ),
+    # It takes no ids at this path (InternLM/lmdeploy#4186), and only stop strings that are one token.
+    Engine(name="lmdeploy", server=Server(usage=True), body=_AS_WRITTEN),
+    Engine(name="ollama", server=None),
+    # Any other server of OpenAI's completions, such as transformers or TGI. It is sent no field that it might refuse.
+    Engine(name="other"),
 )
 
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType({engine.name: engine for engine in _ROWS})
-# Whatever runs somewhere and has OpenAI's completions; it is sent nothing that it might refuse.
-OTHER: Final = Engine(name="other", program=(), install="")
+OTHER: Final = ENGINES["other"]
 
 
 def engine_named(name: str) -> Engine:
@@ -302,7 +237,7 @@ def engine_named(name: str) -> Engine:
     Raises:
         EngineError: There is none of that name.
     """
-    plain = {known.replace(".", ""): engine for known, engine in (*ENGINES.items(), (OTHER.name, OTHER))}
+    plain = {known.replace(".", ""): engine for known, engine in ENGINES.items()}
     engine = plain.get(re.sub(r"[._-]", "", name.lower()))
     if engine is None:
         raise EngineError(f"there is no engine {name!r}{did_you_mean(name, ENGINES)}; there are {', '.join(ENGINES)}")
@@ -316,7 +251,7 @@ def engine_for(model: str | Path) -> Engine:
         model: A GGUF file, the directory of a model, ``owner/name`` at a hub, or Ollama's ``name:tag``.
 
     Returns:
-        llama.cpp for a GGUF file, Ollama for ``name:tag``; else vLLM if it is installed, and transformers if not.
+        llama.cpp for a GGUF file, Ollama for ``name:tag``, else vLLM.
 
     Raises:
         EngineError: It is none of these.
@@ -333,7 +268,7 @@ def engine_for(model: str | Path) -> Engine:
     if _REPOSITORY.fullmatch(name):
         if "gguf" in name.lower():
             raise EngineError(f"{name} has GGUF files at its hub: download one, and give its path")
-        return _for_weights()
+        return ENGINES["vllm"]
     if _TAG.fullmatch(name):
         return ENGINES["ollama"]
     raise EngineError(
@@ -344,12 +279,8 @@ def engine_for(model: str | Path) -> Engine:
 
 def _for_directory(path: Path) -> Engine:
     if (path / "config.json").is_file():
-        return _for_weights()
+        return ENGINES["vllm"]
     files = sorted(file.name for file in path.glob("*.gguf"))
     if files:
         raise EngineError(f"{path} is a directory with GGUF files; give the path of one: {', '.join(files)}")
     raise EngineError(f"{path} is no directory of a model: it has no config.json")
-
-
-def _for_weights() -> Engine:
-    return ENGINES["vllm"] if ENGINES["vllm"].installed() else ENGINES["transformers"]

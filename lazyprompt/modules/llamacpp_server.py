@@ -1,10 +1,13 @@
 """The server of llama.cpp, out of the wheel of xllamacpp (the extra ``local``).
 
-    python -m lazyprompt.modules.llamacpp_server --model MODEL.gguf --port N [--context N] [--NAME VALUE ...]
+    python llamacpp_server.py --model MODEL.gguf --port N [--NAME VALUE ...]
 
-Whatever is no option of its own is a field of llama.cpp's ``CommonParams``, with hyphens or underscores: ``--n-batch
+:class:`lazyprompt.modules.process.EngineProcess` starts it. It listens at 127.0.0.1. These options have names of their
+own: ``--context`` (tokens of one request, prompt and answer together; default: what the model was trained for, or less
+where that does not fit the memory), ``--parallel`` (requests at once, default 1), ``--threads``, ``--seed`` and
+``--chat-template FILE``. Any other is a field of llama.cpp's ``CommonParams``, with hyphens or underscores: ``--n-batch
 256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0``, ``--flash-attn-type enabled``. What
-is wrong with them or with the model is reported in one line, and the exit code is 1 (2 for the options of its own).
+is wrong with them or with the model is reported in one line, and the exit code is 1.
 
 Otherwise than llama.cpp by default: no web page, no list of what is being worked on (it shows prompts), web pages from
 elsewhere may not read the answers, nothing is downloaded, no warm-up, and warnings and errors alone are logged.
@@ -12,7 +15,6 @@ elsewhere may not read the answers, nothing is downloaded, no warm-up, and warni
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -32,11 +34,18 @@ if TYPE_CHECKING:
 _MAGIC = b"GGUF"
 _DAY = 86_400.0
 _LOGGING = 0.5  # seconds that llama.cpp has for its last lines
-_CONTEXT = (
-    "tokens of one request, prompt and answer together (default: what the model was trained for, or less where that "
-    "does not fit the memory)"
-)
+# The fields of CommonParams that options with another name set.
+_FIELDS = {
+    "model": "model.path",
+    "context": "n_ctx",
+    "parallel": "n_parallel",
+    "threads": "cpuparams.n_threads",
+    "seed": "sampling.seed",
+}
 _DEFAULTS: dict[str, object] = {
+    "hostnames": ["127.0.0.1"],
+    "n_ctx": 0,
+    "n_parallel": 1,
     "cors_origins": "localhost",
     "endpoint_slots": False,
     "offline": True,
@@ -59,9 +68,10 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         The exit code, 1; only where the server did not start.
     """
-    known, others = _options().parse_known_args(arguments)
-    fields = {name: value for name, value in vars(known).items() if value is not None}
-    fields["n_ctx"] *= fields["n_parallel"]  # llama.cpp shares it out among the requests
+    try:
+        fields = {_FIELDS.get(name, name): value for name, value in _pairs(arguments)}
+    except _ParamError as error:
+        return _failed(str(error))
     model, template = fields["model.path"], fields.get("chat_template")
     if wrong := _no_model(model):
         return _failed(wrong)
@@ -73,8 +83,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if template is not None:
             fields["chat_template"] = read_regular(template, MAX_BYTES).decode()
-        for name, value in [*_DEFAULTS.items(), *fields.items(), *_pairs(others)]:
+        for name, value in (_DEFAULTS | fields).items():
             _set(params, name, value)
+        params.n_ctx *= params.n_parallel  # llama.cpp shares it out among the requests
     except _ParamError as error:
         return _failed(str(error))
     except OSError as error:
@@ -91,29 +102,6 @@ def main(arguments: Sequence[str]) -> int:
         time.sleep(_DAY)
 
 
-def _options() -> argparse.ArgumentParser:
-    """Return the options that have names of their own, or mean more than a field."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lazyprompt.modules.llamacpp_server",
-        description="llama.cpp's server; any other option is a field of its CommonParams",
-        allow_abbrev=False,
-    )
-
-    def add(name: str, field: str, words: str, **more: Any) -> None:
-        parser.add_argument(f"--{name}", dest=field, help=words, **more)
-
-    loopback = ["127.0.0.1"]
-    add("model", "model.path", "a GGUF file", required=True, metavar="FILE")
-    add("host", "hostnames", "the address it listens at (default: 127.0.0.1)", nargs=1, default=loopback)
-    add("port", "port", "the port; 0 is any free one", type=int, required=True)
-    add("context", "n_ctx", _CONTEXT, type=int, default=0)
-    add("parallel", "n_parallel", "requests worked on at once (default: %(default)s)", type=int, default=1)
-    add("threads", "cpuparams.n_threads", "threads (default: one for each core)", type=int)
-    add("seed", "sampling.seed", "the seed of requests that give none (default: another each time)", type=int)
-    add("chat-template", "chat_template", "a template in place of the model's own", metavar="FILE")
-    return parser
-
-
 def _no_model(name: str) -> str:
     """Return the fault of a model's file, as far as its first bytes show it."""
     try:
@@ -124,9 +112,9 @@ def _no_model(name: str) -> str:
     return "" if magic == _MAGIC else f"{name} is no GGUF file: it begins with {magic!r}, not with {_MAGIC!r}"
 
 
-def _pairs(others: Sequence[str]) -> Iterator[tuple[str, object]]:
+def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the names and values of ``--name value``, ``--name=value`` and ``--name``."""
-    rest = list(others)
+    rest = list(arguments)
     while rest:
         option = rest.pop(0)
         if not option.startswith("--") or option == "--":

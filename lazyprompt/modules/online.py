@@ -1,4 +1,4 @@
-"""Models at providers, and at whoever speaks like one, each through its official client."""
+"""Models at providers and at servers with a provider's API, called through official clients."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OnlineChatModule(ChatModule):
     Args:
         source: The provider, as ``openai`` (see ``SOURCES``).
         model: The model; None takes the source's.
-        base_url: Another address of the source, or of a server that speaks like it.
+        base_url: Another address of the source, or of a server with the same API. LiteLLM's proxy has no default.
         api_key: The key; None takes that of the environment. It shows nowhere.
         stream: True if calls get their answers in pieces, so that a long one does not run into the time-out.
         timeout: Seconds to wait for a connection, and for each piece of an answer.
@@ -82,7 +82,9 @@ class OnlineChatModule(ChatModule):
         self.source = source_named(source)
         self.model = model or self.source.model
         if not self.model:
-            raise ModuleError(f"{self.source.name} has no model that goes without saying: give model=")
+            raise ModuleError(f"{self.source.name} has no default model: give model=")
+        if self.source.base_url == "" and not base_url:
+            raise ModuleError(f"{self.source.name} has no address of its own: give base_url=")
         self._window = context or context_of(self.model)
         self._counter = counter
         self._concurrency, self._hooks = concurrency, tuple(hooks)

@@ -20,24 +20,27 @@ from typing import IO, TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
 
 from lazyprompt._base.files import open_own
 from lazyprompt._base.secret import Secret
-from lazyprompt.errors import EngineError
-from lazyprompt.modules.engines import Engine, engine_named
-from lazyprompt.modules.guard import GRACE, KILL, members, processes, session_of
+from lazyprompt.errors import EngineError, import_extra
+from lazyprompt.modules.engines import HOST, Engine, engine_named
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
+    from types import ModuleType
 
 
 Status: TypeAlias = Literal["stopped", "starting", "running", "died"]
 
-HOST: Final = "127.0.0.1"
-_GUARD: Final = Path(__file__).with_name("guard.py")
+_HEALTH = "/health"  # answers 200 once the model can be asked, and not before
 _PAUSE = 0.05  # seconds between two looks at an engine that starts
 _ANSWER = 2.0  # seconds that an answer about its health may take
-_ATTEMPTS = 3  # with another free port each, where somebody else takes the one that was free
-
-
+_ATTEMPTS = 3  # with another free port each, if another process takes the one that was free
 _ENDING = 0.005  # seconds between two looks at what is being ended
+
+
+def _guard() -> ModuleType:
+    """Import the guard, whose psutil the extra ``local`` installs; vLLM installs it too."""
+    guard: ModuleType = import_extra("lazyprompt.modules.guard", "psutil", "local")
+    return guard
 
 
 @dataclass(eq=False)
@@ -95,51 +98,21 @@ class _Run:
             self.stopping = True
             if self.guard.stdin is not None:
                 self.guard.stdin.close()
-            patience = time.monotonic() + 3 * GRACE  # it takes two at most
+            patience = time.monotonic() + 3 * _guard().GRACE  # it takes two at most
             while not self.ended():
                 if time.monotonic() > patience:
-                    os.kill(self.guard.pid, KILL)
+                    os.kill(self.guard.pid, _guard().KILL)
                 time.sleep(_ENDING)
             if self.temporary and not self.failed:
                 self.log.unlink(missing_ok=True)
 
-    def another_listens(self) -> bool:
-        """Return True if another process listens at the engine's port; always False without ``/proc``.
-
-        It may have come between our look for a free port and the engine's own, and may even say that it is healthy.
-        """
-        sockets = _listening(self.port)
-        return any(session_of(pid) != self.guard.pid for pid in processes() if sockets and _has_one_of(pid, sockets))
-
-
-def _listening(port: int) -> set[str]:
-    """Return the sockets that listen at a port, as the links to open files name them."""
-    try:
-        lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
-    except FileNotFoundError:
-        return set()
-    # number local-address:port remote-address:port state ... (the tenth) inode: proc_net(5); 0A is to listen
-    columns = [line.split() for line in lines]
-    return {f"socket:[{one[9]}]" for one in columns if one[3] == "0A" and int(one[1].partition(":")[2], 16) == port}
-
-
-def _has_one_of(pid: int, sockets: set[str]) -> bool:
-    """Return True if a process has one of these sockets open."""
-    try:
-        return any(str(link.readlink()) in sockets for link in Path(f"/proc/{pid}/fd").iterdir())
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return False  # it has ended, has closed what we look at, or is none of ours
-
 
 def _kill_session(leader: int) -> None:
-    """Kill what is left of a session; what the system itself holds back is given up after a while."""
-    patience = time.monotonic() + GRACE
-    while (left := members(leader)) and time.monotonic() < patience:
-        for pid in left:
-            try:
-                os.kill(pid, KILL)
-            except ProcessLookupError:
-                continue  # it is gone by itself
+    """Kill what is left of a session, and give up after a while on what the system itself holds back."""
+    guard = _guard()
+    patience = time.monotonic() + guard.GRACE
+    while guard.members(leader) and time.monotonic() < patience:
+        guard.send(leader, guard.KILL)
         time.sleep(_ENDING)
 
 
@@ -147,8 +120,8 @@ _LINES = 15  # of the log, that an error quotes
 _BYTES = 65_536
 
 
-# Patterns of what llama.cpp, PyTorch, CUDA, vLLM, uvicorn, argparse, click and clap write, and what to do then; the
-# first that fits counts.
+# Patterns of what llama.cpp, PyTorch, CUDA, vLLM, uvicorn and argparse write, and what to do then; the first that fits
+# counts.
 _CAUSES: Final = (
     (
         r"address already in use|couldn't bind",
@@ -162,12 +135,13 @@ _CAUSES: Final = (
         r"out ?of ?memory|bad_alloc|(cannot|failed to|unable to) allocate|no available memory|KV cache is needed",
         "it needs more memory than there is; take a smaller model or quantisation, or a shorter context",
     ),
-    (r"No module named|Missing dependencies|is not installed", "something is not installed; {install}"),
+    (r"No module named|is not installed", "something is not installed; {install}"),
     (
-        r"unrecognized arguments|no such option|unexpected argument|unknown flag|has no option|does not take",
+        r"unrecognized arguments|has no option|does not take",
         "it does not know an option, or not with that value",
     ),
 )
+_KILL_CODE = 137  # of a process that SIGKILL ended
 _KILLED: Final = "the system may have killed it for want of memory; take a smaller model or a shorter context"
 
 
@@ -190,7 +164,7 @@ def advice(lines: Iterable[str], code: int | None, install: str) -> str:
     """Return what to do, as the last lines of the log and the exit code tell; empty where nothing is known."""
     text = "\n".join(lines)
     known = next((todo for pattern, todo in _CAUSES if re.search(pattern, text, re.IGNORECASE)), "")
-    return known.format(install=install) or (_KILLED if code == 128 + KILL else "")
+    return known.format(install=install) or (_KILLED if code == _KILL_CODE else "")
 
 
 def tail(log: Path, offset: int) -> list[str]:
@@ -239,6 +213,10 @@ class EngineProcess:
     ) -> None:
         self.engine = engine if isinstance(engine, Engine) else engine_named(engine)
         self.model = os.path.expanduser(str(model))  # noqa: PTH111 - a name at a hub is no path
+        if not self.engine.program:
+            raise EngineError(
+                f"lazyprompt starts llama.cpp and vLLM, not {self.engine.name}: start it by hand and give its url="
+            )
         if port is not None and not 0 < port < 1 << 16:
             raise EngineError(f"a port is a number from 1 to 65535, not {port}")
         self._port = port
@@ -357,18 +335,17 @@ class EngineProcess:
         port = _free_port() if self._port is None else self._port
         if not _is_free(port):
             raise EngineError(f"port {port} at {HOST} is taken; give another one, or none for any that is free")
-        _, *arguments = self.engine.command(self.model, HOST, port, self._options)
-        variables = self.engine.variables_for(HOST, port, self._options)
+        _, *arguments = self.engine.command(self.model, port, self._options)
         with self._opened_log() as file:
             log, offset = self._log or Path(file.name), file.seek(0, os.SEEK_END)
             guard = subprocess.Popen(  # noqa: S603 - no shell; the program is the engine's, the rest its user's
-                # Isolated and without site, it is up in a hundredth of a second, whatever lies in our directory.
-                [sys.executable, "-I", "-S", str(_GUARD), "--", program, *arguments],
+                # The file: with -m, a module of that name in the working directory would come first.
+                [sys.executable, "-P", str(_guard().__file__), program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 # Output that waits in a buffer is lost when it is killed.
-                env=os.environ | {"PYTHONUNBUFFERED": "1"} | variables,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
                 # Ctrl-C is for us: we end it, it does not end beside us.
                 start_new_session=True,
             )
@@ -391,7 +368,8 @@ class EngineProcess:
         """Wait until the engine is ready."""
         until = time.monotonic() + self._timeout
         while True:
-            healthy = _is_healthy(f"http://{HOST}:{run.port}{self.engine.health}") and not run.another_listens()
+            # Another process may have taken the port meanwhile, and may even say that it is healthy.
+            healthy = _is_healthy(f"http://{HOST}:{run.port}{_HEALTH}") and _guard().listens(run.guard.pid, run.port)
             if run.stopping:
                 raise EngineError(f"{self.engine.name} was stopped while it started")
             if run.ended():
@@ -414,7 +392,7 @@ class EngineProcess:
         story = "\n".join(
             (
                 f"{first}: {todo}" if todo else first,
-                f"command: {shlex.join(self.engine.command(self.model, HOST, run.port, shown))}",
+                f"command: {shlex.join(self.engine.command(self.model, run.port, shown))}",
                 f"log: {run.log}, which ends:",
                 *(f"    {line}" for line in lines or ["(it says nothing)"]),
             )

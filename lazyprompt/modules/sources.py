@@ -1,4 +1,4 @@
-"""The sources of answers: who provides models, in which form and with which client. One row for each.
+"""The sources of answers: the providers of models, with the form and the client of each.
 
 Sources: the providers' own quick starts, for addresses, variables of keys and names of models.
 """
@@ -20,38 +20,37 @@ if TYPE_CHECKING:
 
 
 class Source(NamedTuple):
-    """A source.
+    """A source of answers.
 
     Attributes:
-        name: Its name.
-        provider: The provider whose form its payloads have, as of ``ChatFormatter``.
-        connect: Its client: ``module:function`` in ``clients/``.
-        base_url: Where it is; None where its client knows.
-        keys: The variables of the environment that its key may be in, the first that is set counts.
-        needs_key: True if nothing is answered without a key.
-        model: The model where none is named; ``""`` where one must be.
-        aliases: Its other names.
-        server: The name of the server for a client that serves several.
+        name: The name of the source.
+        provider: The provider whose payload form it takes, a name of ``ChatFormatter``.
+        model: The default model, or "" if the caller must name one.
+        connect: The client, as ``module:function`` in ``clients/``.
+        keys: The environment variables that may hold the key. The first one that is set counts.
+        base_url: The address, or None if the client has its own. With "", the caller must give one.
+        needs_key: True if the source refuses calls without a key.
+        aliases: Other names of the source.
     """
 
     name: str
     provider: str
-    connect: str = "openai:connect"
+    model: str
+    connect: str
+    keys: tuple[str, ...]
     base_url: str | None = None
-    keys: tuple[str, ...] = ()
     needs_key: bool = True
-    model: str = ""
     aliases: tuple[str, ...] = ()
-    server: str = ""
 
     def client(self, settings: Settings) -> OfficialClient:
-        """Return its client.
+        """Return a client for the source.
 
         Args:
             settings: The settings of the client.
         """
         connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
-        return connect(settings, self.server) if self.server else connect(settings)
+        # OpenAI's client serves many sources, which differ in the details of a call.
+        return connect(settings) if self.base_url is None else connect(settings, self.name)
 
     def key(self, given: str | Secret | None) -> Secret | None:
         """Return the key to use, or None if the source needs none.
@@ -78,29 +77,31 @@ class Source(NamedTuple):
         return None
 
 
-def _row(
-    name: str, model: str = "", connect: str = "openai:connect", aliases: tuple[str, ...] = (), **more: object
-) -> Source:
-    """Return a source whose provider and key are named as it is, and its server where its address is given."""
-    own: dict[str, Any] = {"provider": name, "keys": (f"{name.partition('-')[0].upper()}_API_KEY",), **more}
-    return Source(name, connect=connect, model=model, aliases=aliases, server=name if "base_url" in more else "", **own)
+def _row(name: str, model: str = "", connect: str = "openai:connect", **more: Any) -> Source:
+    """Return a source. Its provider and the variable of its key are named after it by default."""
+    own: dict[str, Any] = {"provider": name, "keys": (f"{name.upper()}_API_KEY",), **more}
+    return Source(name, model=model, connect=connect, **own)
 
 
+_GEMINI_KEYS, _ZHIPU_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("ZHIPUAI_API_KEY", "ZAI_API_KEY")
+# DashScope's compatible mode takes OpenAI's form, with the rules that vLLM has for the same models.
+_QWEN: dict[str, Any] = {"provider": "vllm", "aliases": ("qwen",)}
 _ROWS = (
     _row("openai", "gpt-5-mini"),
-    _row("anthropic", "claude-haiku-4-5", "anthropic:connect", ("claude",)),
-    _row("gemini", "gemini-2.5-flash", "gemini:connect", ("google",), keys=("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    _row("dashscope", "qwen-plus", "dashscope:connect", ("qwen",)),
-    _row("dashscope-multimodal", "qwen-vl-plus", "dashscope:connect_multimodal", ("qwen-vl",)),
+    _row("anthropic", "claude-haiku-4-5", "anthropic:connect", aliases=("claude",)),
+    _row("gemini", "gemini-2.5-flash", "gemini:connect", aliases=("google",), keys=_GEMINI_KEYS),
+    _row("dashscope", "qwen-plus", base_url="https://dashscope.aliyuncs.com/compatible-mode/v1", **_QWEN),
     _row("deepseek", "deepseek-chat", base_url="https://api.deepseek.com"),
-    _row("zhipu", "glm-4.6", "zai:connect", ("glm", "zai"), keys=("ZHIPUAI_API_KEY", "ZAI_API_KEY")),
-    _row("moonshot", "kimi-k2-turbo-preview", aliases=("kimi",), base_url="https://api.moonshot.cn/v1"),
-    _row("mistral", "mistral-small-latest", "mistral:connect"),
+    _row(
+        "zhipu", "glm-4.6", base_url="https://open.bigmodel.cn/api/paas/v4/", aliases=("glm", "zai"), keys=_ZHIPU_KEYS
+    ),
+    _row("moonshot", "kimi-k2-turbo-preview", base_url="https://api.moonshot.cn/v1", aliases=("kimi",)),
+    _row("mistral", "mistral-small-latest", base_url="https://api.mistral.ai/v1"),
     _row("xai", "grok-4", base_url="https://api.x.ai/v1"),
-    _row("siliconflow", "Qwen/Qwen3-8B", provider="openai", base_url="https://api.siliconflow.cn/v1"),
+    _row("siliconflow", "Qwen/Qwen3-8B", base_url="https://api.siliconflow.cn/v1", provider="openai"),
     _row("ollama", connect="ollama:connect", needs_key=False),
     _row("vllm", base_url="http://localhost:8000/v1", needs_key=False),
-    _row("litellm", connect="litellm:connect", keys=(), needs_key=False),
+    _row("litellm", base_url="", needs_key=False),
 )
 
 SOURCES: Final[Mapping[str, Source]] = MappingProxyType({source.name: source for source in _ROWS})
@@ -119,7 +120,7 @@ def source_named(name: str) -> Source:
     found = _NAMES.get(str(name).lower())
     if found is None:
         raise ModuleError(
-            f"there is no source {name!r}{did_you_mean(str(name), _NAMES)}; there are {', '.join(SOURCES)}; whoever "
-            'else speaks like OpenAI is OnlineChatModule("openai", base_url=...)'
+            f"there is no source {name!r}{did_you_mean(str(name), _NAMES)}; there are {', '.join(SOURCES)}; any "
+            'other server with OpenAI\'s API is OnlineChatModule("openai", base_url=...)'
         )
     return found

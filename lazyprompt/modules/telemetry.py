@@ -24,17 +24,11 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._base import Request
 
 # The names of providers in the conventions, if they are others.
-_PROVIDERS = {
-    "gemini": "gcp.gemini",
-    "xai": "x_ai",
-    "moonshot": "moonshot_ai",
-    "dashscope-multimodal": "dashscope",
-}
+_PROVIDERS = {"gemini": "gcp.gemini", "xai": "x_ai", "moonshot": "moonshot_ai"}
 _PARAMS = {
     **{name: name for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty")},
     **dict.fromkeys(("stop", "stop_sequences"), "stop_sequences"),
-    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens"), "max_tokens"),
-    **dict.fromkeys(("max_new_tokens", "num_predict"), "max_tokens"),
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"), "max_tokens"),
 }
 # The parameters that stand before the messages, so that they are a part of a cached prefix.
 _PREFIXED = ("tools", "response_format", "cache_control", "prompt_cache_options")

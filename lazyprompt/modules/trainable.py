@@ -60,16 +60,17 @@ class _Running(Connection):
 
 
 class TrainableModule(ChatModule):
-    """A local model on an engine: llama.cpp, vLLM, transformers, SGLang, LMDeploy, TGI or Ollama.
+    """A local model on an engine: llama.cpp, vLLM, SGLang, LMDeploy, Ollama, or a server of OpenAI's completions.
 
     Its prompts are flat text, written by the model's own chat template (that of the GGUF file or directory, or the one
-    that is given), or by the markers of its family. The engine is started by :meth:`start`, or runs already at ``url``.
+    that is given), or by the markers of its family. :meth:`start` starts llama.cpp or vLLM. Any other engine runs
+    already, at ``url``.
 
     Args:
         base_model: A GGUF file, a directory of weights, ``owner/name`` at a hub, or Ollama's ``name:tag``.
-        engine: The engine; None takes the one that serves such a model. At a ``url`` nobody sees which one serves
-            weights: one that is not named is only sent what all of them know.
-        url: The address of an engine that runs already.
+        engine: The engine; None takes the one that serves such a model. At a ``url``, the server of weights is unknown
+            unless it is named, and is only sent fields that all servers know.
+        url: The address of an engine that runs already, without a path.
         chat_template: The model's chat template, its path or its text; the special tokens are the model's own where the
             template brings none.
         markers: The markers, or the family, in the place of a template.
@@ -141,12 +142,7 @@ class TrainableModule(ChatModule):
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
 
     def start(
-        self,
-        *,
-        port: int | None = None,
-        timeout: float = 120.0,
-        log: str | Path | None = None,
-        **options: object,
+        self, *, port: int | None = None, timeout: float = 120.0, log: str | Path | None = None, **options: object
     ) -> Self:
         """Start the engine and wait until it is ready; nothing if it runs.
 
@@ -166,11 +162,8 @@ class TrainableModule(ChatModule):
             raise EngineError(f"the engine runs already, at {self._url}: with url= there is nothing to start")
         if not self.base_model:
             raise EngineError("there is no model to start an engine with: give base_model")
-        if not self.engine.program:
+        if self.engine is OTHER:
             engine_for(self.base_model)  # says why it is none
-            raise EngineError(
-                "what speaks like other engines is started by whoever knows it: give url= of one that runs"
-            )
         with self._running.starting:
             if self.status() != "running":
                 self._running.process = EngineProcess(
@@ -213,12 +206,7 @@ class TrainableModule(ChatModule):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def render(
-        self,
-        input: object = None,
-        history: HistoryLike | None = None,
-        tools: ToolsLike = None,
-    ) -> Rendered:
+    def render(self, input: object = None, history: HistoryLike | None = None, tools: ToolsLike = None) -> Rendered:
         """Return the flat prompt of a call, with its segments.
 
         Args:
@@ -254,7 +242,7 @@ class TrainableModule(ChatModule):
         with running.lock:
             if running.sender is None or running.url != url:
                 self.close()
-                client = self.engine.connect(self._settings._replace(base_url=url + self.engine.path))
+                client = self.engine.connect(self._settings._replace(base_url=url))
                 named, hooks = self.engine.name, self._hooks
                 running.sender = Sender(client, named, self._settings, self._concurrency, hooks, self._failed)
                 running.url, running.added = url, None
@@ -348,8 +336,8 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
         if url is None and (path.name != base_model or path.suffix.lower() == ".gguf" or path.exists()):
             raise
         return OTHER
-    # At a url, weights do not tell, nor does what is installed here.
-    return found if url is None or found.name in ("llama.cpp", "ollama") else OTHER
+    # At a url, weights do not tell the engine.
+    return found if url is None or found.name != "vllm" else OTHER
 
 
 class _Known(NamedTuple):

@@ -36,8 +36,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 
 def at(server: ModelServer, source: str = "openai") -> list[str]:
-    # litellm reads the provider out of the name.
-    return ["--source", source, "--base-url", server.url(source), "--model", "openai/m" if source == "litellm" else "m"]
+    return ["--source", source, "--base-url", server.url(source), "--model", "m"]
 
 
 def failed(ran: Ran) -> str:
@@ -52,7 +51,6 @@ def failed(ran: Ran) -> str:
 # --- What is asked and answered ------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # litellm's own
 @pytest.mark.parametrize("stream", [[], ["--stream"], ["--no-stream"]])
 @pytest.mark.parametrize("source", sorted(SOURCES))
 def test_answer_of_each_source_is_written_to_the_byte(

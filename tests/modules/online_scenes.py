@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt import ChatPrompter, OnlineChatModule
@@ -20,21 +18,12 @@ if TYPE_CHECKING:
     from support.model_server.server import Seen
 
 NAMES = tuple(SOURCES)
-# One source for each client, the first of its table: what a client does is the same for all of its sources.
-CLIENTS = tuple({source.connect: name for name, source in reversed([*SOURCES.items()])}.values())
-FEW = ("openai", "anthropic", "gemini", "ollama")  # one for each form
+FEW = ("openai", "anthropic", "gemini", "ollama")  # one for each client
 # Of the four ways to call a module, two at a time: a whole answer and a stream, one of them in a loop. Where each
 # client has half of its cases in these and half in those, it has every case, and every way, at half the price.
 TWO_WAYS = (slice(0, 4, 3), slice(2, 0, -1))
 PROMPTER = ChatPrompter("Answer in {language}.")
 ASKED = {"language": "Dutch", "input": "ping"}
-# What goes with a litellm model is the provider whose ways it takes.
-MODELS = {"litellm": "openai/m"}
-# LiteLLM 1.106 wants a package that it does not install, mcp, wherever there are tools; unless it is told this.
-OPTIONS = {"litellm": {"_skip_mcp_handler": True}}
-# What LiteLLM's own code warns of.
-LITELLM = ("ignore::UserWarning", "ignore::DeprecationWarning")
-
 
 COMMON: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "stop": ["END", "."], "seed": 7}
 # What a source calls them, or that its client does not take them.
@@ -58,13 +47,8 @@ def close_all() -> None:
 
 def module(server: ModelServer, source: str, **settings: Any) -> OnlineChatModule:
     """A module for a source that is at the server; it tries nothing again, and is closed by :func:`close_all`."""
-    if source == "litellm":
-        # Its import takes seconds, which are no part of what a test waits for. Some tests take the client away.
-        with suppress(ImportError):
-            import_module("litellm")
     given = {"api_key": KEY, "retries": 0, "timeout": TIMEOUT, "base_url": server.url(source), **settings}
-    given["options"] = {**OPTIONS.get(source, {}), **given.get("options", {})}
-    made = OnlineChatModule(source, model=given.pop("model", MODELS.get(source, "m")), **given).prompt(PROMPTER)
+    made = OnlineChatModule(source, model=given.pop("model", "m"), **given).prompt(PROMPTER)
     _OPENED.append(made)
     return made
 
@@ -145,12 +129,13 @@ def settings_in(source: str, seen: Seen) -> dict[str, Any]:
     if source == "gemini":
         names = {"topP": "top_p", "maxOutputTokens": "max_output_tokens", "stopSequences": "stop_sequences"}
         return {names.get(name, name): value for name, value in seen.body.get("generationConfig", {}).items()}
-    body = seen.body["parameters"] if source.startswith("dashscope") else seen.body
-    return {name: value for name, value in body.items() if name not in {"model", *seen.payload}}
+    return {name: value for name, value in seen.body.items() if name not in {"model", *seen.payload}}
 
 
 def as_sent(source: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """A payload as the client writes it: Gemini's makes a content of a system text."""
+    """A payload as the client writes it: OpenAI's spreads ``extra_body``, Gemini's makes a content of a system text."""
+    payload = {**payload, **payload.get("extra_body", {})}
+    payload.pop("extra_body", None)
     if source == "gemini" and isinstance(payload.get("system_instruction"), str):
         content = {"role": "user", "parts": [{"text": payload["system_instruction"]}]}
         return {**payload, "system_instruction": content}

@@ -12,7 +12,8 @@ import pytest
 
 from lazyprompt import OnlineChatModule, Secret, TrainableModule
 from lazyprompt.errors import LazyPromptError
-from modules.online_scenes import LITELLM, ways
+from lazyprompt.modules.sources import Source
+from modules.online_scenes import FEW, ways
 from support.model_server.http import Script
 from support.model_server.http import ScriptServer as Server
 from support.serving import Serving
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*LITELLM)]
+pytestmark = pytest.mark.slow
 KEY = 'sk-kept+/0123456789"<x>'
-CLIENTS = ("openai", "anthropic", "gemini", "dashscope", "zhipu", "ollama", "litellm", "tgi")
+CLIENTS = (*FEW, "vllm")
 FAILURES = {
     "refused": Script(401, "application/json", (b'{"error": {"message": "wrong"}}',)),
     "half": Script(200, "application/json", (b'{"x',)),
@@ -45,9 +46,9 @@ ECHOES = {
 
 def module(client: str, url: str, **settings: Any) -> Any:
     known = {"api_key": KEY, "retries": 0, "timeout": 10.0, **settings}
-    if client == "tgi":
-        return TrainableModule("m", engine="tgi", url=url, markers="chatml", **known)
-    return OnlineChatModule(client, model="openai/m" if client == "litellm" else "m", base_url=url, **known)
+    if client == "vllm":
+        return TrainableModule("m", engine="vllm", url=url, markers="chatml", **known)
+    return OnlineChatModule(client, model="m", base_url=url, **known)
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -103,7 +104,7 @@ def failed(way: Callable[[], object]) -> Exception:
 @pytest.mark.parametrize("what", FAILURES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
-    """Error reports with the locals of a traceback showed the keys of Ollama, TGI and DashScope."""
+    """Error reports with the locals of a traceback showed the key of Ollama."""
     with Serving(server := Server(lambda *_: (FAILURES[what], lambda _: None))):
         late = {"timeout": 0.3} if what == "late" else {}
         asked = module(client, f"http://127.0.0.1:{server.server_port}", **late)
@@ -132,6 +133,37 @@ def test_no_frame_holds_it_where_a_setting_is_wrong(client: str, settings: dict[
     with Serving(server := Server(lambda *_: (FAILURES["refused"], lambda _: None))):
         error = failed(lambda: module(client, f"http://127.0.0.1:{server.server_port}", **settings)("hi"))
         assert shown_by(error) == []
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\nx", "schlüssel", "sk-tab\there"])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(client: str, key: str) -> None:
+    error = failed(lambda: module(client, "http://127.0.0.1:9", api_key=key)("hi"))
+    assert "no header can carry" in str(error)
+    assert key not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_no_key_of_the_environment_goes_to_a_server_that_asks_for_none(
+    client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def note(path: str, headers: dict[str, str], body: bytes) -> tuple[Script, Callable[[bool], None]]:
+        seen.append(f"{path} {headers} {body!r}")
+        return FAILURES["refused"], lambda _: None
+
+    for name in ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "OLLAMA"):
+        monkeypatch.setenv(f"{name}_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", KEY)
+    monkeypatch.setattr(Source, "key", lambda *_: None)
+    with Serving(server := Server(note)):
+        asked = module(client, f"http://127.0.0.1:{server.server_port}", api_key=None)
+        for way in ways(asked, "hi"):
+            failed(way)
+        asked.close()
+    assert len(seen) == 4
+    assert KEY not in "".join(seen)
 
 
 @pytest.mark.parametrize("form", ECHOES)

@@ -308,12 +308,6 @@ def test_a_wrong_template_does_not_crash(tmp_path: Path) -> None:
     assert (code, "Unexpected EOF" in errors, "Traceback" in errors) == (1, True, False)
 
 
-def test_without_a_model_it_says_how_it_is_used() -> None:
-    with spawned([*SERVER, "--port", "0"]) as process:
-        _, errors = process.communicate(timeout=SECONDS)
-    assert (process.returncode, errors.startswith(b"usage: python -m lazyprompt.modules.llamacpp_server")) == (2, True)
-
-
 def test_ctrl_c_leaves_no_traceback(tmp_path: Path) -> None:
     with spawned([*SERVER, "--model", str(tiny_model(tmp_path)), "--port", "0"]) as process:
         assert "is served" in said(process)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
-from modules.online_scenes import FEW, LITELLM, as_sent, close_all, marked, module, written
+from modules.online_scenes import FEW, as_sent, close_all, marked, module, written
 from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     Module = OnlineChatModule | TrainableModule
 
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
 CALLS = 64
 
 

@@ -22,7 +22,6 @@ from lazyprompt import (
 from modules.online_scenes import (
     ASKED,
     FEW,
-    LITELLM,
     NAMES,
     PROMPTER,
     as_sent,
@@ -34,14 +33,14 @@ from modules.online_scenes import (
     ways,
     written,
 )
-from support.client_scenes import WEATHER
+from support.client_scenes import KEY, WEATHER
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*LITELLM)]
+pytestmark = pytest.mark.slow
 ALL = pytest.mark.parametrize("source", NAMES)
 SOME = pytest.mark.parametrize("source", FEW)
 
@@ -54,19 +53,14 @@ FULL = Answer("let me see: 雨?", thinking="which city?\n\nhm", calls=CALLS, pro
 ANSWERS = (Answer(), FULL, Answer("cut of", finish="length"), Answer("", calls=CALLS))
 NO_THOUGHTS = {"openai"}
 # Where nobody is asked for the tokens of a stream: it is not known of the address, or the model, that it tells them.
-NO_USAGE = {"openai", "litellm"}
+NO_USAGE = {"openai"}
 # What the clients add of their own to the settings of a call, and of a stream.
 ADDED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gemini": ({}, {}),
     "ollama": ({"stream": False}, {"stream": True}),
-    "mistral": ({"stream": False}, {"stream": True}),
-    "zhipu": ({"response_format": None, "thinking": None}, {"stream": True, "response_format": None, "thinking": None}),
     **dict.fromkeys(
-        ("dashscope", "dashscope-multimodal"),
-        ({"result_format": "message"}, {"result_format": "message", "incremental_output": True}),
-    ),
-    **dict.fromkeys(
-        ("deepseek", "moonshot", "xai", "vllm"), ({}, {"stream": True, "stream_options": {"include_usage": True}})
+        ("dashscope", "deepseek", "litellm", "moonshot", "xai", "vllm"),
+        ({}, {"stream": True, "stream_options": {"include_usage": True}}),
     ),
 }
 
@@ -106,6 +100,7 @@ def test_all_ways_give_the_same(server: ModelServer, source: str, answer: Answer
     }
     assert [seen.refusal for seen in server.seen] == [None] * 4
     assert len({written(seen.payload) for seen in server.seen}) == 1
+    assert all({KEY, f"Bearer {KEY}"} & {*seen.headers.values()} for seen in server.seen)
 
 
 def test_openai_itself_is_known_by_its_address(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:

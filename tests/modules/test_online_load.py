@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule
-from modules.online_scenes import ASKED, FEW, LITELLM, Counted, close_all, looped, marked, module
+from modules.online_scenes import ASKED, FEW, Counted, close_all, looped, marked, module
 from support.client_scenes import KEY, TIMEOUT, until
 from support.model_server.server import Answer, Drop, Misbehaviour, ModelServer, Slow, Status
 from support.paths import TESTS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from support.model_server.server import Seen
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings(*LITELLM)]
+pytestmark = pytest.mark.slow
 SOME = pytest.mark.parametrize("source", FEW)
 CALLS = 1_000
 AT_ONCE = 500

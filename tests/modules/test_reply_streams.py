@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import AsyncReplyStream, Delta, ModuleError, Reply, ReplyStream
-from modules.online_scenes import ASKED, CLIENTS, FEW, LITELLM, close_all, looped, module
+from modules.online_scenes import ASKED, FEW, close_all, looped, module
 from support.client_scenes import TIMEOUT, said_by, said_in, until
 from support.model_server.server import Answer, Ends, ModelServer, Slow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
-EACH = pytest.mark.parametrize("source", CLIENTS)
 SOME = pytest.mark.parametrize("source", FEW)
 FULL = Answer(
     "let me see: 雨 🎈?", thinking="which city?", calls=(("c1", "weather", {"city": "東京"}), ("c2", "time", {}))
@@ -33,7 +31,7 @@ def server() -> Iterator[ModelServer]:
         close_all()
 
 
-@EACH
+@SOME
 def test_pieces_add_up_to_the_reply(server: ModelServer, source: str) -> None:
     model = module(server, source)
     stream, whole = model.stream(ASKED), model.stream(ASKED)
@@ -55,7 +53,7 @@ def test_pieces_add_up_to_the_reply(server: ModelServer, source: str) -> None:
     assert stream.reply.message == whole.reply.message == astream.reply.message
 
 
-@EACH
+@SOME
 def test_one_that_nobody_iterates_over_sends_nothing_and_leaves_nothing(server: ModelServer, source: str) -> None:
     model = module(server, source)
     model.stream(ASKED)
@@ -77,7 +75,7 @@ def test_one_that_nobody_iterates_over_sends_nothing_and_leaves_nothing(server: 
     assert not server.seen
 
 
-@EACH
+@SOME
 def test_closing_one_early_closes_its_connection(server: ModelServer, source: str) -> None:
     server.faults = lambda _: SLOWLY
     server.answer = LONG

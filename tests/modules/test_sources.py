@@ -12,7 +12,6 @@ ALIASES = {
     "claude": "anthropic",
     "google": "gemini",
     "qwen": "dashscope",
-    "qwen-vl": "dashscope-multimodal",
     "glm": "zhipu",
     "zai": "zhipu",
     "kimi": "moonshot",
@@ -40,7 +39,7 @@ def test_each_has_a_form_and_a_client_that_is_made_without_connecting(name: str)
     assert ChatFormatter(source.provider).provider == source.provider
     client = source.client(Settings(source.base_url or "http://127.0.0.1:9", Secret("k.k"), 1.0, 0, {}))
     assert client.params({"max_tokens": 5})
-    assert client.fault(KeyError("x")) is None
+    assert client.fault(KeyError("x")) is client.fault(RuntimeError("x")) is None
     client.close()
 
 
@@ -50,9 +49,15 @@ def test_models_that_go_without_saying(name: str) -> None:
     if source.model:
         assert OnlineChatModule(name, api_key="k.k").model == source.model
     else:
-        with pytest.raises(ModuleError, match=f"{name} has no model that goes without saying: give model="):
+        with pytest.raises(ModuleError, match=f"{name} has no default model: give model="):
             OnlineChatModule(name, api_key="k.k")
-    assert OnlineChatModule(name, model="mine", api_key="k.k").model == "mine"
+    assert OnlineChatModule(name, model="mine", base_url="http://127.0.0.1:9", api_key="k.k").model == "mine"
+
+
+def test_a_proxy_has_no_address_of_its_own() -> None:
+    """Without this, keys and conversations for a proxy would go to OpenAI."""
+    with pytest.raises(ModuleError, match="litellm has no address of its own: give base_url="):
+        OnlineChatModule("litellm", model="openai/gpt-5", api_key="k")
 
 
 @ALL

@@ -11,13 +11,12 @@ from pydantic import BaseModel, ConfigDict, RootModel
 
 from lazyprompt import FormatError, ModuleError
 from lazyprompt.modules._reading import Structure
-from modules.online_scenes import ASKED, FEW, LITELLM, NAMES, PROMPTER, TWO_WAYS, close_all, module, ways
+from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, close_all, module, ways
 from support.model_server.server import Answer, HalfCall, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
 ALL = pytest.mark.parametrize("source", NAMES)
 SOME = pytest.mark.parametrize("source", FEW)
 
@@ -58,11 +57,8 @@ ROME: dict[str, Any] = {"name": "Rome", "people": 2_750_000}
 PLACES: dict[str, Callable[[dict[str, Any]], Any] | None] = {
     **dict.fromkeys(NAMES, None),
     **dict.fromkeys(
-        ("moonshot", "mistral", "xai", "vllm"), lambda body: body["response_format"]["json_schema"]["schema"]
-    ),
-    **dict.fromkeys(
-        ("dashscope", "dashscope-multimodal"),
-        lambda body: body["parameters"]["response_format"]["json_schema"]["schema"],
+        ("dashscope", "moonshot", "mistral", "xai", "vllm"),
+        lambda body: body["response_format"]["json_schema"]["schema"],
     ),
     "anthropic": lambda body: body["output_config"]["format"]["schema"],
     "gemini": lambda body: body["generationConfig"]["responseJsonSchema"],

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from lazyprompt import CallRecord, ChatPrompter, ModuleError, PromptFile, PromptLibrary, Prompty, Reply
 from lazyprompt.modules import telemetry
-from modules.online_scenes import ASKED, CLIENTS, FEW, LITELLM, close_all, looped, module, ways
+from modules.online_scenes import ASKED, FEW, close_all, looped, module, ways
 from support.client_scenes import KEY, TIMEOUT, until
 from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from opentelemetry.sdk.trace import ReadableSpan
 
-pytestmark = pytest.mark.filterwarnings(*LITELLM)
-EACH = pytest.mark.parametrize("source", CLIENTS)
 SOME = pytest.mark.parametrize("source", FEW)
 SECRETS = ("Dutch", "ping", "the answer", "Zürich")
 ANSWER = Answer(
@@ -65,7 +63,7 @@ def attributes(span: ReadableSpan) -> Mapping[str, Any]:
 # Hooks.
 
 
-@EACH
+@SOME
 def test_each_call_is_one_record(server: ModelServer, source: str) -> None:
     records: list[CallRecord] = []
     more: list[CallRecord] = []
@@ -249,7 +247,7 @@ def test_a_span_names_the_prompt_of_a_file_or_library(
     ]
 
 
-@EACH
+@SOME
 def test_no_word_of_what_was_said_is_in_a_span(server: ModelServer, source: str, spans: InMemorySpanExporter) -> None:
     model = module(server, source)
     for way in ways(model, ASKED):

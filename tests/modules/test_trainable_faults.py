@@ -172,7 +172,7 @@ def test_what_runs_already_is_not_started(model: Path) -> None:
         assert same is module
     module.stop()
     assert "there is no model to start" in str(failing(TrainableModule(engine="vllm").start))
-    assert "give url= of one that runs" in str(failing(TrainableModule(model, engine="other").start))
+    assert "start it by hand and give its url=" in str(failing(TrainableModule(model, engine="other").start))
 
 
 def test_a_copy_is_the_same_module_with_an_engine_of_its_own(model: Path) -> None:

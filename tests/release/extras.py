@@ -42,10 +42,6 @@ from lazyprompt import TrainableModule
 with TrainableModule("model.gguf", max_tokens=5, temperature=0.0).start() as model:
     print(model("Hello").usage["completion_tokens"])
 """
-_TGI = """\
-from lazyprompt import TrainableModule
-print(TrainableModule("a/b", engine="tgi", url="http://127.0.0.1:9", markers="chatml").payload("Hello")["prompt"])
-"""
 _HF = """\
 from tokenizers import Tokenizer, models, pre_tokenizers
 from lazyprompt import HuggingFaceTokenCounter
@@ -121,12 +117,7 @@ USES = {
     "openai": _ask("openai"),
     "anthropic": _ask("anthropic"),
     "google-genai": _ask("gemini", key="contents"),
-    "dashscope": _ask("dashscope") + _ask("dashscope-multimodal"),
     "ollama": _ask("ollama"),
-    "zai-sdk": _ask("zhipu"),
-    "mistralai": _ask("mistral"),
-    "litellm": _ask("litellm", "openai/a-model"),
-    "tgi": _TGI,
     "gguf": _GGUF,
     "hf": _HF,
     "local": _LOCAL,

@@ -37,7 +37,6 @@ BOUNDS: dict[str, str] = {
     "modules/_sending.py:Sender._loops": "the event loops that are open",
     "modules/clients/_base.py:OfficialClient._loops": "the event loops that are open",
     "modules/clients/_base.py:OfficialClient._clients": "one for threads, and one for each event loop that is open",
-    "modules/clients/zai.py:_Lines._all": "the connections that are open",
     "prompters/definition.py:PromptDefinition._targets": "the targets of a prompter in 32 forms or for 32 models",
     "templates/few_shot.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
-from support.model_server.server import Answer, Cut, Drop, Ends, Fails, Malformed, Misbehaviour, Seen, Status
+from support.model_server.server import Answer, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,30 +37,6 @@ ANSWERS = (
     Answer("", finish="content_filter"),
 )
 WHOLE = Answer("Hello, how are you?", thinking="I greet back", calls=CALLS)
-# A fault, and its kinds: of an answer, of a stream. Where there is none, the answer is whole or the stream without end.
-FAULTS: tuple[tuple[Misbehaviour, str | None, str | None], ...] = (
-    (Status(400), "request", "request"),
-    (Status(401), "key", "key"),
-    (Status(403), "key", "key"),
-    (Status(404), "not found", "not found"),
-    (Status(408), "timeout", "timeout"),
-    (Status(409), "request", "request"),
-    (Status(413), "overflow", "overflow"),
-    (Status(418), "request", "request"),
-    (Status(429), "rate limit", "rate limit"),
-    (Status(500), "server", "server"),
-    (Status(502), "server", "server"),
-    (Status(503), "server", "server"),
-    (Status(504), "server", "server"),
-    (Status(529), "server", "server"),
-    (Cut(0), "connection", "connection"),
-    (Cut(3), "connection", "connection"),  # the module tells that an answer had begun
-    (Ends(3), "malformed", None),
-    (Fails(3), "server", "server"),
-    (Malformed(), "malformed", "malformed"),
-    (Malformed(page=True), "malformed", "malformed"),
-    (Drop(), "connection", "connection"),
-)
 
 
 def opened_sockets() -> int:

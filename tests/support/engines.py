@@ -53,10 +53,10 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-def script_engine(script: str, *, health: str = "/health") -> Engine:
+def script_engine(script: str) -> Engine:
     """An engine that is a Python program: its arguments are the model, the host and the port."""
     program = ("{python}", "-c", script.replace("{", "{{").replace("}", "}}"), "{model}", "{host}", "{port}")
-    return Engine(name="script", program=program, install="nothing to install", package="json", health=health)
+    return Engine(name="script", program=program, install="nothing to install", package="json")
 
 
 # It never listens.

@@ -8,8 +8,7 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop, Lock, get_running_loop, to_thread
-from contextlib import aclosing, closing, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import aclosing, closing, nullcontext
 from importlib.util import find_spec
 from inspect import Parameter, signature
 from pkgutil import resolve_name
@@ -22,7 +21,7 @@ from lazyprompt.errors import ModuleError, nearest
 from lazyprompt.modules.clients._faults import WORDS, MalformedError, Refusal, fault_of, hiding, kind_of_class
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta
@@ -122,13 +121,12 @@ if sys.platform != "win32":  # which has no fork
     os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
 
 
-def import_extra(module: str, package: str, extra: str = "", beside: str = "") -> Any:
+def import_extra(module: str, package: str, beside: str = "") -> Any:
     """Import a module of an optional package, which is slow.
 
     Args:
         module: The module.
-        package: The package to install, named in the error.
-        extra: The extra that installs it, if it has another name.
+        package: The package to install, named in the error; the extra has the same name.
         beside: A module that the package looks for in ``sys.modules`` during requests, to be imported as a whole first.
 
     Raises:
@@ -136,8 +134,8 @@ def import_extra(module: str, package: str, extra: str = "", beside: str = "") -
     """
     with nullcontext() if module in sys.modules else SETUP:
         if beside and find_spec(beside):
-            errors.import_extra(beside, package, extra)
-        return errors.import_extra(module, package, extra)
+            errors.import_extra(beside, package)
+        return errors.import_extra(module, package)
 
 
 def check_parameters(names: list[str], method: Callable[..., object], called: str, advice: str = "") -> None:
@@ -161,53 +159,6 @@ def check_parameters(names: list[str], method: Callable[..., object], called: st
             raise ModuleError(f"{called} takes no {unknown!r}{meant}; leave it out{advice.format(name=unknown)}")
 
 
-# The responses of the step of a stream that is under way, for clients that leave them open.
-_RESPONSES: ContextVar[list[Any] | None] = ContextVar("_RESPONSES", default=None)
-
-
-@contextmanager
-def noting(responses: list[Any]) -> Generator[None]:
-    """Collect the responses that a step of a stream begins, as far as :func:`note` is a hook of its HTTP client."""
-    token = _RESPONSES.set(responses)
-    try:
-        yield
-    finally:
-        _RESPONSES.reset(token)
-
-
-def note(response: Any) -> None:
-    """Collect a response."""
-    if (responses := _RESPONSES.get()) is not None:
-        responses.append(response)
-
-
-async def anote(response: Any) -> None:
-    """Collect a response; async version of :func:`note`."""
-    note(response)
-
-
-async def begin(answer: Awaitable[Any], responses: list[Any]) -> Any:
-    """Begin a stream: some clients, cancelled between the response and its stream, leave it open."""
-    try:
-        with noting(responses):
-            return await answer
-    except BaseException:
-        for response in responses:
-            await response.aclose()
-        raise
-
-
-class OnHttp(NamedTuple):
-    """An official client, and an HTTP client that it was given and does not close."""
-
-    sdk: Any
-    http: Any
-
-    def close(self) -> Any:
-        """Close the HTTP client; in an event loop, the result is awaited."""
-        return self.http.aclose() if hasattr(self.http, "aclose") else self.http.close()
-
-
 class OfficialClient(ABC):
     """A client of a provider, for threads and for event loops, on the official one. A subclass has its differences.
 
@@ -219,7 +170,7 @@ class OfficialClient(ABC):
 
     Attributes:
         retries_itself: True if the official client tries again by itself (``Settings.retries``); else the module does.
-        package: The official package, as :func:`import_extra` takes it.
+        package: The official package, as :func:`import_extra` takes it. The extra has the same name.
         method: The method that takes the parameters, as ``package:Class.method``.
         called: The name of that method in errors.
         advice: The way to send what only the server knows, in errors; ``{name}`` is the parameter.
@@ -247,12 +198,6 @@ class OfficialClient(ABC):
         # The clients, that for threads under None; and the lock of each loop, whose tasks wait for one client.
         self._clients: dict[AbstractEventLoop | None, Any] = {}
         self._loops: dict[AbstractEventLoop, Lock] = {}
-
-    @property
-    def extra(self) -> str:
-        """The extra of lazyprompt that installs the client."""
-        _module, package, extra, *_ = *self.package, ""
-        return extra or package
 
     def sdk(self) -> Any:
         """Import the official package.
@@ -293,10 +238,6 @@ class OfficialClient(ABC):
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
         """Call the official client, with ``stream=True`` for events; in an event loop, the result is awaited."""
 
-    def _lend(self, client: Any) -> Any:
-        """Return a context with the client for one call."""
-        return nullcontext(client)
-
     def _check(self, answer: Any) -> object:
         """Refuse an answer that is none: clients give back as text what has not the content type of JSON."""
         if isinstance(answer, str):
@@ -329,20 +270,19 @@ class OfficialClient(ABC):
 
     def send(self, request: Request) -> object:
         """Return the answer, as the official client gives it; ``ChatFormatter.parse`` reads it."""
-        with hiding(self._key), self._lend(self.client()) as client:
-            return self._check(self._ask(client, request))
+        with hiding(self._key):
+            return self._check(self._ask(self.client(), request))
 
     async def asend(self, request: Request) -> object:
         """Async version of :meth:`send`; cancelling it closes the connection."""
         with hiding(self._key):
-            async with self._lend(await self.aclient()) as client:
-                return self._check(await self._ask(client, request))
+            return self._check(await self._ask(await self.aclient(), request))
 
     def stream(self, request: Request) -> Iterator[object]:
         """Yield the events of a streamed answer; closing the generator closes the connection."""
         begun = False
-        with hiding(self._key), self._lend(self.client()) as client:
-            answer = self._ask(client, request, stream=True)
+        with hiding(self._key):
+            answer = self._ask(self.client(), request, stream=True)
             with answer if hasattr(answer, "__exit__") else closing(answer) as events:
                 for event in events:
                     yield self._event(event)
@@ -353,13 +293,12 @@ class OfficialClient(ABC):
         """Async version of :meth:`stream`."""
         begun = False
         with hiding(self._key):
-            async with self._lend(await self.aclient()) as client:
-                answer = await self._ask(client, request, stream=True)
-                async with answer if hasattr(answer, "__aexit__") else aclosing(answer) as events:
-                    async for event in events:
-                        yield self._event(event)
-                        begun = True
-                _check_begun(begun=begun)
+            answer = await self._ask(await self.aclient(), request, stream=True)
+            async with answer if hasattr(answer, "__aexit__") else aclosing(answer) as events:
+                async for event in events:
+                    yield self._event(event)
+                    begun = True
+            _check_begun(begun=begun)
 
     def fault(self, error: Exception) -> Fault | None:
         """Return the meaning of an error, or None if it is none of the client's."""

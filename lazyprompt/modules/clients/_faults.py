@@ -52,7 +52,6 @@ REDIRECTS = frozenset((301, 302, 303, 307, 308))
 # The classes of errors that mean the same in every client: those of HTTP libraries, of parsers, and our own.
 _CLASSES: dict[str, FaultKind] = {
     "lazyprompt.MalformedError": "malformed",
-    "lazyprompt.MovedError": "not found",
     "lazyprompt.StreamedError": "server",
     "json.JSONDecodeError": "malformed",
     "builtins.UnicodeDecodeError": "malformed",
@@ -87,7 +86,9 @@ WORDS: dict[str, FaultKind] = {
     "max_seq_len": "overflow",  # SiliconFlow
     "exceeds max length": "overflow",  # Zhipu
     "prompt 超长": "overflow",  # Zhipu
-    "range of input length": "overflow",  # DashScope's compatible API
+    "range of input length": "overflow",  # DashScope
+    "`inputs` must have less than": "overflow",  # TGI
+    "`inputs` tokens + `max_new_tokens` must be <=": "overflow",  # TGI
     "incorrect api key": "key",  # xAI, with the status 400
     "api key not valid": "key",  # Gemini's compatible API, with the status 400
     "model not exist": "not found",  # DeepSeek, with the status 400
@@ -95,6 +96,7 @@ WORDS: dict[str, FaultKind] = {
     "模型不存在": "not found",  # Zhipu, with the status 400
     "invalid_model": "not found",  # Mistral's type, with the status 400
     "invalid model name": "not found",  # LiteLLM's proxy, with the status 400
+    "arrearage": "key",  # DashScope's code, with the status 400: the account is in debt, and waiting does not help
     "insufficient balance": "rate limit",  # DeepSeek, Moonshot
     "balance is insufficient": "rate limit",  # SiliconFlow, with the status 403
     "any credits": "rate limit",  # xAI, with the status 403: does not have any credits yet
@@ -106,7 +108,7 @@ _SIGNS = ("code", "type", "message")
 _LONGEST = 1_000
 _DEPTH = 8  # the depth of a server's words in an error
 # Packages that raise a RuntimeError where their client was closed under a call.
-_HTTP = frozenset(("httpx", "httpx2", "aiohttp"))
+_HTTP = frozenset(("httpx", "httpx2"))
 # The errors of code that trusts its server, where what came is no answer.
 _STUMBLES = (TypeError, AttributeError, LookupError, ValueError)
 
@@ -125,19 +127,6 @@ class StreamedError(Exception):
     def __init__(self, body: Mapping[str, Any]) -> None:
         super().__init__(str(body.get("message")))
         self.body = body
-
-
-class MovedError(Exception):
-    """A redirect.
-
-    Args:
-        status: The HTTP status.
-        location: The address it redirects to.
-    """
-
-    def __init__(self, status: int, location: str) -> None:
-        super().__init__(f"HTTP {status}: redirected")
-        self.status_code, self.location = status, location
 
 
 class Refusal(NamedTuple):
@@ -274,9 +263,8 @@ def redirected_to(error: BaseException) -> str | None:
         answer: Any = getattr(each, "response", None)
         headers: Mapping[str, str] = getattr(answer, "headers", None) or {}
         status = getattr(each, "status_code", None) or getattr(answer, "status_code", None)
-        location: str | None = getattr(each, "location", None) or headers.get("location")
         if status in REDIRECTS:
-            found.append(location or "")
+            found.append(headers.get("location", ""))
     return max(found, default=None)
 
 

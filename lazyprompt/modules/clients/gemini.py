@@ -7,28 +7,20 @@ signatures"; the source of the client (google-genai 3.4).
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
+from contextvars import ContextVar
 from math import ceil
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from lazyprompt._base.client_objects import fields_of, plain, snake_keys
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError, did_you_mean
-from lazyprompt.modules.clients._base import (
-    CONNECTIONS,
-    OfficialClient,
-    OnHttp,
-    anote,
-    begin,
-    import_extra,
-    key_of,
-    note,
-    noting,
-)
+from lazyprompt.modules.clients._base import CONNECTIONS, OfficialClient, import_extra, key_of
 from lazyprompt.modules.clients._faults import Fault, FaultKind, Refusal, describe, seconds
 from lazyprompt.modules.clients.openai import fields_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Awaitable, Generator, Iterator, Mapping
 
     import httpx2
 
@@ -157,7 +149,7 @@ class GeminiClient(OfficialClient):
         """Return the schema, and JSON as the type of the answer; Gemini leaves out what it does not know."""
         return {"response_mime_type": "application/json", "response_json_schema": schema}
 
-    def _ask(self, client: OnHttp, request: Request, **stream: bool) -> Any:
+    def _ask(self, client: _OnHttp, request: Request, **stream: bool) -> Any:
         """Call the client. Functions are described to the model, and never called by the client."""
         beside = {key: value for key, value in request.payload.items() if key != "contents"}
         config = {"automatic_function_calling": {"disable": True}, **beside, **request.params}
@@ -182,7 +174,7 @@ class GeminiClient(OfficialClient):
         headers = getattr(getattr(error, "response", None), "headers", None)
         return Refusal(getattr(error, "code", None), getattr(error, "message", None) or describe(error), headers)
 
-    def _make(self, *, in_loop: bool) -> OnHttp:
+    def _make(self, *, in_loop: bool) -> _OnHttp:
         """Make a client of ours: with HTTP clients that we close, and not on aiohttp.
 
         With aiohttp the official client counts a time-out for the whole answer, and sends a second time what failed,
@@ -200,8 +192,8 @@ class GeminiClient(OfficialClient):
             "limits": library.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
             "follow_redirects": False,
         }
-        hooks = {"request": [_without_deadline], "response": [note]}
-        ahooks = {"request": [_awithout_deadline], "response": [anote]}
+        hooks = {"request": [_without_deadline], "response": [_note]}
+        ahooks = {"request": [_awithout_deadline], "response": [_anote]}
         http = library.Client(**{**common, "event_hooks": hooks, **asked.get("client_args", {})})
         ahttp = library.AsyncClient(**{**common, "event_hooks": ahooks, **asked.get("async_client_args", {})})
         http_options = {
@@ -215,7 +207,18 @@ class GeminiClient(OfficialClient):
         # A value that is not given here would be looked for in the environment.
         made: dict[str, Any] = {**({} if vertex else {"vertexai": False}), **options, "http_options": http_options}
         sdk = self.sdk().Client(**{"api_key": None if vertex and key is None else key_of(key), **made})
-        return OnHttp(sdk, ahttp if in_loop else http)
+        return _OnHttp(sdk, ahttp if in_loop else http)
+
+
+class _OnHttp(NamedTuple):
+    """The official client, and the HTTP client that it was given and does not close."""
+
+    sdk: Any
+    http: Any
+
+    def close(self) -> Any:
+        """Close the HTTP client; in an event loop, the result is awaited."""
+        return self.http.aclose() if hasattr(self.http, "aclose") else self.http.close()
 
 
 def _without_deadline(request: httpx2.Request) -> None:
@@ -224,6 +227,29 @@ def _without_deadline(request: httpx2.Request) -> None:
 
 async def _awithout_deadline(request: httpx2.Request) -> None:
     _without_deadline(request)
+
+
+# The responses of the current step of a stream: the official client leaves them open.
+_RESPONSES: ContextVar[list[Any] | None] = ContextVar("_RESPONSES", default=None)
+
+
+@contextmanager
+def _noting(responses: list[Any]) -> Generator[None]:
+    """Collect the responses that a step of a stream begins."""
+    token = _RESPONSES.set(responses)
+    try:
+        yield
+    finally:
+        _RESPONSES.reset(token)
+
+
+def _note(response: Any) -> None:
+    if (responses := _RESPONSES.get()) is not None:
+        responses.append(response)
+
+
+async def _anote(response: Any) -> None:
+    _note(response)
 
 
 class _Chunks:
@@ -239,7 +265,7 @@ class _Chunks:
         return self
 
     def __next__(self) -> object:
-        with noting(self._responses):
+        with _noting(self._responses):
             return next(self._chunks)
 
     def close(self) -> None:
@@ -250,7 +276,7 @@ class _Chunks:
         return self
 
     async def __anext__(self) -> object:
-        with noting(self._responses):
+        with _noting(self._responses):
             return await anext(self._chunks)
 
     async def aclose(self) -> None:
@@ -258,9 +284,17 @@ class _Chunks:
             await response.aclose()
 
 
-async def _abegin(chunks: Any) -> _Chunks:
+async def _abegin(chunks: Awaitable[Any]) -> _Chunks:
+    """Begin a stream. The official client, cancelled between the response and its stream, leaves the response open."""
     responses: list[Any] = []
-    return _Chunks(await begin(chunks, responses), responses)
+    try:
+        with _noting(responses):
+            begun = await chunks
+    except BaseException:
+        for response in responses:
+            await response.aclose()
+        raise
+    return _Chunks(begun, responses)
 
 
 connect = GeminiClient

@@ -1,12 +1,12 @@
-"""OpenAI's official client: Chat Completions of OpenAI and of all who speak like it, and completions of flat text.
+"""OpenAI's official client: Chat Completions of OpenAI and of servers with its API, and completions of flat text.
 
 The answer of a stream is in the form of the one that is not streamed, and reads to the same message. Servers that are
 compatible differ in the details of calls, so nothing is asked for that can be seen otherwise.
 
-Sources: the references of OpenAI, Moonshot, xAI, DeepSeek and SiliconFlow, "Create chat completion" and "Create
-completion"; OpenAI's guide "Structured model outputs", "Supported schemas"; the source of the client (2.54); the
-documentation of vLLM ("Structured outputs") and llama.cpp's server; the request types of SGLang, LMDeploy and
-``transformers serve``.
+Sources: the references of OpenAI, Moonshot, xAI, DeepSeek, SiliconFlow, DashScope (compatible mode), Zhipu and Mistral,
+"Create chat completion" and "Create completion"; OpenAI's guide "Structured model outputs", "Supported schemas"; the
+source of the client (2.54); the documentation of vLLM ("Structured outputs") and llama.cpp's server; the request types
+of SGLang, LMDeploy and ``transformers serve``.
 """
 
 from __future__ import annotations
@@ -285,18 +285,20 @@ def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
 
 
 class Server(NamedTuple):
-    """A server of Chat Completions.
+    """A server of Chat Completions, or of completions of flat text.
 
     Attributes:
         hosts: The ends of the names of its hosts.
-        limit: Its name of ``max_tokens``; those that know the newer name call the older one deprecated.
-        usage: True if a stream is to be asked for its tokens: not where it tells them by itself, or where it is not
-            known whether the server takes ``stream_options``.
-        structured: The parameters for a JSON schema, where it takes one.
+        limit: Its name of ``max_tokens``. Servers that know the newer name call the older one deprecated.
+        seed: Its name of ``seed``.
+        usage: True if a stream is asked for its token counts. Some servers always send them, and some refuse
+            ``stream_options``.
+        structured: The parameters for a JSON schema, or None if it takes none.
     """
 
     hosts: tuple[str, ...] = ()
     limit: str = "max_tokens"
+    seed: str = "seed"
     usage: bool = False
     structured: Structured | None = None
 
@@ -306,33 +308,15 @@ SERVERS: dict[str, Server] = {
     "openai": _NEWER._replace(hosts=("api.openai.com", "openai.azure.com")),
     "moonshot": _NEWER._replace(hosts=("api.moonshot.ai", "api.moonshot.cn")),
     "xai": _NEWER._replace(hosts=("api.x.ai",)),
+    "dashscope": Server(
+        ("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"), usage=True, structured=response_format
+    ),
     "deepseek": Server(("api.deepseek.com",), usage=True),
+    "mistral": Server(("api.mistral.ai",), seed="random_seed", structured=response_format),
     "siliconflow": Server(("api.siliconflow.cn", "api.siliconflow.com")),
+    "zhipu": Server(("open.bigmodel.cn", "api.z.ai")),
+    "litellm": Server(usage=True),
     "vllm": Server(usage=True, structured=response_format),
-    "llama.cpp": Server(usage=True, structured=response_format),
-    "other": Server(),
-}
-
-
-def _llama_cpp_schema(schema: JsonObject, _: str) -> dict[str, Any]:
-    return {"extra_body": {"json_schema": schema}}
-
-
-def _vllm_schema(schema: JsonObject, _: str) -> dict[str, Any]:
-    return {"extra_body": {"structured_outputs": {"json": schema}}}
-
-
-def _sglang_schema(schema: JsonObject, _: str) -> dict[str, Any]:
-    return {"extra_body": {"json_schema": json.dumps(schema)}}
-
-
-# The servers of ``/v1/completions`` that are local engines.
-ENGINES: dict[str, Server] = {
-    "llama.cpp": Server(usage=True, structured=_llama_cpp_schema),
-    "vllm": Server(usage=True, structured=_vllm_schema),
-    "sglang": Server(usage=True, structured=_sglang_schema),
-    "lmdeploy": Server(usage=True),
-    "transformers": Server(),  # it refuses what it does not know
     "other": Server(),
 }
 
@@ -359,21 +343,6 @@ def connect(settings: Settings, server: str | None = None) -> OpenAIClient:
     return OpenAIClient(settings, server_at(base_url) if server is None else SERVERS[server])
 
 
-def connect_completions(settings: Settings, engine: str = "other") -> CompletionsClient:
-    """Return a client for the completions of flat text (``/v1/completions``) that local engines have.
-
-    Its payload is ``{"prompt": ...}``, a text or token ids; its answer a ``text_completion``.
-
-    Args:
-        settings: As of :func:`connect`.
-        engine: The name of one of :data:`ENGINES`; they differ in how a JSON schema is asked for.
-
-    Raises:
-        ModuleError: The key is none.
-    """
-    return CompletionsClient(settings, ENGINES[engine])
-
-
 class OpenAIClient(OwnHttpClient):
     """The client of Chat Completions.
 
@@ -382,7 +351,7 @@ class OpenAIClient(OwnHttpClient):
         server: The server.
     """
 
-    package = ("openai", "openai", "", "httpx2")
+    package = ("openai", "openai", "httpx2")
     method = "openai:resources.chat.completions.Completions.create"
     called = "chat.completions.create"
     advice = EXTRA_BODY
@@ -401,6 +370,19 @@ class OpenAIClient(OwnHttpClient):
         super().__init__(settings)
         self._server = server
         self.names = {"max_tokens": server.limit}
+
+    def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters in the client's own names; a seed that the client does not know is in ``extra_body``.
+
+        Raises:
+            ModuleError: The client takes no such parameter.
+            MissingExtraError: The client is not installed.
+        """
+        params = super().params(common)
+        if self._server.seed == "seed" or "seed" not in params:
+            return params
+        body = {self._server.seed: params.pop("seed"), **fields_of(params.get("extra_body"))}
+        return {**params, "extra_body": body}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
         """Return the parameters for a schema; None for servers that take none, as DeepSeek, or are not known."""
@@ -430,7 +412,10 @@ class OpenAIClient(OwnHttpClient):
 
 
 class CompletionsClient(OpenAIClient):
-    """The client of completions of flat text."""
+    """The client of completions of flat text (``/v1/completions``), which local engines have.
+
+    Its payload is ``{"prompt": ...}``, a text or token ids; its answer a ``text_completion``.
+    """
 
     method = "openai:resources.completions.Completions.create"
     called = "completions.create"

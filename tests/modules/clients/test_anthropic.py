@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +12,8 @@ from lazyprompt.messages.msg import ThinkingBlock, ToolUseBlock
 from lazyprompt.modules.clients import anthropic
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.anthropic import expressible
-from modules.clients.contract import Contract
-from support.client_scenes import KEY
-from support.model_server.server import Answer, Drop, HalfCall, ModelServer, Status
+from modules.clients.helpers import ClientTests
+from support.model_server.server import Answer, HalfCall, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,45 +26,11 @@ HI = {"role": "user", "content": "hi"}
 OLD_VERSION = {"anthropic-version": "2023-06-01"}
 
 
-class TestAnthropicClient(Contract):
+class TestAnthropicClient(ClientTests):
     provider = "anthropic"
-    package = "anthropic"
-    wire_key = f"Bearer {KEY}"
 
     def connect(self, settings: Settings) -> OfficialClient:
         return anthropic.connect(settings)
-
-    @pytest.mark.parametrize("fault", [Status(429, retry_after=0.3), Status(529, retry_after=0.3), Drop()])
-    @pytest.mark.parametrize("how", ["send", "stream"])
-    def test_a_retry_sends_the_same_when_the_server_asks(
-        self, server: ModelServer, fault: Status | Drop, how: str
-    ) -> None:
-        server.faults = [fault, fault, None]
-        with self.opened(server, retries=2) as client:
-            request = self.request(client, HI)
-            begin = time.monotonic()
-            assert (client.send(request) if how == "send" else list(client.stream(request))) is not None
-            waited = time.monotonic() - begin
-        assert waited >= (0.6 if isinstance(fault, Status) else 0.0)
-        assert len(server.seen) == 3
-        assert len({(json.dumps(seen.body), seen.headers["content-length"]) for seen in server.seen}) == 1
-
-    @pytest.mark.parametrize("fault", [Status(400), Status(401), Status(404)])
-    def test_what_is_refused_is_not_tried_again(self, server: ModelServer, fault: Status) -> None:
-        server.faults = lambda _: fault
-        with self.opened(server, retries=3) as client, pytest.raises(Exception):  # noqa: B017, PT011 - the count matters
-            client.send(self.request(client))
-        assert len(server.seen) == 1
-
-    def test_a_stream_that_began_is_not_tried_again(self, server: ModelServer) -> None:
-        server.faults = [Status(500, retry_after=0.01)]
-        with self.opened(server, retries=2) as client:
-            assert self.streamed(client, self.request(client))[2]
-        assert len(server.seen) == 2
-
-    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: OfficialClient) -> None:
-        server.faults = lambda _: Status(429, retry_after=7)
-        assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {7.0}
 
     def test_a_refusal_says_so(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("I would rather", finish="refusal")
@@ -91,6 +54,7 @@ class TestAnthropicClient(Contract):
         assert call.raw_input == "".join(delta.text for delta in deltas) == '{"city":'
         assert complete
 
+    @pytest.mark.filterwarnings("ignore:The model .* is deprecated")
     def test_an_answer_of_any_length_may_come_unstreamed(self, server: ModelServer, client: OfficialClient) -> None:
         server.answer = Answer("pong")
         for model in ("claude-opus-4-5", "claude-opus-4-1-20250805@m"):

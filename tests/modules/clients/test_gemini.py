@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,9 +11,8 @@ from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import TextBlock
 from lazyprompt.modules.clients import gemini
 from lazyprompt.modules.clients._base import Request, Settings
-from modules.clients.contract import Contract
-from support.client_scenes import KEY
-from support.model_server.server import Answer, Cut, Drop, ModelServer, Status
+from modules.clients.helpers import ClientTests, raised, ways
+from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
     from lazyprompt.modules.clients._base import OfficialClient
@@ -26,30 +23,11 @@ HI = {"role": "user", "content": "hi"}
 SCHEMA: Any = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"]}
 
 
-class TestGeminiClient(Contract):
+class TestGeminiClient(ClientTests):
     provider = "gemini"
-    package = "google-genai"
-    wire_key = KEY
 
     def connect(self, settings: Settings) -> OfficialClient:
         return gemini.connect(settings)
-
-    @pytest.mark.parametrize("fault", [Status(429, retry_after=0.01), Status(500), Status(503), Cut(), Drop()])
-    def test_nothing_is_tried_again_but_by_the_module(self, server: ModelServer, fault: Any) -> None:
-        server.faults = lambda _: fault
-        with self.opened(server, retries=5) as client:
-            assert client.retries_itself is False
-            assert len(list(self.faults(client, self.request(client)))) == len(server.seen) == 4
-
-    def test_what_is_sent_again_is_the_same(self, server: ModelServer, client: OfficialClient) -> None:
-        request = self.request(client, HI, temperature=0.5, stop=["x"])
-        for _ in range(3):
-            client.send(request)
-        assert len({(json.dumps(seen.body), seen.headers["content-length"]) for seen in server.seen}) == 1
-
-    def test_the_server_says_when_to_try_again(self, server: ModelServer, client: OfficialClient) -> None:
-        server.faults = lambda _: Status(429, retry_after=7.5)
-        assert {fault.retry_after for fault in self.faults(client, self.request(client))} == {7.5}
 
     @pytest.mark.parametrize(
         ("header", "waits"), [("3", 3.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), (None, None)]
@@ -66,7 +44,8 @@ class TestGeminiClient(Contract):
     def test_the_server_keeps_its_own_deadline(self, server: ModelServer) -> None:
         with self.opened(server, timeout=5.0) as client:
             client.send(self.request(client))
-            asyncio.run(self._looped(client, self.request(client)))
+            for way in ways(client, self.request(client)):
+                way()
         assert not any("x-server-timeout" in seen.headers for seen in server.seen)
 
     def test_a_prompt_that_was_blocked_has_no_candidates(self, server: ModelServer, client: OfficialClient) -> None:
@@ -129,7 +108,7 @@ class TestGeminiClient(Contract):
     def test_an_answer_that_the_client_refuses_is_malformed(self, client: OfficialClient) -> None:
         from google.genai.types import GenerateContentResponse  # noqa: PLC0415 - slow
 
-        error = self._raised(lambda: GenerateContentResponse.model_validate({"candidates": 3}))
+        error = raised(lambda: GenerateContentResponse.model_validate({"candidates": 3}))
         fault = client.fault(error)
         assert fault is not None
         assert fault.kind == "malformed"

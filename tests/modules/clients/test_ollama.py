@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from base64 import b64encode
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from lazyprompt._base.secret import Secret
-from lazyprompt.errors import MediaError, MissingExtraError, ModuleError
+from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.messages.msg import Msg, ToolResultBlock
 from lazyprompt.modules.clients import ollama
 from lazyprompt.modules.clients._base import Request, Settings
-from modules.clients.contract import Contract, ways
-from support.client_scenes import ANSWERS, CALLS, KEY, WHOLE
+from modules.clients.helpers import ClientTests, raised, ways
+from support.client_scenes import ANSWERS, CALLS, KEY, WHOLE, said_by, said_in
 from support.model_server.http import odd_server
 from support.model_server.server import Answer, Drop, HalfCall, Malformed, ModelServer, Status
 
@@ -35,9 +33,8 @@ NUMBERED = tuple((f"call_{at}", name, arguments) for at, (_, name, arguments) in
 SAID = [replace(answer, calls=NUMBERED if answer.calls else ()) for answer in ANSWERS]
 
 
-class _Ollama(Contract):
-    package = "ollama"
-    wire_key = f"Bearer {KEY}"
+class _Ollama(ClientTests):
+    said: ClassVar[list[Answer]] = SAID
 
     @pytest.mark.parametrize(
         ("key", "model", "said", "kind"),
@@ -50,6 +47,21 @@ class _Ollama(Contract):
                 assert fault.kind == kind
                 assert fault.message.startswith(server.seen[0].refusal or "?")
                 assert (kind == "not found") == fault.message.endswith("; get it with: ollama pull no-such-model")
+
+    @pytest.mark.asyncio
+    async def test_all_ways_give_the_same(self, server: ModelServer, client: OfficialClient) -> None:
+        request = self.request(client)
+        for answer in self.said:
+            server.answer = answer
+            msg = self.formatter.parse(client.send(request))
+            assert self.formatter.parse(await client.asend(request)) == msg
+            for streamed, deltas, complete in (
+                self.streamed(client, request),
+                await self.astreamed(client, request),
+            ):
+                assert (streamed, complete, said_in(deltas)) == (msg, True, said_by(msg))
+            assert said_by(msg)[2] == [tuple(each) for each in answer.calls]
+        await client.aclose()
 
     def test_a_prompt_that_is_too_long_where_it_says_so(self, server: ModelServer, client: OfficialClient) -> None:
         said = "request (1407 tokens) exceeds the available context size (256 tokens), try increasing it"
@@ -64,12 +76,6 @@ class _Ollama(Contract):
             client.send(self.request(client))
         assert not any(KEY in value for value in server.seen[0].headers.values())
 
-    def test_without_the_official_client_its_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        client = self.connect(Settings(None, Secret(KEY), 1.0, 0, {}))
-        monkeypatch.setitem(sys.modules, "ollama", None)
-        with pytest.raises(MissingExtraError, match=r'the package ollama .* "lazyprompt\[ollama\]"'):
-            client.send(Request("m", {"prompt": "p"}, {}))
-
     def test_no_log_shows_the_key(
         self, server: ModelServer, client: OfficialClient, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -82,13 +88,6 @@ class _Ollama(Contract):
         assert len(server.seen) == 16
         assert caplog.records
         assert KEY not in caplog.text
-
-    def test_how_long_to_wait_is_told(self, server: ModelServer, client: OfficialClient) -> None:
-        server.faults = lambda _: Status(429, retry_after=2.5)
-        faults = list(self.faults(client, self.request(client)))
-        assert {fault.retry_after for fault in faults} == {2.5}
-        assert client.retries_itself is False
-        assert len(server.seen) == len(faults)
 
     def test_common_parameters_become_options(self, server: ModelServer, client: OfficialClient) -> None:
         common: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 9, "stop": ["END"], "seed": 3}
@@ -106,7 +105,7 @@ class _Ollama(Contract):
         with self.opened(server, headers={"x-own": "1"}) as client:
             client.send(self.request(client))
         assert server.seen[0].headers["x-own"] == "1"
-        assert self.wire_key in server.seen[0].headers.values()
+        assert f"Bearer {KEY}" in server.seen[0].headers.values()
 
     def test_without_an_address_it_asks_where_the_environment_says(
         self, server: ModelServer, monkeypatch: pytest.MonkeyPatch
@@ -118,7 +117,7 @@ class _Ollama(Contract):
 
     def test_what_cannot_be_sent_is_no_fault_of_the_server(self, client: OfficialClient) -> None:
         for params in ({"no_such_argument": 1}, {"keep_alive": object()}):
-            error = self._raised(partial(client.send, self.request(client)._replace(params=params)))
+            error = raised(partial(client.send, self.request(client)._replace(params=params)))
             fault = client.fault(error)
             assert fault is None or fault.kind == "request"
 
@@ -127,7 +126,7 @@ class _Ollama(Contract):
         with odd_server(body + b"\n") as url:
             client = self.connect(Settings(url, None, 30.0, 0, {}))
             for way in ways(client, self.request(client)):
-                fault = client.fault(self._raised(way))
+                fault = client.fault(raised(way))
                 assert fault is not None
                 assert fault.kind == "malformed"
             client.close()
@@ -138,19 +137,6 @@ class TestChat(_Ollama):
 
     def connect(self, settings: Settings) -> OfficialClient:
         return ollama.connect(settings)
-
-    @pytest.mark.parametrize("answer", SAID)
-    def test_streams_give_the_same_as_answers(
-        self, server: ModelServer, client: OfficialClient, answer: Answer
-    ) -> None:
-        super().test_streams_give_the_same_as_answers(server, client, answer)
-
-    @pytest.mark.asyncio
-    @pytest.mark.parametrize("answer", SAID)
-    async def test_loops_give_the_same_as_threads(
-        self, server: ModelServer, client: OfficialClient, answer: Answer
-    ) -> None:
-        await super().test_loops_give_the_same_as_threads(server, client, answer)
 
     @pytest.mark.parametrize("how", ["whole", "streamed"])
     def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: OfficialClient, how: str) -> None:
@@ -188,22 +174,10 @@ class TestChat(_Ollama):
 
 class TestGenerate(_Ollama):
     provider = "ollama-generate"
+    said: ClassVar[list[Answer]] = [answer for answer in SAID if not answer.calls]
 
     def connect(self, settings: Settings) -> OfficialClient:
         return ollama.connect_generate(settings)
-
-    @pytest.mark.parametrize("answer", [answer for answer in SAID if not answer.calls])
-    def test_streams_give_the_same_as_answers(
-        self, server: ModelServer, client: OfficialClient, answer: Answer
-    ) -> None:
-        super().test_streams_give_the_same_as_answers(server, client, answer)
-
-    @pytest.mark.asyncio
-    @pytest.mark.parametrize("answer", [answer for answer in SAID if not answer.calls])
-    async def test_loops_give_the_same_as_threads(
-        self, server: ModelServer, client: OfficialClient, answer: Answer
-    ) -> None:
-        await super().test_loops_give_the_same_as_threads(server, client, answer)
 
     def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: OfficialClient) -> None:
         prompt = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
@@ -214,10 +188,6 @@ class TestGenerate(_Ollama):
         for seen in server.seen:
             rest = {key: value for key, value in seen.body.items() if key != "stream"}
             assert rest == {"model": "m", "prompt": prompt, "raw": True, "options": {"num_predict": 9}}
-
-    @pytest.mark.parametrize("how", ["whole", "streamed"])
-    def test_calls_thoughts_and_results_go_back(self, server: ModelServer, client: OfficialClient, how: str) -> None:
-        """There are none."""
 
     def test_half_a_call_is_never_a_whole_one(self, server: ModelServer, client: OfficialClient) -> None:
         server.faults = lambda _: HalfCall()

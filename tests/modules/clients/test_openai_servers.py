@@ -10,7 +10,8 @@ import pytest
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.modules.clients._base import Request, Settings
-from lazyprompt.modules.clients.openai import connect, connect_completions
+from lazyprompt.modules.clients.openai import connect
+from lazyprompt.modules.engines import engine_named
 from modules.clients.openai_form import KEY, PATIENCE, ask, read, settings_for, streamed
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ STRICT = {**OBJECT, "additionalProperties": False}
         ("https://api.moonshot.cn/v1", "max_completion_tokens", True, True),
         ("https://api.deepseek.com", "max_tokens", True, False),
         ("https://api.siliconflow.cn/v1", "max_tokens", False, False),
+        ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "max_tokens", True, True),
+        ("https://open.bigmodel.cn/api/paas/v4/", "max_tokens", False, False),
         ("https://notapi.openai.com.example.org/v1", "max_tokens", False, False),
         ("http://127.0.0.1:8000/v1", "max_tokens", False, False),
     ],
@@ -87,14 +90,16 @@ def test_a_schema_is_sent_and_strict_only_where_it_may_be(
         ("vllm", {"structured_outputs": {"json": OBJECT}}),
         ("sglang", {"json_schema": json.dumps(OBJECT)}),
         ("lmdeploy", None),
-        ("transformers", None),
         ("other", None),
     ],
 )
 def test_engines_have_their_own_ways_to_ask_for_a_schema(
     server: ModelServer, engine: str, sent: dict[str, Any] | None
 ) -> None:
-    with closing(connect_completions(settings_for(server, "completions"), engine)) as client:
+    settings = settings_for(server, "completions")
+    # An engine's address is without the path.
+    settings = settings._replace(base_url=(settings.base_url or "").removesuffix("/v1"))
+    with closing(engine_named(engine).connect(settings)) as client:
         wanted = client.structured(OBJECT, "Number")
         if sent is None:
             assert wanted is None
@@ -102,3 +107,10 @@ def test_engines_have_their_own_ways_to_ask_for_a_schema(
         assert wanted is not None
         client.send(Request("m", {"prompt": "n = "}, wanted))
     assert server.seen[0].body == {"model": "m", "prompt": "n = ", **sent}
+
+
+def test_mistral_has_its_own_name_for_a_seed(server: ModelServer) -> None:
+    with closing(connect(settings_for(server, "mistral"), "mistral")) as client:
+        client.send(ask(**client.params({"seed": 1, "extra_body": {"safe_prompt": True}})))
+    body = server.seen[0].body
+    assert (body["random_seed"], body["safe_prompt"], "seed" in body) == (1, True, False)

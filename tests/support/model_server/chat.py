@@ -26,7 +26,10 @@ _THOUGHT = {
     "litellm": "reasoning_content",
     "zhipu": "reasoning_content",
     "vllm": "reasoning",
+    "dashscope": "reasoning_content",
 }
+# Providers whose models refuse in their text; others have a field for it.
+_SAYS_NO = {*_THOUGHT, "mistral"}
 # Providers that tell the tokens of a stream with its last choice, asked or not; Moonshot within the choice.
 _TELLS = {
     "deepseek": "chunk",
@@ -65,7 +68,7 @@ def _thought_chunks(thinking: str) -> list[Json]:
 
 
 def _chat_whole(provider: str, answer: Answer, ask: Ask) -> Json:
-    refused = answer.finish == "refusal" and provider not in _THOUGHT
+    refused = answer.finish == "refusal" and provider not in _SAYS_NO
     whole = answer_of("openai")
     message: Json = {"role": "assistant", "content": None if refused else answer.text}
     if provider == "openai":
@@ -84,7 +87,7 @@ def _chat_whole(provider: str, answer: Answer, ask: Ask) -> Json:
 
 def _deltas(provider: str, answer: Answer) -> Iterator[Json]:
     thought = _THOUGHT.get(provider, "")
-    said = "refusal" if answer.finish == "refusal" and not thought else "content"
+    said = "refusal" if answer.finish == "refusal" and provider not in _SAYS_NO else "content"
     if provider == "deepseek":  # it names both, and one of them is null
         yield {"role": "assistant", "content": None, thought: ""}
         yield from ({"content": None, thought: piece} for piece in pieces(answer.thinking))
@@ -257,16 +260,17 @@ _NEWS = (("", Event({**_HEAD, "choices": []})), ("", Event({**_HEAD, "x_news": 1
 
 # Where a filtered answer is an error instead.
 _BLOCKED = {
-    "moonshot": Refusal(400, "The request was rejected because it was considered high risk", {"type": "content_filter"})
+    "moonshot": Refusal(
+        400, "The request was rejected because it was considered high risk", {"type": "content_filter"}
+    ),
+    "dashscope": Refusal(400, "Output data may contain inappropriate content.", {"code": "data_inspection_failed"}),
 }
 
 
 def chat_voice(provider: str) -> Voice:
     """The voice of a provider of the chat form."""
     whole, stream = partial(_chat_whole, provider), partial(_chat_stream, provider)
-    # Mistral's client asks for choices in each event.
-    news = _NEWS[:1] if provider == "mistral" else _NEWS
-    return Voice(whole, stream, _with_comment, SSE, news, partial(_trouble, provider), _BLOCKED.get(provider))
+    return Voice(whole, stream, _with_comment, SSE, _NEWS, partial(_trouble, provider), _BLOCKED.get(provider))
 
 
 COMPLETIONS = Voice(_completions_whole, _completions_stream, sse, SSE, _NEWS, partial(_trouble, "completions"))

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from support.providers.loopback import _http as http_arguments  # pyright: ignore[reportPrivateUsage]  # no proxies
-from support.providers.types import DASHSCOPE, OPENAI_CHAT, sdk
+from support.providers.types import OPENAI_CHAT, sdk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from support.model_server.parts import Json
 
@@ -77,7 +77,7 @@ def _chat(made: Iterable[Any]) -> Got:
     for one in made:
         if isinstance(one, str):  # the client hands on what is no JSON
             raise RefusedError(one)
-        chunk = one.model_dump()
+        chunk = one.model_dump(warnings=False)  # Mistral's content may be a list
         usage = chunk.get("usage")
         for choice in chunk.get("choices") or ():
             said: Json = choice.get("delta") or choice.get("message") or {}
@@ -252,94 +252,20 @@ def _lines(made: Iterable[Any]) -> Got:
     return Got(text, thinking, tuple(calls), finish, tokens)
 
 
-def _zhipu(asked: Asked) -> Got:
-    http = sdk("httpx").Client(**http_arguments())
-    client = sdk("zai").ZhipuAiClient(api_key=asked.key, base_url=asked.url, max_retries=0, http_client=http)
-    with client:
-        made = client.chat.completions.create(model=asked.model, messages=asked.messages, stream=asked.stream)
-        return _chat(made if asked.stream else [made])
-
-
-class _Set(NamedTuple):
-    """An object of Mistral's client without its defaults, by which every call has the index 0."""
-
-    made: Any
-
-    def model_dump(self) -> Json:
-        fields: Json = self.made.model_dump(exclude_unset=True, warnings=False)
-        return fields
-
-
-def _mistral(asked: Asked) -> Got:
-    httpx = sdk("httpx2")
-    with closing(httpx.Client(**http_arguments())) as http:
-        more = {"async_client": httpx.AsyncClient(verify=False)}
-        client = sdk("mistralai.client").Mistral(api_key=asked.key, server_url=asked.url, client=http, **more)
-        call = client.chat.stream if asked.stream else client.chat.complete
-        made = call(model=asked.model, messages=asked.messages)
-        if not asked.stream:
-            return _chat([_Set(made)])
-        with made as events:
-            return _chat(_Set(event.data) for event in events)
-
-
-def dashscope_events(asked: Asked, *, parts: bool, **more: Any) -> Iterator[Any]:
-    """What DashScope's client gives, event by event; an answer that is not streamed is the only one."""
-    dashscope = sdk("dashscope")
-    call = (dashscope.MultiModalConversation if parts else dashscope.Generation).call
-    content: Any = [{"text": asked.prompt}] if parts else asked.prompt
-    messages = [{"role": "user", "content": content}]
-    with closing(sdk("requests").Session()) as session:
-        session.trust_env = False
-        made = call(
-            model=asked.model,
-            api_key=asked.key,
-            base_address=asked.url,
-            session=session,
-            messages=messages,
-            **{"stream": asked.stream, **more},
-        )
-        yield from made if asked.stream else [made]
-
-
-def _dashscope(asked: Asked, *, parts: bool) -> Got:
-    text = thinking = finish = ""
-    tokens, calls = None, _Calls()
-    more: Json = {"result_format": "message", **({"incremental_output": True} if asked.stream else {})}
-    for one in dashscope_events(asked, parts=parts, **more):
-        if one.status_code != 200:
-            raise RefusedError(f"{one.code}: {one.message}", one.status_code)
-        for choice in one.output.choices:
-            said = choice.message
-            content = said.content
-            text += content if isinstance(content, str) else "".join(part["text"] for part in content)
-            thinking += said.get("reasoning_content") or ""
-            for at, call in enumerate(said.get("tool_calls") or ()):
-                calls.add(call, at)
-            finish = choice.finish_reason
-        tokens = (one.usage.input_tokens, one.usage.output_tokens)
-    return Got(text, thinking, calls.all(), "" if finish == "null" else finish, tokens)
-
-
+_CHAT = (*OPENAI_CHAT, "siliconflow", "dashscope", "zhipu", "mistral")
 CLIENTS: dict[str, Callable[[Asked], Got]] = {
-    **dict.fromkeys((*OPENAI_CHAT, "siliconflow"), partial(_openai, read=_by_chat)),
+    **dict.fromkeys(_CHAT, partial(_openai, read=_by_chat)),
     "completions": partial(_openai, read=_by_completions),
     "openai-responses": partial(_openai, read=_by_responses),
     "anthropic": _anthropic,
     "gemini": _gemini,
     "ollama": partial(_ollama, generate=False),
     "ollama-generate": partial(_ollama, generate=True),
-    "zhipu": _zhipu,
-    "mistral": _mistral,
-    **{one: partial(_dashscope, parts=one == "dashscope-multimodal") for one in DASHSCOPE},
 }
 # Which client that is: what it raises has its own names.
 LIBRARIES = {
-    **dict.fromkeys((*OPENAI_CHAT, "siliconflow", "completions", "openai-responses"), "openai"),
+    **dict.fromkeys((*_CHAT, "completions", "openai-responses"), "openai"),
     "anthropic": "anthropic",
     "gemini": "gemini",
     **dict.fromkeys(("ollama", "ollama-generate"), "ollama"),
-    "zhipu": "zai",
-    "mistral": "mistralai",
-    **dict.fromkeys(DASHSCOPE, "dashscope"),
 }

@@ -38,16 +38,6 @@ _GOOGLE = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-_DASHSCOPE_CODES = {
-    400: "InvalidParameter",
-    401: "InvalidApiKey",
-    403: "AccessDenied",
-    404: "ModelNotFound",
-    408: "RequestTimeOut",
-    429: "Throttling.RateQuota",
-    500: "InternalError",
-    503: "ModelUnavailable",
-}
 _VLLM_TYPES = {400: "BadRequestError", 404: "NotFoundError", 429: "TooManyRequests", 500: "InternalServerError"}
 _LLAMA_TYPES = {
     400: "invalid_request_error",
@@ -130,8 +120,8 @@ def _ollama(_: int, message: str) -> Json:
     return {"error": message}
 
 
-def _dashscope(status: int, message: str, code: str = "") -> Json:
-    return {"code": code or _DASHSCOPE_CODES.get(status, "InternalError"), "message": message, "request_id": "r"}
+def _dashscope(status: int, message: str, **more: object) -> Json:
+    return {**_openai(status, message, **more), "request_id": "r"}
 
 
 FORMS: dict[str, Form] = {
@@ -151,7 +141,6 @@ FORMS: dict[str, Form] = {
     "ollama": _ollama,
     "ollama-generate": _ollama,
     "dashscope": _dashscope,
-    "dashscope-multimodal": _dashscope,
 }
 
 
@@ -184,11 +173,6 @@ _OLLAMA_REFUSALS: dict[Reason, Refusal] = {
     "key": Refusal(401, "unauthorized"),
     "model": Refusal(404, f"model '{NO_MODEL}' not found"),
 }  # it cuts a prompt that is too long, and says nothing
-_DASHSCOPE_REFUSALS: dict[Reason, Refusal] = {
-    "key": Refusal(401, "Invalid API-key provided."),
-    "model": Refusal(404, f"The model `{NO_MODEL}` does not exist or you do not have access to it."),
-    "length": Refusal(400, "Range of input length should be [1, 30720]"),
-}
 REFUSALS: dict[str, dict[Reason, Refusal]] = {
     "openai": _OPENAI_REFUSALS,
     "openai-responses": {
@@ -313,6 +297,9 @@ REFUSALS: dict[str, dict[Reason, Refusal]] = {
     },
     "ollama": _OLLAMA_REFUSALS,
     "ollama-generate": _OLLAMA_REFUSALS,
-    "dashscope": _DASHSCOPE_REFUSALS,
-    "dashscope-multimodal": _DASHSCOPE_REFUSALS,
+    "dashscope": {
+        "key": Refusal(401, "Incorrect API key provided.", {"code": "invalid_api_key"}),
+        "model": Refusal(404, f"The model `{NO_MODEL}` does not exist or you do not have access to it."),
+        "length": Refusal(400, "Range of input length should be [1, 30720]", {"code": "invalid_parameter_error"}),
+    },
 }

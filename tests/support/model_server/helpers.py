@@ -74,7 +74,9 @@ def failure(server: ModelServer, provider: str, **more: Any) -> tuple[str, int |
     error: Any = caught.value
     response = getattr(error, "response", None)
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    return type(error).__name__, status or getattr(response, "status_code", None), str(error)
+    # OpenAI's client has the words of some servers in the body alone.
+    words = f"{error} {getattr(error, 'body', '')}"
+    return type(error).__name__, status or getattr(response, "status_code", None), words
 
 
 def post(server: ModelServer, provider: str, path: str, body: dict[str, Any], **headers: str) -> tuple[int, str, bytes]:

@@ -56,7 +56,14 @@ __all__ = [
 ]
 PROVIDERS = tuple(VOICES)
 # What a client's base_url ends with, and what it puts after that.
-PATHS = {**CHECKED_PATHS, "siliconflow": CHECKED_PATHS["openai"], "completions": ("/v1", "/completions")}
+PATHS = {
+    **CHECKED_PATHS,
+    **dict.fromkeys(("siliconflow", "mistral"), CHECKED_PATHS["openai"]),
+    "dashscope": ("/compatible-mode/v1", "/chat/completions"),
+    "completions": ("/v1", "/completions"),
+}
+# The form of providers that have rules of another one.
+_FORMS = {"siliconflow": "openai", "dashscope": "vllm"}
 _GEMINI = re.compile(r"/v1(?:beta|alpha)?/models/([^/:]+):(generateContent|streamGenerateContent)")
 _JUDGING = Lock()  # judges load clients when they first need them, with warnings off: that is for one thread at a time
 _KEY_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
@@ -151,7 +158,7 @@ class ModelServer(Serving):
             if seen.provider == "completions":
                 seen.payload = _prompt_of(seen.body)
             else:
-                known = "openai" if seen.provider == "siliconflow" else seen.provider
+                known = _FORMS.get(seen.provider, seen.provider)
                 seen.payload = payload_of(known, json.loads(content))  # a copy: it changes what it is given
                 with _JUDGING:
                     judge(known, seen.payload)
@@ -197,13 +204,8 @@ def _seen(path: str, headers: dict[str, str], content: bytes) -> Seen | None:
     if gemini:
         streamed = gemini[2] == "streamGenerateContent" and "alt=sse" in query.split("&")
         return Seen(provider, path, headers, body, body, streamed, gemini[1])
-    return Seen(provider, path, headers, body, body, _streamed(provider, headers, body), body.get("model", ""))
-
-
-def _streamed(provider: str, headers: dict[str, str], body: dict[str, Any]) -> bool:
-    if provider.startswith("dashscope"):
-        return headers.get("x-dashscope-sse") == "enable"
-    return bool(body.get("stream", provider.startswith("ollama")))  # Ollama streams where nothing is said
+    streamed = bool(body.get("stream", provider.startswith("ollama")))  # Ollama streams where nothing is said
+    return Seen(provider, path, headers, body, body, streamed, body.get("model", ""))
 
 
 def _refusal(seen: Seen, content: bytes) -> Refusal | None:

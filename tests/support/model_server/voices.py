@@ -1,4 +1,4 @@
-"""The voices of all providers; here those of Anthropic, Gemini, Ollama and DashScope.
+"""The voices of all providers; here those of Anthropic, Gemini and Ollama.
 
 Sources: the API references of the providers, and the types of their official clients.
 """
@@ -6,17 +6,16 @@ Sources: the API references of the providers, and the types of their official cl
 from __future__ import annotations
 
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from support.model_server.chat import COMPLETIONS, RESPONSES, SSE, chat_voice
 from support.model_server.errors import error_body
-from support.model_server.parts import Answer, Ask, Event, Json, Refusal, Voice, encoded, pieces, sse
+from support.model_server.parts import Answer, Ask, Event, Json, Voice, encoded, pieces, sse
 from support.providers.loopback import answer_of
-from support.providers.types import DASHSCOPE, OPENAI_CHAT
+from support.providers.types import OPENAI_CHAT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 SIGNATURE = "c2lnbmF0dXJl"  # base64, as the providers' are
 _ANTHROPIC_WHY = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -185,87 +184,6 @@ def _line(event: Event, _: int) -> bytes:
     return encoded(event.data) + b"\n"
 
 
-def _dashscope_usage(answer: Answer) -> Json:
-    prompt, completion = answer.prompt_tokens, answer.completion_tokens
-    return {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
-
-
-def _dashscope_body(answer: Answer, ask: Ask, message: Json, finish: str) -> Json:
-    """An answer in the form that was asked for: ``result_format`` is ``text`` where nothing is said."""
-    parameters: Mapping[str, object] = ask.body.get("parameters", {})
-    if isinstance(message["content"], str) and parameters.get("result_format") != "message":
-        output: Json = {"text": message["content"], "finish_reason": finish}
-    else:
-        output = {"choices": [{"finish_reason": finish, "message": message}]}
-    return {"output": output, "usage": _dashscope_usage(answer), "request_id": "r"}
-
-
-def _dashscope_calls(answer: Answer, arguments: list[str]) -> list[Json]:
-    return [
-        {"index": at, "id": ident, "type": "function", "function": {"name": name, "arguments": written}}
-        for at, ((ident, name, _), written) in enumerate(zip(answer.calls, arguments, strict=True))
-    ]
-
-
-def _dashscope_message(text: str, *, parts: bool, thinking: str = "", calls: list[Json] | None = None) -> Json:
-    content: object = ([{"text": text}] if text else []) if parts else text
-    more: Json = {"tool_calls": calls} if calls else {}
-    return {"role": "assistant", "content": content, "reasoning_content": thinking, **more}
-
-
-def _dashscope_whole(answer: Answer, ask: Ask, *, parts: bool) -> Json:
-    calls = _dashscope_calls(answer, answer.arguments())
-    message = _dashscope_message(answer.text, parts=parts, thinking=answer.thinking, calls=calls)
-    return _dashscope_body(answer, ask, message, answer.why)
-
-
-def _dashscope_pieces(answer: Answer, *, parts: bool) -> Iterator[Json]:
-    for piece in pieces(answer.thinking):
-        yield _dashscope_message("", parts=parts, thinking=piece)
-    for piece in pieces(answer.text):
-        yield _dashscope_message(piece, parts=parts)
-    for call, arguments in zip(_dashscope_calls(answer, answer.arguments()), answer.arguments(), strict=True):
-        function = {"name": call["function"]["name"], "arguments": ""}
-        yield _dashscope_message("", parts=parts, calls=[{**call, "function": function}])
-        for piece in pieces(arguments):
-            rest = {**call, "id": "", "function": {"arguments": piece}}
-            yield _dashscope_message("", parts=parts, calls=[rest])
-
-
-def _dashscope_grown(before: Json, new: Json) -> Json:
-    """All that was said so far: what DashScope streams unless ``incremental_output`` is asked for."""
-    calls = [*before.get("tool_calls", ())]
-    for call in new.get("tool_calls", ()):
-        if call["index"] == len(calls):
-            calls.append(call)
-        else:
-            function = calls[-1]["function"]
-            arguments = function["arguments"] + call["function"]["arguments"]
-            calls[-1] = {**calls[-1], "function": {**function, "arguments": arguments}}
-    text = "".join(map(_dashscope_text, (before, new)))
-    thinking = before["reasoning_content"] + new["reasoning_content"]
-    return _dashscope_message(text, parts=isinstance(new["content"], list), thinking=thinking, calls=calls)
-
-
-def _dashscope_text(message: Json) -> str:
-    content = message["content"]
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
-
-
-def _dashscope_stream(answer: Answer, ask: Ask, *, parts: bool) -> list[Event]:
-    said = [*_dashscope_pieces(answer, parts=parts), _dashscope_message("", parts=parts)]
-    if not ask.body.get("parameters", {}).get("incremental_output"):
-        said = list(accumulate(said, _dashscope_grown))
-    whys = ["null"] * (len(said) - 1) + [answer.why]  # the word, as the server writes it
-    bodies = [_dashscope_body(answer, ask, message, why) for message, why in zip(said, whys, strict=True)]
-    return [Event(body, "result", end=at == len(bodies) - 1) for at, body in enumerate(bodies)]
-
-
-def _dashscope_sse(event: Event, at: int) -> bytes:
-    status = event.data.get("status", 500) if event.name == "error" else 200
-    return b"id:%d\nevent:%b\n:HTTP_STATUS/%d\ndata:%b\n\n" % (at, event.name.encode(), status, encoded(event.data))
-
-
 def _trouble(provider: str, name: str, status: int, message: str) -> Event:
     return Event(error_body(provider, status, message), name)
 
@@ -283,19 +201,6 @@ def _ollama_voice(provider: str) -> Voice:
     )
 
 
-def _dashscope_voice(provider: str) -> Voice:
-    parts = provider == "dashscope-multimodal"
-    return Voice(
-        partial(_dashscope_whole, parts=parts),
-        partial(_dashscope_stream, parts=parts),
-        _dashscope_sse,
-        "text/event-stream;charset=UTF-8",
-        (),
-        partial(_trouble, provider, "error"),
-        Refusal(400, "Output data may contain inappropriate content.", {"code": "DataInspectionFailed"}),
-    )
-
-
 _DELTA = "content_block_delta"
 _ANTHROPIC_NEWS = (
     ("message_start", Event({"type": "x_news", "x": 1}, "x_news")),
@@ -306,7 +211,7 @@ _GEMINI_NEWS = (
     ("", Event({"candidates": [{"content": {"role": "model", "parts": [{"xPart": {}}]}, "index": 0}]})),
 )
 VOICES: dict[str, Voice] = {
-    **{one: chat_voice(one) for one in (*OPENAI_CHAT, "siliconflow", "zhipu", "mistral")},
+    **{one: chat_voice(one) for one in (*OPENAI_CHAT, "siliconflow", "dashscope", "zhipu", "mistral")},
     "completions": COMPLETIONS,
     "openai-responses": RESPONSES,
     "anthropic": Voice(
@@ -316,5 +221,4 @@ VOICES: dict[str, Voice] = {
         _gemini_whole, _gemini_stream, sse, "text/event-stream", _GEMINI_NEWS, partial(_trouble, "gemini", "")
     ),
     **{one: _ollama_voice(one) for one in ("ollama", "ollama-generate")},
-    **{one: _dashscope_voice(one) for one in DASHSCOPE},
 }

@@ -1,0 +1,111 @@
+"""What the tests of one client need. What all clients have in common is tested in test_online and its siblings."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from lazyprompt._base.secret import Secret
+from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.modules.clients._base import Request, Settings
+from support.client_scenes import KEY, TIMEOUT
+from support.model_server.server import ModelServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lazyprompt.answers.parser import Delta
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.modules.clients._base import OfficialClient
+    from lazyprompt.modules.clients._faults import Fault
+
+
+class ClientTests:
+    """What tests of a client inherit. They say which provider, and how its client is made."""
+
+    provider: ClassVar[str]
+
+    def connect(self, settings: Settings) -> OfficialClient:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def server(self) -> Iterator[ModelServer]:
+        with ModelServer() as server:
+            yield server
+
+    @pytest.fixture
+    def client(self, server: ModelServer) -> Iterator[OfficialClient]:
+        with self.opened(server) as client:
+            yield client
+
+    @contextmanager
+    def opened(
+        self, server: ModelServer, *, key: str | None = KEY, timeout: float = TIMEOUT, retries: int = 0, **options: Any
+    ) -> Iterator[OfficialClient]:
+        secret = None if key is None else Secret(key)
+        client = self.connect(Settings(server.url(self.provider), secret, timeout, retries, options))
+        yield client
+        client.close()
+
+    @property
+    def formatter(self) -> ChatFormatter:
+        return ChatFormatter(self.provider)
+
+    def request(
+        self, client: OfficialClient, *messages: Any, model: str = "m", tools: Any = None, **common: Any
+    ) -> Request:
+        said = messages or ({"role": "system", "content": "Be short."}, {"role": "user", "content": "ping"})
+        return Request(model, self.formatter.format(*said, tools=tools), client.params(common))
+
+    def streamed(self, client: OfficialClient, request: Request) -> tuple[Msg, list[Delta], bool]:
+        collector = client.collector()
+        deltas = [delta for event in client.stream(request) for delta in collector.feed(event)]
+        return self.formatter.parse(collector.answer()), deltas, collector.complete
+
+    async def astreamed(self, client: OfficialClient, request: Request) -> tuple[Msg, list[Delta], bool]:
+        collector = client.collector()
+        deltas = [delta async for event in client.astream(request) for delta in collector.feed(event)]
+        return self.formatter.parse(collector.answer()), deltas, collector.complete
+
+    def faults(self, client: OfficialClient, request: Request) -> Iterator[Fault]:
+        """The fault of a call and of a stream, for threads and in a loop."""
+        for way in ways(client, request):
+            error = raised(way)
+            fault = client.fault(error)
+            assert fault is not None, repr(error)
+            shown = "".join(traceback.format_exception(error))
+            assert KEY not in shown + repr(fault) + str(fault) + repr(client)
+            assert "\n" not in fault.message
+            yield fault
+
+
+def raised(what: Callable[[], object]) -> Exception:
+    """The error of a call."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the fault is what is looked at
+        what()
+    return caught.value
+
+
+def ways(client: OfficialClient, request: Request) -> Iterator[Callable[[], object]]:
+    """The four ways to ask a client: functions that give the answer, or the list of events."""
+
+    async def asend() -> object:
+        try:
+            return await client.asend(request)
+        finally:
+            await client.aclose()
+
+    async def astream() -> list[object]:
+        try:
+            return [event async for event in client.astream(request)]
+        finally:
+            await client.aclose()
+
+    yield lambda: client.send(request)
+    yield lambda: list(client.stream(request))
+    yield lambda: asyncio.run(asend())
+    yield lambda: asyncio.run(astream())
