@@ -1,6 +1,6 @@
-"""The plugin for pytest, which collects ``*.test.yaml`` beside prompts.
+"""The pytest plugin, which collects the ``*.test.yaml`` files beside prompts.
 
-It is no part of the package, so that nothing of that is imported before coverage starts.
+pytest imports it at every start, and before coverage measures. It imports the rest of the package only for a test file.
 """
 
 # pytest does not know all of its own types.
