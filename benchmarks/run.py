@@ -144,8 +144,8 @@ def line(name: str, work: Work, result: Result) -> str:
 def peer_figures(peer: Peer, folder: Path) -> PeerFigures:
     """Time a peer."""
     try:
-        settings = {"PYTHONHASHSEED": "0", "TIKTOKEN_CACHE_DIR": str(VOCABULARIES)}
-        made: PeerFigures = json.loads(driven(peer, folder, "speed", peer.imports, **settings))
+        lines = driven(peer, folder, "speed", peer.imports, PYTHONHASHSEED="0", TIKTOKEN_CACHE_DIR=str(VOCABULARIES))
+        made: PeerFigures = json.loads(lines)
     except PeerError as error:
         return PeerFigures(version=peer.version, rows={}, failed=[str(error)])
     return made

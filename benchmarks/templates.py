@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import timeit
 from importlib import import_module
 from pathlib import Path
 from statistics import median
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from figures import committed, keep
+from speed import Row, timed
 from work import SYSTEM, TOOLS, TURNS, WORDS
 
 from lazyprompt import ChatTemplate
@@ -29,10 +29,8 @@ from lazyprompt.errors import TemplateError
 from support.chat_judges import deepseek, templates, tokenizer_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-REPEATS = 5
-SLICE_SECONDS = 0.03
 # The greatest share of a template, and of the median of all.
 SLOWEST, MIDDLE = 1.0, 2 / 3
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -52,53 +50,38 @@ PARTS = [
 ]
 # The first form that a template accepts is timed.
 FORMS = (CALLING, CHAT, PARTS, PARTS[: len(CHAT)])
-KINDS = ("plain", "calls")
 
 
-def measured(text: str, tokenizer: Any) -> dict[str, float]:  # noqa: ANN401 - transformers is not typed
-    """Return the shares of a template, by the kind of chat; a kind that it refuses is missing."""
+def rows(name: str, text: str, tokenizer: Any) -> list[Row]:  # noqa: ANN401 - transformers is not typed
+    """Return the rows of a template, its floor being transformers; a kind of chat that it refuses has none."""
     ours = ChatTemplate.load(text, **SPECIAL)
     options = {"chat_template": text, "tokenize": False, "add_generation_prompt": True, **SPECIAL}
 
-    def compared(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> float | None:
-        return share(
+    def row(kind: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> Row:
+        return Row(
+            name,
             lambda: ours.render(messages, tools).text,
             lambda: tokenizer.apply_chat_template(messages, tools=tools, **options),
+            kind,
         )
 
-    found = {
-        "plain": compared(CHAT, None),
-        "calls": next((each for form in FORMS if (each := compared(form, TOOLS)) is not None), None),
-    }
-    return {kind: each for kind, each in found.items() if each is not None}
+    plain, calls = [row("plain", CHAT, None)], [row("calls", form, TOOLS) for form in FORMS]
+    return [found for kind in (plain, calls) if (found := next(filter(same, kind), None)) is not None]
 
 
-def share(ours: Callable[[], str], theirs: Callable[[], str]) -> float | None:
-    """Return the share of the time; None if either refuses the chat, or the texts differ or have no turns."""
+def same(row: Row) -> bool:
+    """Return whether neither side refuses the chat, and the texts are the same and have its turns."""
     try:
-        text = ours()
-        if text != theirs() or "Monday" not in text:
-            return None
+        text = str(row.contender())
+        return text == row.floor() and "Monday" in text
     except (TemplateError, ImportError, ValueError, TypeError, LookupError, import_module("jinja2").TemplateError):
-        return None
-    numbers = [max(1, int(SLICE_SECONDS / timeit.timeit(call, number=1))) for call in (ours, theirs)]
-    times = [
-        [timeit.timeit(call, number=number) / number for call, number in zip((ours, theirs), numbers, strict=True)]
-        for _ in range(REPEATS)
-    ]
-    mine, other = (min(column) for column in zip(*times, strict=True))
-    return mine / other
+        return False
 
 
 def span(shares: Sequence[float]) -> dict[str, float]:
     """Return the range of several shares, with two digits."""
     low, middle, high = (float(f"{each:.2g}") for each in (min(shares), median(shares), max(shares)))
     return {"of": len(shares), "low": low, "median": middle, "high": high}
-
-
-def slow(shares: Mapping[str, float], slack: float) -> bool:
-    """Return whether a template exceeds its limit."""
-    return any(each > SLOWEST * slack for each in shares.values())
 
 
 def main() -> None:
@@ -110,21 +93,22 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="the templates; all if none are named")
     asked = parser.parse_args()
     tokenizer, every = tokenizer_in(deepseek()), templates()
-    rows = {name: measured(every[name], tokenizer) for name in asked.names or sorted(every)}
-    print(f"{'template':28}" + "".join(f"{kind:>8}" for kind in KINDS))
-    for name, shares in rows.items():
-        print(f"{name:28}" + "".join(f"{shares[kind]:8.2f}" if kind in shares else f"{'-':>8}" for kind in KINDS))
-    spans = {kind: span([shares[kind] for shares in rows.values() if kind in shares]) for kind in KINDS}
+    found = timed([row for name in asked.names or sorted(every) for row in rows(name, every[name], tokenizer)])
+    for each in found:
+        print(f"{each.row.name:28} {each.row.shape:6} {each.ratio:.2f}")
+    spans = {kind: span([each.ratio for each in found if each.row.shape == kind]) for kind in ("plain", "calls")}
     print(spans)
     if asked.write:
         keep({**committed(), "templates": spans})
     # Other programs can make a template slow once, but not each time.
-    late = [name for name, shares in rows.items() if slow(shares, asked.slack)]
-    for _ in range(2):
-        late = [name for name in late if slow(measured(every[name], tokenizer), asked.slack)]
-    late += [f"the median of {kind}" for kind, each in spans.items() if each["median"] > MIDDLE * asked.slack]
-    if asked.check and late:
-        sys.exit(f"too slow: {late}")
+    late = found
+    for _ in range(3):
+        late = [each for each in late if each.ratio > SLOWEST * asked.slack]
+        late = timed([each.row for each in late])
+    wrong = [f"{each.row.name}, {each.row.shape}" for each in late if each.ratio > SLOWEST * asked.slack]
+    wrong += [f"the median of {kind}" for kind, each in spans.items() if each["median"] > MIDDLE * asked.slack]
+    if asked.check and wrong:
+        sys.exit(f"too slow: {wrong}")
 
 
 if __name__ == "__main__":
