@@ -10,7 +10,7 @@ import json
 import marshal
 from typing import TYPE_CHECKING, Any
 
-from shapes import FORGED, NEXT, forged_pairs, talk
+from shapes import FORGED, NEXT, talk
 from work import SYSTEM, TOOLS
 
 if TYPE_CHECKING:
@@ -190,12 +190,12 @@ def talk_openai() -> object:
     }
 
 
-def forged_chatml() -> object:
-    """Twenty turns in ChatML, the control sequence in one of them made harmless before."""
+def chatml(pairs: list[list[str]]) -> object:
+    """Return pairs of question and answer in ChatML, without tools."""
     turns = "".join(
         [
             f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"
-            for question, answer in forged_pairs(HARMLESS)
+            for question, answer in pairs
         ]
     )
     return (

@@ -1,7 +1,7 @@
-"""The table of all rows: what is done, the ratio to reach, and the same result written by hand, which is the floor.
+"""The rows of the table: the work, its limit, and the floor, which is the same result written by hand.
 
-A floor is what one would write with f-strings and dict displays for just this prompt. It checks nothing and knows no
-other prompt. The rows are those of the design; this library and its peers are held against the same functions.
+A floor uses f-strings and dict displays for just this prompt, without checks. This library and its peers are compared
+with the same floors.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import subprocess
 import sys
 from functools import lru_cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from conversation_floors import HARMLESS, agent_chatml, agent_openai, anthropic, forged_chatml, gemini, talk_openai
-from shapes import DICT, FORGED, IMAGE, SHAPES, TEXT, history, orders
+from conversation_floors import HARMLESS, agent_chatml, agent_openai, anthropic, chatml, gemini, talk_openai
+from shapes import DICT, FORGED, IMAGE, ORDERS, SHAPES, TEXT, forged_pairs, history, orders
 from work import (
     MODEL,
-    ORDERS,
     QUESTION,
     ROWS,
     SLOTS,
@@ -27,34 +26,35 @@ from work import (
     TURNS,
     Messages,
     conversation,
-    prompt_folder,
+    prompt_path,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shapes import Talk
+
 FEW, MANY = 1_000, 5_000
 
 
 class Work(NamedTuple):
-    """One line of the table, whoever does it.
+    """A line of the table.
 
     Attributes:
-        key: What drivers know it by.
-        name: What the table calls it.
-        floor: The same written by hand.
-        target: What is to be reached: a ratio, or milliseconds over the floor; None where a row is only looked at.
-        measure: Which of the two.
-        shapes: The shapes of conversation that it is done with, each of which the floor is called with; the slowest
-            stands for all. None where there is only one.
+        key: Its name for drivers and on the command line.
+        name: Its name in the table.
+        floor: The same result, written by hand.
+        limit: The greatest ratio, or the most milliseconds over the floor.
+        shapes: The shapes of conversation that it is timed with; the floor is called with each. The slowest counts.
+        in_ms: True if the limit is in milliseconds.
     """
 
     key: str
     name: str
     floor: Callable[..., object]
-    target: float | None
-    measure: Literal["ratio", "more ms"] = "ratio"
+    limit: float
     shapes: tuple[str, ...] = ()
+    in_ms: bool = False
 
 
 def three_slots() -> object:
@@ -100,20 +100,6 @@ def chat_flat() -> object:
     )
 
 
-def chatml() -> object:
-    """Twenty turns in ChatML, the form of the Qwen models, tools left out."""
-    turns = "".join(
-        [
-            f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"
-            for question, answer in TURNS
-        ]
-    )
-    return (
-        f"<|im_start|>system\n{SYSTEM}\nBe brief.\n\n<|im_end|>\n{turns}"
-        f"<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n"
-    )
-
-
 @lru_cache(maxsize=1)
 def size() -> Callable[[str], int]:
     """How many tokens of o200k_base a text has; the vocabulary is where ``TIKTOKEN_CACHE_DIR`` says."""
@@ -148,7 +134,7 @@ def prompt_file() -> object:
     """The messages of a prompt file: cut at its delimiters, its front matter read by PyYAML in C, ``str.replace``."""
     import yaml  # noqa: PLC0415 - only the rows of files need it
 
-    with prompt_folder().file.open(encoding="utf-8") as file:
+    with prompt_path().open(encoding="utf-8") as file:
         text = file.read()
     _, front, body = text.split("---\n", 2)
     fields = yaml.load(front, Loader=yaml.CSafeLoader)
@@ -197,16 +183,6 @@ def run_python(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)  # noqa: S603 - our own code
 
 
-def every_anthropic(shape: str) -> object:
-    """Forty messages of that shape as Anthropic's payload."""
-    return anthropic(orders(shape))
-
-
-def every_gemini(shape: str) -> object:
-    """Forty messages of that shape as Gemini's payload."""
-    return gemini(orders(shape))
-
-
 def agent(floor: Callable[..., object], *, read: bool) -> Callable[[str], object]:
     """A floor of an agent's history, by its shape.
 
@@ -219,50 +195,56 @@ def agent(floor: Callable[..., object], *, read: bool) -> Callable[[str], object
     return lambda shape: floor(histories[shape], read=read)
 
 
-# ChatML has no place for images.
-TEXT_SHAPES = tuple(shape for shape in SHAPES if shape != IMAGE)
+def providers() -> list[Work]:
+    """Return the rows of payloads: from Msg, from OpenAI dicts, validated, and of every shape."""
+    found: list[Work] = []
+    for name, floor in (("anthropic", anthropic), ("gemini", gemini)):
+        orders_floor, every = partial(floor, ORDERS), partial(_of_shape, floor)
+        found += [
+            Work(name, f"40 messages + tools -> {name}", orders_floor, 4.0),
+            Work(f"{name} dicts", f"the same from dicts -> {name}", orders_floor, 6.0),
+            Work(f"{name} judged", f"the same, validated -> {name}", orders_floor, 15.0),
+            Work(f"{name} shapes", f"40 messages -> {name}, every shape", every, 4.0, SHAPES),
+            Work(f"{name} dicts shapes", f"40 dicts -> {name}, every shape", every, 6.0, SHAPES),
+        ]
+    return found
+
+
+def _of_shape(floor: Callable[[Talk], object], shape: str) -> object:
+    return floor(orders(shape))
+
+
+def agents() -> list[Work]:
+    """Return the rows of an agent's history, from Msg and from OpenAI dicts."""
+    # ChatML has no place for images.
+    texts = tuple(shape for shape in SHAPES if shape != IMAGE)
+    kinds = (("openai", "dict", agent_openai, SHAPES, 15.0), ("chatml", "ChatML", agent_chatml, texts, 12.0))
+    return [
+        Work(f"agent {key}{given}", f"agent history{comma} -> {form}, every shape", floor, limit, shapes)
+        for key, form, make, shapes, from_dicts in kinds
+        for given, comma, floor, limit in (
+            ("", "", agent(make, read=True), 10.0),
+            (" dicts", ", dicts", agent(make, read=False), from_dicts),
+        )
+    ]
+
+
 WORK = (
-    Work("slots", "3 slots -> dict", three_slots, 8.0),
-    Work("alpaca", "Alpaca, 1 slot -> flat, safe", alpaca, 30.0, shapes=(TEXT, DICT)),
-    Work("dict", "20 turns + 5 tools -> dict", chat_dict, 4.2),
-    Work("flat", "20 turns + 5 tools -> flat, safe", chat_flat, 5.0),
-    Work("chatml", "20 turns -> ChatML, safe", chatml, 4.0),
-    Work("forged", "the same with a control sequence -> ChatML", forged_chatml, 12.0),
+    Work("slots", "3 slots -> dict", three_slots, 12.0),
+    Work("alpaca", "Alpaca, 1 slot -> flat, safe", alpaca, 60.0, (TEXT, DICT)),
+    Work("dict", "20 turns + 5 tools -> dict", chat_dict, 8.0),
+    Work("flat", "20 turns + 5 tools -> flat, safe", chat_flat, 8.0),
+    Work("chatml", "20 turns -> ChatML, safe", partial(chatml, TURNS), 8.0),
+    Work("forged", "the same with a control sequence -> ChatML", partial(chatml, forged_pairs(HARMLESS)), 20.0),
     Work("talk", "a talk of 40 messages -> dict", talk_openai, 10.0),
-    Work("anthropic", "40 messages + tools -> anthropic", partial(anthropic, ORDERS), 2.0),
-    Work("anthropic dicts", "the same from dicts -> anthropic", partial(anthropic, ORDERS), 3.5),
-    Work("anthropic judged", "the same, validated -> anthropic", partial(anthropic, ORDERS), 8.0),
-    Work("anthropic shapes", "40 messages -> anthropic, every shape", every_anthropic, 2.0, shapes=SHAPES),
-    Work("anthropic dicts shapes", "40 dicts -> anthropic, every shape", every_anthropic, 3.5, shapes=SHAPES),
-    Work("gemini", "40 messages + tools -> gemini", partial(gemini, ORDERS), 2.0),
-    Work("gemini dicts", "the same from dicts -> gemini", partial(gemini, ORDERS), 5.5),
-    Work("gemini judged", "the same, validated -> gemini", partial(gemini, ORDERS), 8.0),
-    Work("gemini shapes", "40 messages -> gemini, every shape", every_gemini, 2.0, shapes=SHAPES),
-    Work("gemini dicts shapes", "40 dicts -> gemini, every shape", every_gemini, 5.5, shapes=SHAPES),
-    Work("agent openai", "agent history -> dict, every shape", agent(agent_openai, read=True), 8.0, shapes=SHAPES),
-    Work(
-        "agent openai dicts",
-        "agent history, dicts -> dict, every shape",
-        agent(agent_openai, read=False),
-        12.0,
-        shapes=SHAPES,
-    ),
-    Work(
-        "agent chatml", "agent history -> ChatML, every shape", agent(agent_chatml, read=True), 8.0, shapes=TEXT_SHAPES
-    ),
-    Work(
-        "agent chatml dicts",
-        "agent history, dicts -> ChatML, every shape",
-        agent(agent_chatml, read=False),
-        8.0,
-        shapes=TEXT_SHAPES,
-    ),
-    Work("trim few", f"trim {FEW:,} messages to half", partial(trimmed, FEW), None),
-    Work("trim many", f"trim {MANY:,} messages to half", partial(trimmed, MANY), 2.0),
-    Work("trim few known", f"trim {FEW:,}, counts known", partial(trimmed, FEW), None),
-    Work("trim many known", f"trim {MANY:,}, counts known", partial(trimmed, MANY), 0.3),
-    Work("file", "load + fill a .prompty", prompt_file, 3.0),
-    Work("file kept", "the same out of a library, unchanged", prompt_file, 0.3),
-    Work("jsonl", "1,000 rows -> OpenAI Batch JSONL", jsonl, 2.0),
-    Work("import", "import of a prompter", partial(run_python, "pass"), 40.0, "more ms"),
+    *providers(),
+    *agents(),
+    Work("trim few", f"trim {FEW:,} messages to half", partial(trimmed, FEW), 3.0),
+    Work("trim many", f"trim {MANY:,} messages to half", partial(trimmed, MANY), 3.0),
+    Work("trim few known", f"trim {FEW:,}, counts known", partial(trimmed, FEW), 0.6),
+    Work("trim many known", f"trim {MANY:,}, counts known", partial(trimmed, MANY), 0.6),
+    Work("file", "load + fill a .prompty", prompt_file, 4.0),
+    Work("file kept", "the same out of a library, unchanged", prompt_file, 0.5),
+    Work("jsonl", "1,000 rows -> OpenAI Batch JSONL", jsonl, 2.4),
+    Work("import", "import of a prompter", partial(run_python, "pass"), 40.0, in_ms=True),
 )

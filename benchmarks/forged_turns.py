@@ -1,84 +1,50 @@
 """The attack corpus against this library and its peers: how many turns, roles, slots and tools a user's text forges.
 
-    python benchmarks/forged_turns.py                   a table of all; each peer in an environment of its own, made
-                                                        for it and thrown away
+    python benchmarks/forged_turns.py                   a table of all; each peer in an environment of its own
     python benchmarks/forged_turns.py --only prompty    one of them; may be given more than once
-    python benchmarks/forged_turns.py --json            the same as JSON, with the attacks by name
-    python benchmarks/forged_turns.py --write           keeps the figures that docs/internals/attacks.md shows; then
-                                                        python docs/make_attacks.py writes them there
+    python benchmarks/forged_turns.py --names           the attacks that forged something, by name
+    python benchmarks/forged_turns.py --write           keep the figures; then run docs/make_attacks.py
 
-A peer is used as its own documents show it: see ``benchmarks/peers``. Every attack is put in as it is, and once more
-between two honest lines. What comes out is judged by ``tests/attacks/judges.py`` against the same prompt with an honest
-value. So are the honest texts of the corpus: where one of those forges something, it broke the prompt by itself.
+A peer is used as its own documents show it: see ``benchmarks/peers``. Every attack is put in alone, and once more
+between two honest lines. ``tests/attacks/judges.py`` compares the result with the same prompt with an honest value. The
+honest texts of the corpus are judged the same way: one that forges something broke the prompt by itself.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(HERE.parent / "tests"))
 
-from recorded import record, recorded  # noqa: E402 - the same
+from figures import committed, keep  # noqa: E402 - found on the path that is made above
+from peer_environments import ATTACKED, PeerError, default_folder, driven  # noqa: E402 - the same
 
-from attacks.attacks import attacks, honest  # noqa: E402 - found on the path that is made above
+from attacks.attacks import attacks, honest  # noqa: E402 - the same
 from attacks.judges import HEAD, KINDS, NEXT, TAIL, Kind, Message, Reading, forged, readings  # noqa: E402 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from recorded import Attacks
-
-
-class Peer(NamedTuple):
-    """A library and how to get it.
-
-    Attributes:
-        name: Its name.
-        version: Its version; ``""`` where it is what runs here.
-        wants: What pip installs: the library, and what it needs but does not ask for, or not in the right version.
-        script: What drives it.
-        seeds: Python's seeds for the order of sets: more than one where the library's prompts hang on it.
-    """
-
-    name: str
-    version: str
-    wants: tuple[str, ...]
-    script: str
-    seeds: tuple[str, ...] = ("0",)
-
-
-PEERS = (
-    Peer("lazyprompt", "", (), "peer_lazyprompt.py"),
-    # It fills its slots in the order of a set: in some processes a value is looked through for slots, in some not.
-    Peer("lazyllm", "1.4.0", ("lazyllm==1.4.0",), "peer_lazyllm.py", ("0", "2")),
-    Peer("dotpromptz", "0.2.0", ("dotpromptz==0.2.0",), "peer_dotprompt.py"),
-    Peer("prompt-poet", "0.0.52", ("prompt-poet==0.0.52",), "peer_prompt_poet.py"),
-    # It imports all of these, and breaks with version 2 of mcp.
-    Peer("agentscope", "1.0.21", ("agentscope==1.0.21", "mcp<2", "greenlet", "tqdm"), "peer_agentscope.py"),
-    Peer("prompty", "2.1.0", ("prompty[jinja2,mustache]==2.1.0",), "peer_prompty.py"),
-)
+    from peer_environments import Peer
 
 
 class Trial(NamedTuple):
-    """A case, and what is known of it.
+    """A case.
 
     Attributes:
-        id: The attack or the honest text; ``""`` where it is what others are held against.
-        honest: Whether it is honest.
+        id: The attack or the honest text; ``""`` for a case that others are compared with.
+        honest: True for an honest text.
         values: The values to put side by side.
-        before: What the developer wrote before them.
-        behind: What the developer wrote behind them.
-        wrapped: Whether the values stand between two honest lines.
+        before: The developer's text before them.
+        behind: The developer's text behind them.
+        wrapped: True if the values stand between two honest lines.
     """
 
     id: str
@@ -90,57 +56,49 @@ class Trial(NamedTuple):
 
     @property
     def like(self) -> Trial:
-        """The case that this one is held against: of the same shape, with nothing but words in it."""
+        """The case to compare with: the same shape with plain words."""
         words = (HEAD, NEXT)[: len(self.values)]
-        if self.wrapped:
-            words = _between(words)
-        return Trial("", honest=True, values=words, before=self.before, behind=self.behind, wrapped=self.wrapped)
+        return self._replace(id="", honest=True, values=_between(words) if self.wrapped else words)
 
 
 @dataclass(slots=True)
 class Row:
-    """What one entry of a library let through; each set holds names of attacks or honest texts.
+    """The results of one entry; each set holds names of attacks or honest texts.
 
     Attributes:
-        entry: The entry.
         run: The attacks that were run.
-        found: What was forged, by its kind; each attack with the layouts in which it was.
-        disguised: Attacks that only a tokenizer reads that normalises.
-        refused: Attacks that got an error each time.
+        found: The attacks that forged something, by its kind.
+        folded: Attacks that forge only for a tokenizer that normalises.
+        answered: Cases that got a prompt at least once.
+        refused: Attacks that got an error.
         honest_forged: Honest texts that broke the prompt by themselves.
         honest_refused: Honest texts that got an error.
     """
 
-    entry: str
     run: set[str] = field(default_factory=set[str])
-    found: dict[Kind, dict[str, set[str]]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
-    disguised: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    found: dict[Kind, set[str]] = field(default_factory=lambda: {kind: set() for kind in KINDS})
+    folded: set[str] = field(default_factory=set[str])
+    answered: set[str] = field(default_factory=set[str])
     refused: set[str] = field(default_factory=set[str])
     honest_forged: set[str] = field(default_factory=set[str])
     honest_refused: set[str] = field(default_factory=set[str])
 
     @property
-    def any(self) -> set[str]:
-        """The attacks that forged anything, read as the text stands."""
-        return set[str]().union(*self.found.values())
-
-    @property
-    def cells(self) -> tuple[int, ...]:
-        """The figures of the table."""
-        return (
-            len(self.run),
-            len(self.any),
-            *(len(self.found[kind]) for kind in KINDS),
-            len(self.disguised.keys() - self.any),
-            len(self.refused),
-            len(self.honest_forged),
-            len(self.honest_refused),
-        )
+    def cells(self) -> dict[str, set[str]]:
+        """The cells of the table, as names."""
+        forging = set[str]().union(*self.found.values())
+        return {
+            "run": self.run,
+            "forge": forging,
+            **{f"{kind}s": self.found[kind] for kind in KINDS},
+            "folded": self.folded - forging,
+            "refused": self.refused - self.answered,
+            "honest forge": self.honest_forged,
+            "honest refused": self.honest_refused,
+        }
 
 
-HEADS = ("run", "forge", *(f"{kind}s" for kind in KINDS), "folded", "refused", "honest forge", "honest refused")
-
-
+HEADS = tuple(Row().cells)
 LEGEND = """\
 run      attacks; those in which the developer's own text takes part only where there are slots
 forge    those that forged anything: an attack counts once, for whichever models and ways of putting it in
@@ -155,10 +113,10 @@ honest   texts without a control sequence that broke the prompt, or got an error
 
 
 def trials() -> list[Trial]:
-    """All cases; those that others are held against come first."""
+    """Return all cases; those that others are compared with come first."""
     plain = [Trial(each.id, False, each.values, each.before, each.behind) for each in attacks()]  # noqa: FBT003 - a named tuple
     plain += [Trial(each.id, honest=True, values=(each.text,)) for each in honest()]
-    # Where the developer's own text takes part, nothing may stand between the two.
+    # An attack that the developer's own text takes part in must stand right beside it.
     wrapped = [
         each._replace(values=_between(each.values), wrapped=True) for each in plain if not (each.before or each.behind)
     ]
@@ -173,136 +131,62 @@ def _between(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def prompts(peer: Peer, cases: list[Trial]) -> Iterator[tuple[str, str, Trial, list[Message] | str]]:
-    """What a library makes of the cases: entry, layout, case, and the messages or why it refused.
+    """Yield the prompts of a library: entry, layout, case, and the messages or why it refused.
 
     Raises:
-        RuntimeError: It could not be installed, or did not run; the message is for the table.
+        PeerError: It cannot be installed or does not run.
     """
-    with TemporaryDirectory() as folder:
-        python = _environment(peer, Path(folder))
-        given = Path(folder, "cases.json")
-        given.write_text(json.dumps([_as_json(each) for each in cases]), encoding="utf-8")
-        for seed in peer.seeds:
-            settings = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
-            if not peer.wants:
-                settings["PYTHONPATH"] = str(ROOT)
-            for line in _lines([python, str(HERE / "peers" / peer.script)], given, settings):
-                entry, layout, at, made = json.loads(line)
-                if made is not None:
-                    yield entry, layout, cases[at], made if isinstance(made, str) else [Message(*each) for each in made]
+    given = json.dumps([{"values": each.values, "before": each.before, "behind": each.behind} for each in cases])
+    for seed in peer.seeds:
+        with TemporaryDirectory() as work:
+            lines = driven(peer, default_folder(), "attacks", given=given, work=Path(work), PYTHONHASHSEED=seed)
+        for line in lines.splitlines():
+            entry, layout, at, made = json.loads(line)
+            if made is not None:
+                yield entry, layout, cases[at], made if isinstance(made, str) else [Message(*each) for each in made]
 
 
-def _lines(command: list[str], given: Path, settings: dict[str, str]) -> Iterator[str]:
-    """What a script says to a file, line by line.
-
-    Raises:
-        RuntimeError: It did not run to its end.
-    """
-    errors = given.with_name("errors.txt")
-    with given.open() as cases, errors.open("w") as log:
-        process = subprocess.Popen(  # noqa: S603 - our own script
-            command, cwd=given.parent, env=settings, stdin=cases, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        with process:
-            yield from process.stdout or ()
-    if process.returncode:
-        raise RuntimeError(f"did not run: {_last(errors.read_text(encoding='utf-8'))}")
-
-
-def _environment(peer: Peer, folder: Path) -> str:
-    if not peer.wants:
-        return sys.executable
-    python = str(folder / "venv" / "bin" / "python")
-    for command in (
-        [sys.executable, "-m", "venv", str(folder / "venv")],
-        [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", *peer.wants],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own commands
-        if done.returncode:
-            raise RuntimeError(f"cannot be installed here: {_last(done.stderr)}")
-    return python
-
-
-def _last(text: str) -> str:
-    return (text.strip().splitlines() or ["nothing was said"])[-1]
-
-
-def _as_json(case: Trial) -> dict[str, object]:
-    return {"values": case.values, "before": case.before, "behind": case.behind}
-
-
-def judged(made: Iterable[tuple[str, str, Trial, list[Message] | str]]) -> list[Row]:
-    """The rows of a library.
+def judged(made: Iterable[tuple[str, str, Trial, list[Message] | str]]) -> dict[str, Row]:
+    """Return the rows of a library by entry.
 
     Args:
-        made: What it made of the cases; those that others are held against come before these.
+        made: Its prompts; those that others are compared with come first.
     """
     rows: dict[str, Row] = {}
     bases: dict[tuple[str, str, Trial], tuple[Reading, ...]] = {}
-    answered: dict[str, set[str]] = {}
     for entry, layout, case, prompt in made:
-        row = rows.setdefault(entry, Row(entry))
+        row = rows.setdefault(entry, Row())
+        base = bases.get((entry, layout, case.like))
         if not case.id:
             if not isinstance(prompt, str):
                 bases[entry, layout, case] = readings(prompt, layout)
-        elif (base := bases.get((entry, layout, case.like))) is not None:
+        elif base is not None:
             if not case.honest:
                 row.run.add(case.id)
             if isinstance(prompt, str):
                 (row.honest_refused if case.honest else row.refused).add(case.id)
             else:
-                answered.setdefault(entry, set()).add(case.id)
-                _count(row, case, layout, readings(prompt, layout), base)
-    for row in rows.values():
-        row.refused -= answered.get(row.entry, set())
-    return list(rows.values())
+                row.answered.add(case.id)
+                _count(row, case, readings(prompt, layout), base)
+    return rows
 
 
-def _count(row: Row, case: Trial, layout: str, made: tuple[Reading, ...], base: tuple[Reading, ...]) -> None:
+def _count(row: Row, case: Trial, made: tuple[Reading, ...], base: tuple[Reading, ...]) -> None:
     value = "".join(case.values)
-    plain, *folded = [
-        # A prompt of plain signs reads the same in every form.
-        forged(each, base[min(at, len(base) - 1)], value)
-        for at, each in enumerate(made)
-    ]
+    # A prompt of plain characters reads the same in every form.
+    plain, *folded = [forged(each, base[min(at, len(base) - 1)], value) for at, each in enumerate(made)]
     if case.honest:
         if plain.union(*folded):
             row.honest_forged.add(case.id)
         return
     for kind in plain:
-        row.found[kind].setdefault(case.id, set()).add(layout)
+        row.found[kind].add(case.id)
     if any(folded):
-        row.disguised.setdefault(case.id, set()).add(layout)
+        row.folded.add(case.id)
 
 
-def figures(results: list[tuple[Peer, list[Row] | str]], attacks: int, texts: int) -> Attacks:
-    """The figures of the table, as they are kept."""
-    return {
-        "attacks": attacks,
-        "honest": texts,
-        "libraries": [
-            {
-                "library": peer.name,
-                "version": peer.version,
-                "entries": {} if isinstance(rows, str) else {row.entry: list(row.cells) for row in rows},
-                "failed": rows if isinstance(rows, str) else "",
-            }
-            for peer, rows in results
-        ],
-    }
-
-
-def written(found: Attacks) -> None:
-    """Keep the figures; libraries that were not run keep theirs."""
-    before = recorded()
-    new = {each["library"]: each for each in found["libraries"]}
-    known = {each["library"]: each for each in before["attacks"]["libraries"]}
-    libraries = [(known | new)[peer.name] for peer in PEERS if peer.name in known | new]
-    record({**before, "attacks": {**found, "libraries": libraries}})
-
-
-def table(found: Attacks) -> str:
-    """The table, as text."""
+def table(found: dict[str, Any]) -> str:
+    """Return the table of figures as text."""
     wide = max((len(entry) + 2 for each in found["libraries"] for entry in each["entries"]), default=20)
     lines = [f"{found['attacks']} attacks and {found['honest']} honest texts, each alone and between two lines", ""]
     lines.append(f"{'library and entry':{wide}}" + "".join(f"{head:>{len(head) + 2}}" for head in HEADS))
@@ -315,56 +199,36 @@ def table(found: Attacks) -> str:
     return "\n".join([*lines, "", LEGEND])
 
 
-def as_json(results: list[tuple[Peer, list[Row] | str]]) -> list[dict[str, object]]:
-    """The same with the attacks by name, and the layouts in which each forged something."""
-    return [
-        {"library": peer.name, "version": peer.version, "failed": rows}
-        if isinstance(rows, str)
-        else {
-            "library": peer.name,
-            "version": peer.version,
-            "entries": [
-                {
-                    "entry": row.entry,
-                    "run": len(row.run),
-                    "forged": {kind: _sorted(row.found[kind]) for kind in KINDS},
-                    "folded": _sorted({id_: row.disguised[id_] for id_ in row.disguised.keys() - row.any}),
-                    "refused": sorted(row.refused),
-                    "honest_forged": sorted(row.honest_forged),
-                    "honest_refused": sorted(row.honest_refused),
-                }
-                for row in rows
-            ],
-        }
-        for peer, rows in results
-    ]
-
-
-def _sorted(found: dict[str, set[str]]) -> dict[str, list[str]]:
-    return {each: sorted(layouts) for each, layouts in sorted(found.items())}
-
-
 def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=[peer.name for peer in PEERS], help="this library alone")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--only", action="append", choices=[peer.name for peer in ATTACKED], help="this library only")
+    parser.add_argument("--names", action="store_true", help="print the names of attacks, as JSON")
     parser.add_argument("--write", action="store_true", help="keep the figures that docs/internals/attacks.md shows")
     options = parser.parse_args()
     cases = trials()
-    results: list[tuple[Peer, list[Row] | str]] = []
-    for peer in PEERS:
-        if not options.only or peer.name in options.only:
-            try:
-                results.append((peer, judged(prompts(peer, cases))))
-            except RuntimeError as error:
-                results.append((peer, str(error)))
     named = {case.id: case.honest for case in cases if case.id}
     honest = sum(named.values())
-    found = figures(results, len(named) - honest, honest)
-    print(json.dumps(as_json(results), indent=2) if options.json else table(found))
+    libraries: list[dict[str, Any]] = []
+    for peer in ATTACKED:
+        if not options.only or peer.name in options.only:
+            rows, failed = dict[str, Row](), ""
+            try:
+                rows = judged(prompts(peer, cases))
+            except PeerError as error:
+                failed = str(error)
+            if options.names:
+                names = {entry: {head: sorted(ids) for head, ids in row.cells.items()} for entry, row in rows.items()}
+                print(json.dumps({peer.name: names}, indent=2))
+            entries = {entry: [len(ids) for ids in row.cells.values()] for entry, row in rows.items()}
+            libraries.append({"library": peer.name, "version": peer.version, "entries": entries, "failed": failed})
+    found = {"attacks": len(named) - honest, "honest": honest, "libraries": libraries}
+    print(table(found))
     if options.write:
-        written(found)
+        figures = committed()
+        known = {each["library"]: each for each in (*figures["attacks"]["libraries"], *libraries)}
+        figures["attacks"] = {**found, "libraries": [known[peer.name] for peer in ATTACKED if peer.name in known]}
+        keep(figures)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """What a module adds to a call of the official client, against a server of our own that takes ten milliseconds.
 
     python benchmarks/module_calls.py            a table
-    python benchmarks/module_calls.py --json     the same as JSON
-    python benchmarks/module_calls.py --check    fails where a target is missed
-    python benchmarks/module_calls.py --write    measures three times, keeps the figures of docs/reference/speed.md
+    python benchmarks/module_calls.py --check    exit with 1 if a limit is exceeded
+    python benchmarks/module_calls.py --write    measure three times and keep the figures; then run docs/make_speed.py
 
 Bare calls and calls of a module take turns, so that a noisy machine disturbs both. What counts is the difference of the
 medians, as a share of the ten milliseconds; and, for 500 calls at once in one event loop, how long the loop stands
@@ -15,16 +14,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from recorded import Modules, record, recorded
+from figures import committed, keep
 
 from lazyprompt import ChatPrompter, OnlineChatModule
 
@@ -46,24 +44,10 @@ with ModelServer(judges=False) as server:
 CALLS = 300
 CALL_SECONDS = 0.010
 AT_ONCE = 500
-# The share of a call that a module may add, and the seconds that a loop may stand still.
-SHARE, STALL = 0.05, 0.050
+# The share of a call that a module may add, and the milliseconds that it may block a loop.
+SHARE, STALL_MS = 0.05, 50.0
 PROMPTER = ChatPrompter("Answer in {language}.")
 INPUT = {"language": "Dutch", "input": "ping"}
-
-
-class Row(NamedTuple):
-    """A figure and its target.
-
-    Attributes:
-        what: What was measured.
-        value: The figure.
-        most: The target.
-    """
-
-    what: str
-    value: float
-    most: float
 
 
 @contextmanager
@@ -110,8 +94,8 @@ BARE: dict[str, Callable[[str], Callable[[], object]]] = {
 }
 
 
-def added(source: str) -> Row:
-    """What a module adds to the median call."""
+def added(source: str) -> float:
+    """Return what a module adds to the median call, as a share of ten milliseconds."""
     with serving(source) as url:
         bare = BARE[source](url)
         module = OnlineChatModule(source, model="m", base_url=url, api_key="k").prompt(PROMPTER)
@@ -123,12 +107,11 @@ def added(source: str) -> Row:
             if call >= CALLS // 5:  # the first ones connect
                 times[call % 2].append(perf_counter() - begun)
         module.close()
-    share = (median(times[1]) - median(times[0])) / CALL_SECONDS
-    return Row(f"{source}: added to a call of 10 ms, as a share of it", share, SHARE)
+    return (median(times[1]) - median(times[0])) / CALL_SECONDS
 
 
-def stall(source: str) -> Row:
-    """How long an event loop stands still at most while many calls are under way."""
+def stall(source: str) -> float:
+    """Return the longest block of an event loop with many calls under way, in seconds."""
 
     async def measured(url: str) -> float:
         module = OnlineChatModule(source, model="m", base_url=url, api_key="k").prompt(PROMPTER)
@@ -153,40 +136,34 @@ def stall(source: str) -> Row:
         return longest
 
     with serving(source) as url:
-        longest = asyncio.run(measured(url))
-    return Row(f"{source}: longest stall of a loop with {AT_ONCE} calls, in seconds", longest, STALL)
-
-
-def summary(runs: int) -> Modules:
-    """What docs/reference/speed.md shows: the least and the most of several runs."""
-    shares = {source: sorted(added(source).value for _ in range(runs)) for source in BARE}
-    stalls = {source: sorted(stall(source).value * 1000 for _ in range(runs)) for source in BARE}
-    return {
-        "added": {source: (round(each[0], 3), round(each[-1], 3)) for source, each in shares.items()},
-        "stall": {source: (round(each[0], 1), round(each[-1], 1)) for source, each in stalls.items()},
-        "most_added": SHARE,
-        "most_stall": STALL * 1000,
-    }
+        return asyncio.run(measured(url))
 
 
 def main() -> None:
     """Measure, print, write, check."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--write", action="store_true", help="keep the figures that docs/reference/speed.md shows")
-    parser.add_argument("--slack", type=float, default=1.0, help="how far over its target a figure may be")
+    parser.add_argument("--write", action="store_true", help="keep the figures")
+    parser.add_argument("--slack", type=float, default=1.0, help="how many times its limit a figure may be")
     asked = parser.parse_args()
+    runs = 3 if asked.write else 1
+    shares = {source: sorted(round(added(source), 3) for _ in range(runs)) for source in BARE}
+    stalls = {source: sorted(round(stall(source) * 1000, 1) for _ in range(runs)) for source in BARE}
+    late: list[str] = []
+    for what, found, most in (
+        ("added to a call of 10 ms, as a share of it", shares, SHARE),
+        (f"longest block of a loop with {AT_ONCE} calls, in ms", stalls, STALL_MS),
+    ):
+        for source, values in found.items():
+            print(f"{source + ': ' + what:70} {values[0]:8.3f} (at most {most:g})")
+            if values[0] > most * asked.slack:
+                late.append(f"{source}: {what}")
     if asked.write:
-        record({**recorded(), "modules": summary(3)})
-        return
-    rows = [measure(source) for measure in (added, stall) for source in BARE]
-    if asked.json:
-        print(json.dumps([row._asdict() for row in rows]))
-    else:
-        for row in rows:
-            print(f"{row.what:70} {row.value:8.3f} (at most {row.most:g})")
-    late = [row.what for row in rows if row.value > row.most * asked.slack]
+        spans = {
+            name: {source: [each[0], each[-1]] for source, each in found.items()}
+            for name, found in (("added", shares), ("stall", stalls))
+        }
+        keep({**committed(), "modules": spans})
     if asked.check and late:
         sys.exit(f"too slow: {late}")
 

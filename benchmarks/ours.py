@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from floors import FEW, MANY, half, run_python
-from shapes import DICT, NEXT, SHAPES, TEXT, forged_pairs, history, orders, talk
-from work import MODEL, ORDERS, QUESTION, ROWS, SLOTS, TOOLS, TURNS, conversation, prompt_folder
+from shapes import DICT, NEXT, ORDERS, SHAPES, TEXT, forged_pairs, history, orders, talk
+from work import MODEL, QUESTION, ROWS, SLOTS, TOOLS, TURNS, conversation, prompt_path
 
 from lazyprompt import (
     AlpacaPrompter,
@@ -16,10 +15,7 @@ from lazyprompt import (
     ChatFormatter,
     ChatPrompter,
     Markers,
-    Msg,
     TiktokenCounter,
-    ToolResultBlock,
-    ToolUseBlock,
     messages_from,
 )
 from lazyprompt.batch.render import RowPlan
@@ -30,9 +26,6 @@ from lazyprompt.messages.tools import ToolSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-
-    from lazyprompt._base.roles import Role
-    from lazyprompt.messages.msg import Block
 
 
 def contenders(vocabulary: Path) -> dict[str, Callable[..., object]]:
@@ -72,7 +65,7 @@ def slotted() -> ChatPrompter:
 
 def payloads() -> dict[str, Callable[[], object]]:
     """Forty messages with tools as payloads: from Msg, from OpenAI dicts, and judged after."""
-    messages, tools = [as_msg(message) for message in ORDERS], ToolSet.of(TOOLS)
+    messages, tools = messages_from(ORDERS), ToolSet.of(TOOLS)
     found: dict[str, Callable[[], object]] = {}
     for provider in ("anthropic", "gemini"):
         formatter = ChatFormatter(provider)
@@ -112,19 +105,6 @@ def shaped() -> dict[str, Callable[[str], object]]:
     return found
 
 
-def as_msg(message: dict[str, Any]) -> Msg:
-    """A message of ORDERS as a Msg."""
-    blocks: list[Block] = [
-        ToolUseBlock(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
-        for call in message.get("tool_calls", ())
-    ]
-    role: Role = message["role"]
-    if role == "tool":
-        call_id: str = message["tool_call_id"]
-        blocks = [ToolResultBlock(call_id, f"tool_{call_id.rpartition('_')[2]}", message["content"])]
-    return Msg(role, blocks or message["content"], role)
-
-
 def trims(vocabulary: Path) -> dict[str, Callable[[], object]]:
     """A conversation cut to half of its tokens: none counted before, and all."""
     counter = TiktokenCounter("o200k_base", bpe_file=vocabulary)
@@ -139,10 +119,10 @@ def trims(vocabulary: Path) -> dict[str, Callable[[], object]]:
 
 def files() -> dict[str, Callable[[], object]]:
     """A prompt file, read each time; and out of a library, which reads it when it has changed."""
-    folder = prompt_folder()
-    library = PromptLibrary(folder.path)
+    path = prompt_path()
+    library = PromptLibrary(path.parent)
     return {
-        "file": lambda: Prompty.load(folder.file).generate_prompt(QUESTION, return_dict=True)["messages"],
+        "file": lambda: Prompty.load(path).generate_prompt(QUESTION, return_dict=True)["messages"],
         "file kept": lambda: library.get("order-help").generate_prompt(QUESTION, return_dict=True)["messages"],
     }
 

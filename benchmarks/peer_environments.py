@@ -1,4 +1,4 @@
-"""The peers that are timed beside this library, each in an environment of its own, made once and kept."""
+"""The peers that this library is compared with, each in an environment of its own that is made once and kept."""
 
 from __future__ import annotations
 
@@ -10,100 +10,105 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+HERE = Path(__file__).parent
+# What a driver needs beside the peer: the counter of the trimming rows, and PyYAML's loader in C.
+COMMON = ("pyyaml", "tiktoken")
+
 
 class Peer(NamedTuple):
-    """A library and how to get it.
+    """A library and how to install and drive it.
 
     Attributes:
-        name: Its name, as the registry has it.
-        wants: What pip installs: the library, and what it needs but does not ask for, or not in the right version.
-        script: What drives it, in ``benchmarks/speed_peers``.
-        imports: The statement that loads what a prompt is made with.
+        name: Its name in the registry.
+        wants: The arguments of ``pip install``; none for this library itself.
+        imports: The statement that loads its prompters, for the row of imports.
+        seeds: The hash seeds with which it is attacked; none if it is only timed.
     """
 
     name: str
     wants: tuple[str, ...]
-    script: str
     imports: str
+    seeds: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """The version that is installed; ``""`` for this library itself."""
+        return self.wants[0].partition("==")[2] if self.wants else ""
 
 
+_LITELLM = "from litellm.litellm_core_utils.prompt_templates.factory import anthropic_messages_pt"
+# It imports all of these, and breaks with version 2 of mcp.
+_AGENTSCOPE = ("agentscope==1.0.21", "mcp<2", "greenlet", "tqdm")
 PEERS = (
-    Peer(
-        "langchain-core",
-        ("langchain-core==1.7.2", "langchain-anthropic==1.7.7"),
-        "drive_langchain.py",
-        "from langchain_core.prompts import ChatPromptTemplate",
-    ),
-    Peer(
-        "llama-index-core",
-        ("llama-index-core==0.14.25",),
-        "drive_llama_index.py",
-        "from llama_index.core.prompts import ChatPromptTemplate",
-    ),
-    Peer(
-        "haystack-ai",
-        ("haystack-ai==3.4.0",),
-        "drive_haystack.py",
-        "from haystack.components.builders import ChatPromptBuilder",
-    ),
-    Peer("banks", ("banks==2.5.1",), "drive_banks.py", "from banks import Prompt"),
-    Peer("prompty", ("prompty[jinja2,mustache]==2.1.0",), "drive_prompty.py", "import prompty"),
-    Peer("dotpromptz", ("dotpromptz==0.2.0",), "drive_dotprompt.py", "import dotpromptz"),
-    # It imports all of these, and breaks with version 2 of mcp.
-    Peer(
-        "agentscope",
-        ("agentscope==1.0.21", "mcp<2", "greenlet", "tqdm"),
-        "drive_agentscope.py",
-        "from agentscope.formatter import OpenAIChatFormatter",
-    ),
-    Peer(
-        "litellm",
-        ("litellm==1.106.2",),
-        "drive_litellm.py",
-        "from litellm.litellm_core_utils.prompt_templates.factory import anthropic_messages_pt",
-    ),
-    Peer(
-        "transformers",
-        ("transformers==5.23.0", "jinja2"),
-        "drive_transformers.py",
-        "from transformers import PreTrainedTokenizerFast",
-    ),
-    Peer(
-        "mistral-common",
-        ("mistral-common==1.13.1",),
-        "drive_mistral.py",
-        "from mistral_common.tokens.tokenizers.mistral import MistralTokenizer",
-    ),
-    Peer("openai-harmony", ("openai-harmony==0.0.8",), "drive_harmony.py", "import openai_harmony"),
-    Peer("lazyllm", ("lazyllm==1.4.0",), "drive_lazyllm.py", "from lazyllm import ChatPrompter"),
+    Peer("lazyprompt", (), "", ("0",)),
+    # It fills slots in the order of a set, so that attacks depend on the hash seed.
+    Peer("lazyllm", ("lazyllm==1.4.0",), "from lazyllm import ChatPrompter", ("0", "2")),
+    Peer("prompt-poet", ("prompt-poet==0.0.52",), "import prompt_poet", ("0",)),
+    Peer("agentscope", _AGENTSCOPE, "from agentscope.formatter import OpenAIChatFormatter", ("0",)),
+    Peer("prompty", ("prompty[jinja2,mustache]==2.1.0",), "import prompty", ("0",)),
+    Peer("langchain-core", ("langchain-core==1.7.2",), "from langchain_core.prompts import ChatPromptTemplate"),
+    Peer("banks", ("banks==2.5.1",), "from banks import Prompt"),
+    Peer("litellm", ("litellm==1.106.2",), _LITELLM),
+    Peer("transformers", ("transformers==5.23.0", "jinja2"), "from transformers import PreTrainedTokenizerFast"),
 )
+TIMED = tuple(peer for peer in PEERS if peer.imports)
+ATTACKED = tuple(peer for peer in PEERS if peer.seeds)
 
-# What drives a peer needs these beside it: the timer, the counter of the trimming rows, and PyYAML's loader in C.
-COMMON = ("pyperf>=2.9", "pyyaml", "tiktoken")
+
+class PeerError(Exception):
+    """A peer cannot be installed or does not run."""
 
 
 def default_folder() -> Path:
-    """Where environments are kept where nothing else is said."""
+    """Return the default folder for environments."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lazyprompt-benchmarks"
 
 
-def environment(peer: Peer, folder: Path) -> Path:
-    """The interpreter of a peer's environment, which is made where it is not there.
+def driven(peer: Peer, folder: Path, *arguments: str, given: str = "", work: Path = HERE, **settings: str) -> str:
+    """Run the driver of a peer and return its output.
 
     Args:
         peer: The peer.
-        folder: Where environments are kept.
+        folder: The folder for environments.
+        arguments: The driver's arguments.
+        given: The driver's standard input.
+        work: Its working directory.
+        settings: Further variables of its environment.
 
     Raises:
-        RuntimeError: It cannot be installed; the message is for the table.
+        PeerError: The peer cannot be installed or does not run.
     """
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), *([] if peer.wants else [str(HERE.parent)])]),
+        # None of them may use the network.
+        "HF_HUB_OFFLINE": "1",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        **settings,
+    }
+    command = [
+        str(_environment(peer, folder)),
+        str(HERE / "peers" / f"peer_{peer.name.replace('-', '_')}.py"),
+        *arguments,
+    ]
+    done = subprocess.run(  # noqa: S603 - our own script
+        command, env=variables, cwd=work, input=given, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise PeerError(f"did not run: {_last_line(done.stderr)}")
+    return done.stdout
+
+
+def _environment(peer: Peer, folder: Path) -> Path:
+    """Return the interpreter of a peer's environment, and make the environment if it is missing."""
+    if not peer.wants:
+        return Path(sys.executable)
     wants = (*peer.wants, *COMMON)
     mark = hashlib.sha256("\0".join((sys.version, *wants)).encode()).hexdigest()[:12]
     place = folder / f"{peer.name}-{mark}"
     python, finished = place / "bin" / "python", place / "finished"
     if finished.exists():
         return python
-    # What was begun and not finished is begun anew.
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
     for command in (
@@ -112,11 +117,10 @@ def environment(peer: Peer, folder: Path) -> Path:
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own commands
         if done.returncode:
-            raise RuntimeError(f"cannot be installed here: {last_line(done.stderr)}")
+            raise PeerError(f"cannot be installed here: {_last_line(done.stderr)}")
     finished.touch()
     return python
 
 
-def last_line(text: str) -> str:
-    """The last line of what a program said."""
-    return (text.strip().splitlines() or ["nothing was said"])[-1]
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no output"])[-1]

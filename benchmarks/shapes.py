@@ -12,7 +12,7 @@ from base64 import b64encode
 from functools import lru_cache
 from typing import Any
 
-from work import SYSTEM
+from work import SYSTEM, TOOLS
 
 Talk = list[dict[str, Any]]
 
@@ -42,7 +42,7 @@ _WORDS = [
     *('"quoted"', "it's", "12%", "naïve"),
     *("订单", "已经", "发货", "星期五", "送到", "客户", "问了", "价格", "地址", "谢谢", "请再查一次"),
 ]
-_TOOLS = ("tool_status", "tool_address", "tool_price", "tool_customer", "tool_history")
+_NAMES = [tool["function"]["name"] for tool in TOOLS]
 
 
 @lru_cache(maxsize=16)
@@ -106,7 +106,7 @@ def _rounds(count: int) -> Talk:
     dice = random.Random(SEED)  # noqa: S311 - the same in every run
     messages: Talk = []
     for number in range(count):
-        names = dice.sample(_TOOLS, 2)
+        names = dice.sample(_NAMES, 2)
         calls = [
             {
                 "id": f"call_{number}_{name}",
@@ -155,3 +155,7 @@ def _arguments(dice: random.Random) -> dict[str, object]:
         "open": dice.random() < 0.5,  # noqa: PLR2004 - heads or tails
         "customer": {"name": dice.choice(("李雷", "Zoë", "Ada")), "tags": dice.sample(_WORDS, 2)},
     }
+
+
+# The forty messages as they are.
+ORDERS = orders()

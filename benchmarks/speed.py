@@ -1,11 +1,7 @@
-"""The timer: a contender and its floor in turn, in one process, compared before they are timed.
+"""The timer: a contender and its floor, compared and then timed in turn in one process.
 
-pyperf gives the clock, the statistics, what is known of the machine, and files that its own commands read (``python -m
-pyperf stats``, ``compare_to``). Its ``Runner`` is not used: it times each function in processes of its own, one after
-the other, and between the two a noisy machine has changed. Here both are timed in slices of two milliseconds, in turn.
-pytest-benchmark times one after the other as well. The loop is timeit's, which pyperf's is made from.
-
-Only the standard library and pyperf are used: peers are timed with this too, where this library is not installed.
+Each runs in slices of two milliseconds, so that a busy machine slows both sides of a ratio. It uses only the standard
+library, because peers are timed with it too, in environments without lazyprompt.
 """
 
 from __future__ import annotations
@@ -13,163 +9,137 @@ from __future__ import annotations
 import statistics
 import timeit
 from functools import partial
-from importlib import import_module
-from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-# What benchmarks/safety.py is made of beside the timer.
-from work import TOOLS, TURNS, WORDS
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from floors import Work
 
-# It has no types of its own.
-pyperf: Any = import_module("pyperf")
-
-__all__ = ["TOOLS", "TURNS", "WORDS", "Ready", "Result", "Row", "compared", "measured", "row_of", "timed"]
-
 REPEATS = 7
-# A row that has shapes is timed briefly with each of them.
+# A row with several shapes is timed briefly with each of them.
 SHAPE_REPEATS, SHAPE_SECONDS = 3, 0.05
-# A value of a row is the least of many short slices, those of floor and contender in turn: a short one may go through
-# while a busy machine does nothing else, a long one does not.
+# A value of a row is the least of many short slices: some of them pass while nothing else runs.
 VALUE_SECONDS, SLICE_SECONDS, FEWEST_SLICES = 0.2, 0.002, 3
-# What takes longer than this is timed once: its peers take minutes.
-ONCE_SECONDS = 4.0
+# The texts of messages are at least this long in all rows; names, ids and descriptions of tools are shorter.
+LONG_TEXT = 60
 
 
 class Row(NamedTuple):
-    """One line of the table: what is measured, and against what.
+    """A contender and its floor.
 
     Attributes:
-        name: What it is called.
-        target: The ratio to reach; infinite where it is only looked at.
-        contender: What is timed.
-        floor: The same by hand.
-        tidy: Takes the contender's harmless differences away, for the comparison; its time does not count.
-        shape: The shape of its conversation, where it is one of several.
+        name: The name of the row.
+        contender: The function to time.
+        floor: The same result, written by hand.
+        shape: The shape of the conversation, if the row has several.
+        texts_only: True to compare only the long texts of both results.
     """
 
     name: str
-    target: float
     contender: Callable[[], object]
     floor: Callable[[], object]
-    tidy: Callable[[Any], object] | None = None
     shape: str = ""
+    texts_only: bool = False
 
 
 class Result(NamedTuple):
-    """A row measured.
-
-    Attributes:
-        name: As of the row.
-        floor_us: The least microseconds of the floor.
-        us: The least microseconds of the contender.
-        ratio: The contender's least time by the floor's.
-        median: The same of the medians.
-        target: As of the row.
-        values: The seconds of floor and contender, in the order in which they were timed.
-        shape: As of the row.
-    """
-
-    name: str
-    floor_us: float
-    us: float
-    ratio: float
-    median: float
-    target: float
-    values: Sequence[tuple[float, float]]
-    shape: str = ""
-
-    @property
-    def spread(self) -> tuple[float, float]:
-        """The least and the greatest ratio of a floor and the contender that was timed right behind it."""
-        ratios = [contender / floor for floor, contender in self.values]
-        return min(ratios), max(ratios)
-
-    @property
-    def benchmarks(self) -> list[Any]:
-        """What was measured, as pyperf keeps it: floor and contender."""
-        name = f"{self.name}: {self.shape}" if self.shape else self.name
-        names = (f"{name}: floor", name)
-        return [
-            pyperf.Benchmark([pyperf.Run(times, metadata={"name": name})])
-            for name, times in zip(names, zip(*self.values, strict=True), strict=True)
-        ]
-
-
-class DifferentError(Exception):
-    """A contender's result is not the floor's, so that there is nothing to compare."""
-
-
-def measured(row: Row) -> Result:
-    """Time one row.
-
-    Args:
-        row: The row.
-
-    Raises:
-        DifferentError: The contender's result is not the floor's.
-    """
-    return timed([compared(row)])[0]
-
-
-class Ready(NamedTuple):
-    """A row that was compared, and how long that took.
+    """The times of a row.
 
     Attributes:
         row: The row.
-        seconds: What the contender took for the first time.
+        values: Pairs of seconds, floor and contender, in the order in which they were timed.
     """
 
     row: Row
-    seconds: float
+    values: Sequence[tuple[float, float]]
+
+    @property
+    def floor_us(self) -> float:
+        """The least microseconds of the floor."""
+        return min(floor for floor, _ in self.values) * 1e6
+
+    @property
+    def us(self) -> float:
+        """The least microseconds of the contender."""
+        return min(contender for _, contender in self.values) * 1e6
+
+    @property
+    def ratio(self) -> float:
+        """The contender's least time divided by the floor's."""
+        return self.us / self.floor_us
+
+    @property
+    def median(self) -> float:
+        """The ratio of the medians."""
+        floor, contender = (statistics.median(pair[side] for pair in self.values) for side in (0, 1))
+        return contender / floor
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The least and the greatest ratio of a pair."""
+        ratios = [contender / floor for floor, contender in self.values]
+        return min(ratios), max(ratios)
 
 
-def compared(row: Row) -> Ready:
-    """Compare what contender and floor make.
+class DifferentError(Exception):
+    """A contender's result differs from the floor's."""
+
+
+def row_of(work: Work, contender: Callable[..., object], shape: str = "", *, texts_only: bool = False) -> Row:
+    """Return the row of a contender.
 
     Args:
-        row: The row.
+        work: The line of the table.
+        contender: The function to time; it is called with the shape, if there is one.
+        shape: The shape of the conversation.
+        texts_only: True to compare only the long texts of both results.
+    """
+    both = (partial(contender, shape), partial(work.floor, shape)) if shape else (contender, work.floor)
+    return Row(work.name, *both, shape, texts_only)
+
+
+def compared(row: Row) -> Row:
+    """Return the row if contender and floor agree.
 
     Raises:
-        DifferentError: It is not the same.
+        DifferentError: Their results differ.
     """
-    begun = pyperf.perf_counter()
-    made = row.contender()
-    seconds: float = pyperf.perf_counter() - begun
-    if row.tidy is not None:
-        made = row.tidy(made)
-    wanted = row.floor()
+    made, wanted = row.contender(), row.floor()
+    if row.texts_only:
+        made, wanted = long_texts(made), long_texts(wanted)
     if made != wanted:
-        name = f"{row.name}, {row.shape}" if row.shape else row.name
-        raise DifferentError(f"{name}: {_difference(made, wanted)}")
-    return Ready(row, seconds)
+        raise DifferentError(f"{row.name} {row.shape}: {_difference(made, wanted)}")
+    return row
 
 
-def timed(ready: Sequence[Ready]) -> list[Result]:
-    """Time rows that were compared, all of them once, and so seven times: a bad moment spoils one value of a row."""
-    takes = [_take(each) for each in ready]
+def long_texts(value: object) -> list[object]:
+    """Return the long texts of a result in order, whatever they stand in: peers add names, blocks and settings."""
+    value = getattr(value, "content", value)
+    if isinstance(value, bytes) or (isinstance(value, str) and len(value) >= LONG_TEXT):
+        return [value.strip()]
+    items = cast("dict[str, object]", value).values() if isinstance(value, dict) else value
+    if isinstance(items, str) or not hasattr(items, "__iter__"):
+        return []
+    return [text for item in cast("list[object]", items) for text in long_texts(item)]
+
+
+def timed(rows: Sequence[Row]) -> list[Result]:
+    """Time all rows once, and so seven times: a bad moment spoils one value of a row."""
+    takes = [_take(row) for row in rows]
     rounds = [[next(take, None) for take in takes] for _ in range(REPEATS)]
     return [
-        result_of(each.row, [value for value in values if value is not None])
-        for each, values in zip(ready, zip(*rounds, strict=True), strict=True)
+        Result(row, [value for value in values if value is not None])
+        for row, values in zip(rows, zip(*rounds, strict=True), strict=True)
     ]
 
 
-def _take(ready: Ready) -> Iterator[tuple[float, float]]:
-    """The values of a row, one at a time: the least of some slices of the floor, and of the contender between them."""
-    if ready.seconds > ONCE_SECONDS:
-        yield timeit.timeit(ready.row.floor, number=1), ready.seconds
-        return
-    floor, contender = (
-        timeit.Timer(work, timer=pyperf.perf_counter) for work in (ready.row.floor, ready.row.contender)
-    )
+def _take(row: Row) -> Iterator[tuple[float, float]]:
+    """Yield the values of a row: the least of some slices of the floor, and of the contender between them."""
+    floor, contender = timeit.Timer(row.floor), timeit.Timer(row.contender)
     floors, contenders = loops_of(floor), loops_of(contender)
     both = floor.timeit(floors) + contender.timeit(contenders)
-    repeats, seconds = (SHAPE_REPEATS, SHAPE_SECONDS) if ready.row.shape else (REPEATS, VALUE_SECONDS)
+    repeats, seconds = (SHAPE_REPEATS, SHAPE_SECONDS) if row.shape else (REPEATS, VALUE_SECONDS)
     for _ in range(repeats):
         slices = [
             (floor.timeit(floors) / floors, contender.timeit(contenders) / contenders)
@@ -178,32 +148,8 @@ def _take(ready: Ready) -> Iterator[tuple[float, float]]:
         yield min(each for each, _ in slices), min(each for _, each in slices)
 
 
-def result_of(row: Row, values: Sequence[tuple[float, float]]) -> Result:
-    """The figures of seconds that were measured in pairs, floor and contender."""
-    floors, contenders = zip(*values, strict=True)
-    least = min(contenders) / min(floors)
-    median = statistics.median(contenders) / statistics.median(floors)
-    return Result(row.name, min(floors) * 1e6, min(contenders) * 1e6, least, median, row.target, values, row.shape)
-
-
-def row_of(
-    work: Work, contender: Callable[..., object], tidy: Callable[[Any], object] | None = None, shape: str = ""
-) -> Row:
-    """A line of the table of all work, done by a contender.
-
-    Args:
-        work: The line.
-        contender: What does it.
-        tidy: Takes the contender's harmless differences away, for the comparison.
-        shape: The shape of its conversation, where it is one of several.
-    """
-    target = inf if work.target is None else work.target
-    both = (partial(contender, shape), partial(work.floor, shape)) if shape else (contender, work.floor)
-    return Row(work.name, target, *both, tidy, shape)
-
-
 def loops_of(timer: timeit.Timer) -> int:
-    """How often some work has to be done to take a slice of time; it is warm then."""
+    """Return how many runs fill a slice; the code is warm afterwards."""
     loops = 1
     while (seconds := timer.timeit(loops)) < SLICE_SECONDS / 4:
         loops *= 4
@@ -211,11 +157,11 @@ def loops_of(timer: timeit.Timer) -> int:
 
 
 def _difference(made: object, wanted: object, path: str = "") -> str:
-    """Where two results first differ, in a few words."""
+    """Describe the first difference between two results."""
     if isinstance(made, dict) and isinstance(wanted, dict) and made.keys() == wanted.keys():
         pairs = [(f"{path}.{key}", made[key], wanted[key]) for key in wanted]
     elif isinstance(made, list) and isinstance(wanted, list) and len(made) == len(wanted):
         pairs = [(f"{path}[{at}]", one, other) for at, (one, other) in enumerate(zip(made, wanted, strict=True))]
     else:
-        return f"it makes {made!s:.120}, and the floor {wanted!s:.120}, at {path.removeprefix('.') or 'the top'}"
+        return f"got {made!s:.120}, expected {wanted!s:.120}, at {path.removeprefix('.') or 'the top'}"
     return next(_difference(one, other, place) for place, one, other in pairs if one != other)

@@ -1,7 +1,7 @@
 """``lazyprompt test --against``: the time to compare 10,000 rows of two versions, and what it holds in memory.
 
     python benchmarks/versions.py            a table
-    python benchmarks/versions.py --check    exit with 1 where a target is missed
+    python benchmarks/versions.py --check    exit with 1 if a limit is exceeded
 
 A ratio is the time of the comparison to that of reading the rows and rendering them with each version. Each is the
 processor's time, the least of three. Memory is Python's own peak (tracemalloc) for 10,000 rows, less that for 1,000.
@@ -57,7 +57,7 @@ def main() -> int:
     """Print the table, and return the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--slack", type=float, default=1.0, help="how far over its target a ratio may be")
+    parser.add_argument("--slack", type=float, default=1.0, help="how many times its limit a ratio may be")
     asked = parser.parse_args()
     missed = False
     print(f"{'rows':36} {'ratio':>6} {'changed':>8} {'memory':>10}")

@@ -19,7 +19,7 @@ SYSTEM = "You are an AI-Agent developed by LazyLLM."
 # Twenty turns of about 280 characters a text, and five tools.
 WORDS = "the order was sent on Monday and should arrive by Friday unless the depot is closed for the holiday "
 TURNS: list[list[str]] = [[f"{i}: {WORDS * 3}"[:280], f"Answer {i}. {WORDS * 3}"[:280]] for i in range(20)]
-TOOLS: list[dict[str, object]] = [
+TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
         "function": {
@@ -43,33 +43,6 @@ SLOTS = {"role": "a librarian", "context": "The library opens at nine.", "questi
 ROWS = [{**SLOTS, "question": f"When does it open on day {number}?"} for number in range(1_000)]
 MODEL = "gpt-4o-mini"
 
-
-def _orders() -> list[dict[str, Any]]:
-    """Forty messages: eight questions, each with two calls at once, their results, an answer; the last is to come."""
-    messages: list[dict[str, Any]] = [{"role": "system", "content": SYSTEM}]
-    for number in range(8):
-        calls = [
-            {
-                "id": f"call_{number}_{name}",
-                "type": "function",
-                "function": {
-                    "name": f"tool_{name}",
-                    "arguments": json.dumps({"order": f"A-{number}", "lines": 3, "open": True}),
-                },
-            }
-            for name in ("status", "price")
-        ]
-        results = [{"role": "tool", "tool_call_id": call["id"], "content": f"{call['id']}: {WORDS}"} for call in calls]
-        messages += [
-            {"role": "user", "content": f"Where is my order {number}? {WORDS}"},
-            {"role": "assistant", "content": None, "tool_calls": calls},
-            *results,
-            {"role": "assistant", "content": f"Order {number} is on its way. {WORDS}"},
-        ]
-    return messages[:-1]
-
-
-ORDERS = _orders()
 
 _TEXT = """
 the order was sent on Monday and should arrive by Friday unless depot is closed for holiday a customer asked about price
@@ -124,22 +97,14 @@ user:
 QUESTION = {"question": "When does it arrive?"}
 
 
-class Folder:
-    """A folder with one file in it, which goes with the process.
-
-    Args:
-        name: The file's name.
-        text: What it says.
-    """
-
-    def __init__(self, name: str, text: str) -> None:
-        self._kept = TemporaryDirectory(prefix="lazyprompt-benchmark-")
-        self.path = Path(self._kept.name)
-        self.file = self.path / name
-        self.file.write_text(text, encoding="utf-8")
+@lru_cache(maxsize=1)
+def _folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="lazyprompt-benchmark-")
 
 
 @lru_cache(maxsize=8)
-def prompt_folder(name: str = "order-help.prompty", text: str = PROMPT_FILE) -> Folder:
-    """The folder of the prompt file, or of another that says the same in a peer's form."""
-    return Folder(name, text)
+def prompt_path(name: str = "order-help.prompty", text: str = PROMPT_FILE) -> Path:
+    """Write the prompt file, or one in a peer's form, to a folder that the end of the process removes."""
+    path = Path(_folder().name, name)
+    path.write_text(text, encoding="utf-8")
+    return path

@@ -11,16 +11,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests")]
 
-from figures import between  # noqa: E402 - found on the path that is made above
+from figures import between, committed  # noqa: E402 - found on the path that is made above
 from forged_turns import table  # noqa: E402 - the same
-from recorded import recorded  # noqa: E402 - the same
 
 PAGE = ROOT / "docs" / "internals" / "attacks.md"
 
 
 def page() -> str:
     """The whole page; what is not in the table stays as it is."""
-    shown = f"```text\n{table(recorded()['attacks'])}\n```"
+    shown = f"```text\n{table(committed()['attacks'])}\n```"
     return between(PAGE.read_text(encoding="utf-8"), "attacks: made by docs/make_attacks.py", shown)
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from driving import CANARY, Case, Entry, Message, serve
+from driving import Case, Entry, Message, drive
+from work import PROMPT_FILE, QUESTION, prompt_path
 
-prompt_poet: Any = import_module("prompt_poet")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Prompt: Any = import_module("prompt_poet").Prompt
 TEMPLATE = """
 - name: system instructions
   role: system
@@ -19,32 +24,41 @@ TEMPLATE = """
   content: |
     {{ username }}: BEFORE{{ text }}{{ more }}BEHIND
 """
+# The system text of the prompt file, in its own form.
+SYSTEM = PROMPT_FILE.partition("system:\n")[2].partition("\n\nuser:")[0].replace("\n", "\n    ")
+FILE = (
+    f"- name: system\n  role: system\n  content: |-\n    {SYSTEM}\n"
+    "- name: user\n  role: user\n  content: {{question}}\n"
+)
 
 
-def readme(case: Case) -> list[Message]:
-    """The messages of a template that names its values, as the README's do."""
-    return made(case, TEMPLATE)
+def file() -> Callable[[], object]:
+    """Prepare its form of the prompt file; the file is read and filled each time."""
+    path = str(prompt_path("order-help.yml.j2", FILE))
+    given = {"firstName": "Jane", "lastName": "Doe", **QUESTION}
+    return lambda: Prompt(template_path=path, template_data=given).messages
 
 
-def escaped(case: Case) -> list[Message]:
-    """The messages of a template that escapes its values."""
+def prompt(case: Case, *, escapes: bool) -> list[Message]:
+    """Put the values into a template."""
     template = TEMPLATE
-    for name in ("text", "more"):
+    for name in ("text", "more") if escapes else ():
         template = template.replace(f"{{{{ {name} }}}}", f"{{{{ escape_special_characters({name}) }}}}")
-    return made(case, template)
-
-
-def made(case: Case, template: str) -> list[Message]:
-    """The messages of a template."""
-    first, second = case.two
-    # What the developer wrote goes on in the block that it stands in.
+    # The developer's own lines stay in their block.
     before, behind = (text.replace("\n", "\n    ") for text in (case.before, case.behind))
-    prompt = prompt_poet.Prompt(
+    made = Prompt(
         raw_template=template.replace("BEFORE", before).replace("BEHIND", behind),
-        template_data={"secret": CANARY, "username": "Ada", "text": first, "more": second},
+        template_data={**case.slots, "username": "Ada"},
     )
-    return [(str(each["role"]), str(each["content"]), 0) for each in prompt.messages]
+    return [(str(each["role"]), str(each["content"]), 0) for each in made.messages]
 
 
 if __name__ == "__main__":
-    serve([Entry("Prompt, as in its README", "", readme), Entry("Prompt, escape_special_characters", "", escaped)])
+    drive(
+        "prompt-poet",
+        {"file": file},
+        [
+            Entry("Prompt, as in its README", "", partial(prompt, escapes=False)),
+            Entry("Prompt, escape_special_characters", "", partial(prompt, escapes=True)),
+        ],
+    )

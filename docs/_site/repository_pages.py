@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 # Where the pages made of them stand in the manual.
 PLACE: Final = "repository"
 # Those that are pages whether or not anything links to them.
-ALWAYS: Final = ("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")
+ALWAYS: Final = (
+    "README.md",
+    "README.zh.md",
+    "CHANGELOG.md",
+    ".github/CONTRIBUTING.md",
+    ".github/SECURITY.md",
+    "examples/README.md",
+)
 _FENCE: Final = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
 # Of a link or a picture, or of a definition of one: what it leads to, without its anchor.
 _LINK: Final = re.compile(r"(?P<before>\]\(|^\[[^\]\n]+\]: +)(?P<target>[^\s()#:]+)(?=[#)\s]|$)", re.MULTILINE)
@@ -98,12 +105,17 @@ def place(path: str) -> str:
     """The place in the manual of a file of the repository."""
     if in_docs(path):
         return path.removeprefix("docs/")
-    return f"{PLACE}/{path}" if path.endswith(".md") else f"{PLACE}/{path}.md"
+    # MkDocs leaves out directories whose names begin with a dot.
+    shown = path.removeprefix(".")
+    return f"{PLACE}/{shown}" if path.endswith(".md") else f"{PLACE}/{shown}.md"
 
 
 def path_of(page: str) -> str:
     """The file of the repository that a page is; of one that is shown as code, a name beside it."""
-    return page.removeprefix(f"{PLACE}/") if page.startswith(f"{PLACE}/") else f"docs/{page}"
+    if not page.startswith(f"{PLACE}/"):
+        return f"docs/{page}"
+    path = page.removeprefix(f"{PLACE}/")
+    return f".{path}" if path.startswith("github/") else path
 
 
 def in_pieces(text: str) -> Iterator[tuple[bool, str]]:

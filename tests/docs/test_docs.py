@@ -19,43 +19,20 @@ import subprocess
 import sys
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from lazyprompt.cli.main import main
 from support.docs_models import models_at_hand
-from support.paths import FENCE, ROOT
+from support.paths import FENCE, ROOT, Block, blocks
 
 PAGES = sorted(
     page
-    for page in [*ROOT.glob("README*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    for page in [*ROOT.glob("README*.md"), ROOT / ".github" / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
     if page.parent.name != "migrating"
 )
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 SHELL = frozenset("|;&<>$*`")
-
-
-class Block(NamedTuple):
-    language: str
-    title: str | None
-    code: str
-    line: int
-    end: int
-
-
-def blocks(page: Path) -> list[Block]:
-    text = page.read_text(encoding="utf-8")
-    return [
-        Block(
-            match[1],
-            match[2],
-            match[3],
-            text.count("\n", 0, match.start()) + 1,
-            text.count("\n", 0, match.end()) + 1,
-        )
-        for match in FENCE.finditer(text)
-    ]
 
 
 def page_name(page: Path) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PAGES = sorted(
     page
-    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "fuzz/*.md", "benchmarks/*.md")
+    for pattern in ("*.md", ".github/*.md", "docs/**/*.md", "examples/**/*.md", "fuzz/*.md", "benchmarks/*.md")
     for page in ROOT.glob(pattern)
 )
 HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}", re.IGNORECASE)

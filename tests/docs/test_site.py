@@ -187,7 +187,7 @@ ROWS = """[log](../CHANGELOG.md#new) ![how](rows.svg)
 def repository(tmp_path: Path) -> Path:
     for path, text in {
         "README.md": "[rows](docs/rows.md#in) [all](examples) [site](https://example.org/docs/rows.md)\n",
-        **dict.fromkeys(("README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"), ""),
+        **dict.fromkeys(("README.zh.md", "CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md"), ""),
         "docs/rows.md": ROWS,
         "docs/rows.svg": "",
         "docs/make_rows.py": "",
@@ -203,7 +203,10 @@ def repository(tmp_path: Path) -> Path:
 def test_what_a_page_links_to_outside_of_docs_is_a_page(repository: Path) -> None:
     made = step("repository_pages")["pages"](repository, ["rows.md"])
     assert set(made) == {
-        *(f"repository/{name}.md" for name in ("README", "README.zh", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
+        *(
+            f"repository/{name}.md"
+            for name in ("README", "README.zh", "CHANGELOG", "github/CONTRIBUTING", "github/SECURITY")
+        ),
         *("repository/examples/README.md", "repository/examples/one.py.md", "repository/tool.py.md"),
     }
     assert made["repository/examples/one.py.md"].endswith("# examples/one.py\n\n````python\nprint('```')\n````\n")

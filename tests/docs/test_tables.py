@@ -89,11 +89,12 @@ def test_the_install_page_lists_the_systems_of_the_workflow_and_those_of_the_pac
 @pytest.mark.usefixtures("importing")
 def test_a_figure_that_changed_changes_the_page() -> None:
     made = script("speed")
-    figures = made["recorded"]()
-    figures["templates"]["plain"]["median"] = 61.5
-    assert "median 61.5" in made["templates_table"](figures["templates"])
+    figures = made["committed"]()
+    figures["templates"]["plain"]["median"] = 0.615
     figures["modules"]["added"]["gemini"] = (0.07, 0.08)
-    assert "| 7–8 % |" in made["modules_table"](figures["modules"])
+    table = made["others_table"](figures)
+    assert "median 0.615" in table
+    assert "–0.08 | 0.05 |" in table
 
 
 @pytest.mark.usefixtures("importing")
@@ -105,13 +106,6 @@ def test_a_new_option_of_a_command_is_on_its_page() -> None:
     row = made["row"]("lazyprompt convert", changed)
     assert row.startswith("| `convert FILE` | Write a \\| b. | `--to ")
     assert row.endswith(" --new` |\n")
-
-
-@pytest.mark.usefixtures("importing")
-def test_the_chart_of_speed_shows_the_committed_figures() -> None:
-    figures = script("speed")["committed"]()
-    drawn = runpy.run_path(str(ROOT / "benchmarks" / "chart.py"))
-    assert drawn["svg"](figures) == drawn["FILE"].read_text(encoding="utf-8"), "run: python benchmarks/run.py --write"
 
 
 def test_the_words_about_attacks_count_as_many_as_there_are() -> None:
@@ -136,8 +130,8 @@ def test_a_readme_is_short_and_its_numbers_are_those_of_the_project(name: str) -
 
 
 def test_no_attack_forges_anything_here_unless_safety_is_off() -> None:
-    figures = json.loads((ROOT / "benchmarks" / "recorded.json").read_text(encoding="utf-8"))["attacks"]
+    figures = json.loads((ROOT / "benchmarks" / "figures.json").read_text(encoding="utf-8"))["attacks"]
     ours = next(each for each in figures["libraries"] if each["library"] == "lazyprompt")
     forging = [entry for entry, (_, forged, *_) in ours["entries"].items() if forged]
-    assert len(ours["entries"]) > 10
+    assert len(ours["entries"]) > 5
     assert [entry for entry in forging if 'safety="off"' not in entry] == []

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import pytest
 
-from support.paths import FENCE, ROOT
+from support.paths import ROOT, Block, blocks
 
 HERE = Path(__file__).parent
 OURS = "lazyprompt"
@@ -53,34 +53,11 @@ PEERS = os.environ.get("LAZYPROMPT_PEERS")
 TRIED = [name for name, library in LIBRARIES.items() if PEERS in {None, library.requirements}]
 
 
-class Block(NamedTuple):
-    language: str
-    title: str | None
-    code: str
-    line: int
-    before: str  # what the page says between the block before and this one
-
-    @property
-    def is_file(self) -> bool:
-        return self.title is not None and Path(self.title).suffix[1:].isalpha()
-
-
 class Step(NamedTuple):
     """A block with what it is to print, and whose it is."""
 
     block: Block
     output: str
-
-
-def blocks(page: Path) -> list[Block]:
-    text = page.read_text(encoding="utf-8")
-    found: list[Block] = []
-    end = 0
-    for match in FENCE.finditer(text):
-        line = text.count("\n", 0, match.start()) + 1
-        found.append(Block(match[1], match[2], match[3], line, text[end : match.start()]))
-        end = match.end()
-    return found
 
 
 def steps(page: Path) -> list[Step]:

@@ -2,8 +2,8 @@
 
     python tests/release/contents.py dist
 
-The wheel holds every file of the package that git knows; the sdist, all that git knows but what only a checkout needs.
-So a file that is new cannot be forgotten in `setup.cfg` or `MANIFEST.in`.
+The wheel holds every file of the package that git tracks; the sdist, the same and what builds the wheel. So a new file
+cannot be forgotten in `setup.cfg`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[2]
-# What only a checkout needs.
-_OURS = (".ci/", ".git", ".pre-commit-hooks.yaml")
-# The package, and the plugin for pytest beside it.
-_INSTALLED = ("lazyprompt/", "_lazyprompt_pytest.py")
+_INSTALLED = "lazyprompt/"
+_BUILDS = ("LICENSE", "README.md", "pyproject.toml", "setup.cfg")
 # What builders add: metadata of their own, whatever it is called.
 _MADE = (".dist-info/", ".egg-info/", "PKG-INFO", "setup.cfg")
 
@@ -44,7 +42,7 @@ def main() -> None:
         in_sdist = {each.name.partition("/")[2] for each in archive.getmembers() if each.isfile()}
     wrong = [
         *difference(in_wheel, {each for each in known if each.startswith(_INSTALLED)}, wheel.name),
-        *difference(in_sdist, {each for each in known if not each.startswith(_OURS)}, sdist.name),
+        *difference(in_sdist, {each for each in known if each.startswith((_INSTALLED, *_BUILDS))}, sdist.name),
     ]
     if not any(each.endswith("/licenses/LICENSE") for each in in_wheel):
         wrong.append(f"{wheel.name} lacks the licence")

@@ -25,16 +25,16 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.docs_models import models_at_hand
+from support.paths import Block, blocks
 
 ROOT = Path(__file__).parents[2]
 _PAGES = ("README.md", "docs/guide/tour.md")
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _INSTALL = re.compile(r"`(python -m pip install [^`]*\[[^`]*)`")
 _KEY = re.compile(r"`(\w+)_API_KEY`")
@@ -59,22 +59,6 @@ for given in sys.stdin:
 
 class TrippedError(Exception):
     """What a newcomer trips over."""
-
-
-class Step(NamedTuple):
-    """A block of a page.
-
-    Attributes:
-        before: The text between it and the block before it.
-        language: Its language.
-        code: What stands in it.
-        line: Its line in the page.
-    """
-
-    before: str
-    language: str
-    code: str
-    line: int
 
 
 class Machine:
@@ -140,17 +124,6 @@ class Machine:
             self._python.communicate()
 
 
-def steps(page: str) -> list[Step]:
-    """The blocks of a page, in order."""
-    found: list[Step] = []
-    end = 0
-    for match in _BLOCK.finditer(page):
-        line = page.count("\n", 0, match.start()) + 1
-        found.append(Step(page[end : match.start()], match[1], match[2], line))
-        end = match.end()
-    return found
-
-
 def walk(machine: Machine, models: Path) -> None:
     """Go the whole way.
 
@@ -158,7 +131,7 @@ def walk(machine: Machine, models: Path) -> None:
         TrippedError: Something does not work; the message begins with the page and the line.
     """
     for page in _PAGES:
-        found = steps((machine.checkout / page).read_text(encoding="utf-8"))
+        found = blocks(machine.checkout / page)
         for step, after in zip(found, [*found[1:], None], strict=True):
             begun = time.monotonic()
             try:
@@ -182,7 +155,7 @@ def _prepare(machine: Machine, text: str, models: Path) -> None:
         shutil.copy(models / name, machine.checkout / name)
 
 
-def _take(machine: Machine, step: Step, after: Step | None) -> None:
+def _take(machine: Machine, step: Block, after: Block | None) -> None:
     if step.language == "bash" and "[dev]" not in step.code:
         machine.run(f"set -e\n{step.code}")
     elif step.language == "console":

@@ -75,7 +75,7 @@ def test_every_test_of_attacks_shows_what_it_is_against() -> None:
 
 
 def test_how_to_report_is_told() -> None:
-    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    text = (ROOT / ".github" / "SECURITY.md").read_text(encoding="utf-8")
     assert "private vulnerability reporting" in text
     assert "@" not in text
     assert "docs/reference/security.md" in text

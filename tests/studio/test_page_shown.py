@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 import string
 from hashlib import sha256
 from itertools import product
@@ -387,9 +386,3 @@ def test_no_markup_is_ever_parsed() -> None:
         == []
     )
     assert re.findall(r"https?:|//[a-z]+\.", (STATIC / "index.html").read_text(encoding="utf-8") + code) == []
-
-
-def test_the_figures_of_the_manual_are_those_that_were_measured() -> None:
-    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "keystrokes.py"))
-    figures = json.loads(benchmark["FIGURES"].read_text(encoding="utf-8"))
-    assert benchmark["table"](figures) in benchmark["PAGE"].read_text(encoding="utf-8")

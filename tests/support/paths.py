@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -16,6 +16,43 @@ PROMPTS = EXAMPLES / "prompts"
 # Printed examples of other libraries' documents, which lie beside the repository only where it is built.
 SPECIFICATIONS = ROOT.parent / "shared" / "cases"
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A block of code of a page.
+
+    Attributes:
+        language: Its language.
+        title: Its title; None if it has none.
+        code: Its text.
+        line: The line of the page where it begins.
+        end: The line where it ends.
+        before: The text between it and the block before.
+    """
+
+    language: str
+    title: str | None
+    code: str
+    line: int
+    end: int
+    before: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether its title is the name of a file."""
+        return self.title is not None and Path(self.title).suffix[1:].isalpha()
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    found: list[Block] = []
+    at = 0
+    for match in FENCE.finditer(text):
+        first, last = (text.count("\n", 0, place) + 1 for place in match.span())
+        found.append(Block(match[1], match[2], match[3], first, last, text[at : match.start()]))
+        at = match.end()
+    return found
 
 
 def library_inputs() -> dict[str, Any]:

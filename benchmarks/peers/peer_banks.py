@@ -7,7 +7,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from driven import Does, batch_lines, drive
+from driving import drive
 from work import SLOTS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ TEXT = (
 
 
 def as_dicts(made: Any) -> list[object]:
-    """Its messages as OpenAI's; a text may stand in a block of its own."""
+    """Return its messages as OpenAI's."""
     return [
         {
             "role": each.role,
@@ -32,21 +32,10 @@ def as_dicts(made: Any) -> list[object]:
 
 
 def slots() -> Callable[[], object]:
-    """Three slots; its own cache of rendered prompts is as it is by default."""
+    """Prepare three slots; its cache of rendered prompts is on by default."""
     prompt = Prompt(TEXT)
     return lambda: {"messages": as_dicts(prompt.chat_messages(SLOTS))}
 
 
-def jsonl() -> Callable[[], object]:
-    """Three slots a row."""
-    prompt = Prompt(TEXT)
-    return batch_lines(lambda row: {"messages": as_dicts(prompt.chat_messages(row))})
-
-
 if __name__ == "__main__":
-    drive(
-        "banks",
-        [Does("slots", slots), Does("jsonl", jsonl)],
-        "the same prompt comes out of its cache, which has no bound; new rows do not; "
-        "no histories, payloads, trimming or .prompty",
-    )
+    drive("banks", {"slots": slots})

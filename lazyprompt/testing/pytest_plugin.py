@@ -1,6 +1,6 @@
-"""The plugin for pytest, which collects ``*.test.yaml`` beside prompts.
+"""The pytest plugin, which collects the ``*.test.yaml`` files beside prompts.
 
-It is no part of the package, so that nothing of that is imported before coverage starts.
+pytest imports it at every start, and before coverage measures. It imports the rest of the package only for a test file.
 """
 
 # pytest does not know all of its own types.
@@ -23,7 +23,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """Collect a file of cases, unless it is that of another tool, which has no prompt."""
     if not file_path.name.endswith((".test.yaml", ".test.yml")):
         return None
-    from lazyprompt.testing.cases import is_case_file  # noqa: PLC0415 - for repositories that have such a file
+    from lazyprompt.testing.cases import is_case_file
 
     return PromptCases.from_parent(parent, path=file_path) if is_case_file(file_path) else None
 
@@ -33,9 +33,9 @@ class PromptCases(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each case."""
-        from lazyprompt.errors import LazyPromptError  # noqa: PLC0415 - as above
-        from lazyprompt.testing.cases import CaseFile  # noqa: PLC0415 - as above
-        from lazyprompt.testing.running import Runner  # noqa: PLC0415 - as above
+        from lazyprompt.errors import LazyPromptError
+        from lazyprompt.testing.cases import CaseFile
+        from lazyprompt.testing.running import Runner
 
         try:
             for result in Runner().run([CaseFile.read(self.path)]):
@@ -60,7 +60,7 @@ class PromptCase(pytest.Item):
         """Return the checks that fail, without a traceback."""
         if not isinstance(excinfo.value, PromptCaseError):
             return str(super().repr_failure(excinfo, style))
-        from lazyprompt.testing.report import failure_lines  # noqa: PLC0415 - as above
+        from lazyprompt.testing.report import failure_lines
 
         return "\n".join(map("".join, failure_lines(excinfo.value.result)))
 
