@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from base64 import b64encode
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,11 +18,15 @@ from formatters.helpers import (
     SEES,
     answering,
     call,
+    called,
     calling,
     judged,
+    places,
     reported,
     result,
+    roles,
     said,
+    texts,
 )
 from lazyprompt import (
     AudioBlock,
@@ -38,15 +43,17 @@ from lazyprompt import (
     VideoBlock,
 )
 from lazyprompt.formatters.providers import PROVIDERS
-from support.conversations import MP3, MP4, PDF, WAV
+from support.conversations import JPEG, MP3, MP4, PDF, PNG, WAV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from lazyprompt import Payload
     from lazyprompt.messages.msg import Block
 
     Formats: TypeAlias = Callable[..., Payload]
+
 
 # They fetch no address themselves.
 BLIND = ("ollama", "ollama-generate", "moonshot")
@@ -214,3 +221,94 @@ def test_strict_does_not_mind_thoughts_names_and_empty_messages(kind: type[ChatF
     messages = HI, Msg("Eve", "", "user"), Msg("Bob", [ThinkingBlock("hm")], "assistant"), thinks, BYE
     payload = judged(kind(provider, strict=True), *messages)
     assert payload.report
+
+
+@pytest.mark.parametrize(
+    ("url", "media_type"), [("a.jpg", "image/jpeg"), ("a.gif", "image/gif"), ("x.png?sig=1", "image/png")]
+)
+def test_gemini_takes_pictures_by_any_spelling_of_their_address(url: str, media_type: str) -> None:
+    """Endings such as .jpg, and addresses with a query, were refused."""
+    picture = ImageBlock(URLSource(f"https://example.com/{url}"))
+    payload = judged(ChatFormatter("gemini"), Msg("Ann", [picture], "user"))
+    file = {"file_uri": f"https://example.com/{url}", "mime_type": media_type}
+    assert payload["contents"][0]["parts"] == [{"file_data": file}]
+
+
+@pytest.mark.parametrize("media_type", ["audio/mpeg", "audio/mp3", "audio/x-mp3"])
+def test_mp3_may_be_called_by_any_of_its_names(media_type: str) -> None:
+    """Only two spellings of MIME types were known; any other was a TypeError."""
+    sound = AudioBlock(Base64Source(media_type, MP3))
+    payload = judged(ChatFormatter("openai"), Msg("Ann", [sound], "user"))
+    assert payload["messages"][0]["content"][0]["input_audio"] == {"data": MP3, "format": "mp3"}
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "xai"])
+def test_the_assistant_shows_no_picture(provider: str) -> None:
+    """A picture in an assistant's message was sent, and refused."""
+    payload = judged(ChatFormatter(provider), HI, Msg("Bot", [TextBlock("see"), IMAGE], "assistant"), BYE)
+    assert PNG not in said(payload)
+    assert reported(payload, "image") == ["messages[1].content[1]"]
+
+
+def test_deepseek_says_that_it_takes_no_pictures() -> None:
+    """They were dropped, and a log was all there was to tell."""
+    payload = judged(ChatFormatter("deepseek"), Msg("Ann", [TextBlock("look"), IMAGE], "user"))
+    assert [str(entry) for entry in payload.report if entry.kind == "image"] == [
+        "messages[0].content[1] (image) left out: deepseek takes no image"
+    ]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_sound_of_another_type_is_no_crash(provider: str) -> None:
+    """Sounds that were declared to be fine raised a TypeError."""
+    ogg = AudioBlock(Base64Source("audio/ogg", "T2dnUwACAAAA"))
+    payload = judged(ChatFormatter(provider), Msg("Ann", [TextBlock("hear"), ogg], "user"))
+    assert ("T2dnUwACAAAA" in said(payload)) != bool(reported(payload, "audio"))
+
+
+TWO_CALLS = calling(call("c1"), call("c2", "g"))
+TWO_RESULTS = result("c1", IMAGE), result("c2", PHOTO, name="g")
+# The last roles of a payload with pictures in results; Mistral wants an answer between results and the user.
+ENDS = {
+    "openai": ["assistant", "tool", "tool", "user"],
+    "mistral": ["tool", "tool", "assistant", "user"],
+    "anthropic": ["user", "assistant", "user"],
+    "gemini": ["user", "model", "user"],
+    "openai-responses": ["function_call", "function_call", "function_call_output", "function_call_output"],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_pictures_of_parallel_results(
+    kind: type[ChatFormatter], provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They came in reverse, between the results, as the repr of a block, or as files that nobody took away."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    payload = judged(kind(provider), HI, TWO_CALLS, answering(*TWO_RESULTS))
+    assert judged(kind(provider), HI, TWO_CALLS, *map(answering, TWO_RESULTS)) == payload
+    assert list(tmp_path.iterdir()) == []
+    text, spoken = said(payload), "".join(texts(payload))
+    assert "hi" in spoken
+    assert not [mark for mark in ("ImageBlock(", "Base64Source(") if mark in text]
+    assert not [data for data in (PNG, JPEG) if data in spoken]
+    if provider == "ollama-generate":
+        return
+    first, second = (text.index(f'"{call_id}"') for call_id, _ in called(payload))
+    assert '"role"' not in text[first:second], "parallel calls are one message"
+    if provider in SEES:
+        assert second < places(text, PNG, JPEG)[0] < places(text, PNG, JPEG)[1]
+        assert roles(payload)[-len(ENDS.get(provider, ENDS["openai"])) :] == ENDS.get(provider, ENDS["openai"])
+    if provider == "gemini":
+        kinds = ["function_response", "function_response", "text", "inline_data", "text", "inline_data"]
+        assert [next(iter(part)) for part in payload["contents"][-1]["parts"]] == kinds
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"), [("audio/mp3", "audio/mp3"), ("audio/mpeg", "audio/mpeg"), ("audio/x-mp3", "audio/mpeg")]
+)
+def test_gemini_gets_a_sound_by_the_name_that_it_lists(given: str, sent: str) -> None:
+    # audio/mp3, which its guide lists, was sent as audio/mpeg, which it does not.
+    payload = judged(ChatFormatter("gemini"), Msg("user", [AudioBlock(Base64Source(given, MP3))], "user"))
+    assert payload["contents"][0]["parts"][0]["inline_data"]["mime_type"] == sent
+    assert bool(payload.report) is (given != sent)

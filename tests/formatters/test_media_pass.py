@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from base64 import b64encode
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
@@ -29,6 +30,7 @@ from lazyprompt import (
     AudioBlock,
     Base64Source,
     ChatFormatter,
+    FileBlock,
     ImageBlock,
     MediaError,
     MediaResolver,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from lazyprompt import Payload
 
     Formats: TypeAlias = Callable[..., Payload]
+
 
 LOADED = b64encode(PNG_BYTES).decode()
 # They fetch no address themselves.
@@ -172,8 +175,13 @@ def test_an_address_is_passed_on(formats: Formats, provider: str, site: Site) ->
     formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1", "*.example.org"]))
     url = site.gives("/a.png")
     assert said(accepted(formatter, formats(formatter, shows(url)))).count(url) == 1
-    assert site.seen == []
+    limited = ChatFormatter(
+        provider, media=MediaResolver(hosts=["127.0.0.1"]), token_counter=Characters(), max_tokens=900
+    )
+    assert said(formats(limited, *[Msg("Ann", "x" * 90, "user")] * 20, shows(url))).count("x" * 90) < 20
     assert "is on a host that hosts= of the media resolver does not list" in fault(formats, formatter, shows(PORTRAIT))
+    assert "host" in fault(formats, ChatFormatter(provider, media=MediaResolver(hosts=["example.com"])), shows(url))
+    assert site.seen == []
 
 
 @pytest.mark.parametrize("provider", BLIND)
@@ -181,6 +189,8 @@ def test_an_address_is_loaded_for_those_who_fetch_none(formats: Formats, provide
     formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1"]))
     payload = accepted(formatter, formats(formatter, shows(site.gives("/a.png"))))
     assert said(payload).count(LOADED) == 1
+    strict = ChatFormatter(provider, media=MediaResolver(hosts=["example.com"]))
+    assert "host" in fault(formats, strict, shows(site.gives("/a.png")))
     assert len(site.seen) == 1
     assert "is on a host that may not be asked" in fault(formats, formatter, shows(PORTRAIT))
     left = accepted(formatter, formats(ChatFormatter(provider), shows(PORTRAIT)))
@@ -270,3 +280,63 @@ async def test_the_event_loop_is_not_blocked_and_a_cancelled_call_hangs_up(site:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await asyncio.to_thread(gone.wait, 20)
+
+
+def test_bytes_that_are_text_are_base64_too(tmp_path: Path) -> None:
+    """A download that happened to be valid UTF-8 was passed on as it was."""
+    (tmp_path / "a.txt").write_text("ascii bytes", encoding="ascii")
+    formatter = ChatFormatter("gemini", media=MediaResolver(roots=[tmp_path]))
+    payload = judged(formatter, Msg("Ann", [FileBlock(URLSource(str(tmp_path / "a.txt")))], "user"))
+    data = {"mime_type": "text/plain", "data": "YXNjaWkgYnl0ZXM="}
+    assert payload["contents"][0]["parts"] == [{"inline_data": data}]
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.JPEG", "a.PNG"])
+def test_openai_gets_the_true_type_of_a_local_picture(tmp_path: Path, name: str) -> None:
+    """image/jpg went out, and an ending in capitals was an error."""
+    data, kind = (PNG_BYTES, "png") if name == "a.PNG" else (b"\xff\xd8\xff\xe0" + bytes(24), "jpeg")
+    (tmp_path / name).write_bytes(data)
+    formatter = ChatFormatter("openai", media=MediaResolver(roots=[tmp_path]))
+    payload = judged(formatter, Msg("Ann", [ImageBlock(URLSource(str(tmp_path / name)))], "user"))
+    assert payload["messages"][0]["content"][0]["image_url"]["url"].startswith(f"data:image/{kind};base64,")
+
+
+@pytest.mark.parametrize("provider", ["dashscope", "openai", "ollama", "gemini"])
+def test_a_path_that_leads_nowhere_is_an_error(tmp_path: Path, provider: str) -> None:
+    """The path itself was sent as an address."""
+    missing = Msg("Ann", [ImageBlock(URLSource(str(tmp_path / "no.png")))], "user")
+    with pytest.raises(MediaError, match=r"messages\[0\]\.content\[0\].*No such file"):
+        ChatFormatter(provider, media=MediaResolver(roots=[tmp_path])).format(missing)
+
+
+def test_a_file_url_is_decoded_and_stays_within_its_root(tmp_path: Path) -> None:
+    """Its path was opened with the escapes in it, and any text went out as a picture."""
+    (tmp_path / "a b.png").write_bytes(PNG_BYTES)
+    formatter = ChatFormatter("anthropic", media=MediaResolver(roots=[tmp_path]))
+    good = ImageBlock(URLSource(f"file://{tmp_path}/a%20b.png"))
+    source = judged(formatter, Msg("Ann", [good], "user"))["messages"][0]["content"][0]["source"]
+    assert source["media_type"] == "image/png"
+
+
+@pytest.mark.parametrize("url", ["https://xxx.png", "https://example.com/%7Ea?b=ü&c#d"])
+def test_an_address_is_passed_on_as_it_was_given(url: str) -> None:
+    """It was normalised, and came out as another."""
+    asks = Msg("Ann", [ImageBlock(URLSource(url))], "user")
+    assert judged(ChatFormatter("openai"), asks)["messages"][0]["content"][0]["image_url"]["url"] == url
+
+
+@pytest.mark.asyncio
+async def test_where_one_medium_fails_the_others_stop_loading(root: Path) -> None:
+    # The others went on loading when nobody waited for them any more.
+    before = len(asyncio.all_tasks())
+    formatter = ChatFormatter("openai", media=MediaResolver(roots=[root]))
+    with pytest.raises(MediaError, match="messages"):
+        await formatter.aformat(shows(root / "gone.png", root / "gone too.png"))
+    assert len(asyncio.all_tasks()) == before
+
+
+def test_a_file_in_a_result_is_loaded_whoever_brings_the_result(root: Path) -> None:
+    # In a message of the role system, as AgentScope has it, it was not loaded, and then missed.
+    answer = Msg("system", [result("1", ImageBlock(URLSource(str(root / "a.png"))))], "system")
+    payload = judged(ChatFormatter("anthropic", media=MediaResolver(roots=[root])), HI, calling(call("1")), answer)
+    assert payload["messages"][2]["content"][0]["content"][0]["source"]["media_type"] == "image/png"

@@ -19,8 +19,10 @@ from formatters.helpers import (
     reported,
     result,
     said,
+    texts,
 )
 from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.formatters.providers import PROVIDERS
 from support.providers.types import sdk
 
 QUESTION = Msg("Ann", "Is it raining?", "user")
@@ -225,3 +227,25 @@ def test_a_result_holds_text_and_media_only(to: str) -> None:
     for at, kind in enumerate(("thinking", "tool_use", "tool_result"), 1):
         assert reported(payload, kind) == [f"messages[2].content[0].output[{at}]"]
     assert "§result§" in [entry.text for entry in payload.report]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_thought_is_never_said_aloud(provider: str) -> None:
+    """One form wrote the reasoning down as plain text."""
+    payload = judged(ChatFormatter(provider), HI, calling(ThinkingBlock("§secret§"), TextBlock("ok")), BYE)
+    assert "ok" in "".join(texts(payload))
+    assert "§secret§" not in "".join(texts(payload))
+    # Either it goes back as a thought, or the report tells.
+    assert ("§secret§" in said(payload)) != bool(reported(payload, "thinking"))
+
+
+def test_a_thought_signature_goes_back_as_what_it_is() -> None:
+    """It was kept in place of the call's id, and sent as that."""
+    answer = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}
+    formatter = ChatFormatter("gemini", model="gemini-3-pro")
+    message = formatter.parse({"candidates": [{"content": {"role": "model", "parts": [answer]}}]})
+    (use,) = message.blocks
+    assert isinstance(use, ToolUseBlock)
+    part = judged(formatter, HI, message, answering(result(use.id)))["contents"][1]["parts"][0]
+    assert part["thought_signature"] == "c2ln"
+    assert part["function_call"]["id"] == use.id != "c2ln"

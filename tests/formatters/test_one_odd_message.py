@@ -161,14 +161,3 @@ def test_dicts_and_the_messages_read_from_them_give_one_payload(
     again = formatter.format(chat)
     assert again == payload
     assert again.report == payload.report
-
-
-@pytest.mark.parametrize("provider", CALLING)
-def test_a_tools_name_is_no_speakers(provider: str) -> None:
-    # It once was reported as the name of a speaker that the provider has no place for.
-    chat = [{"role": "user", "content": "Hi."}, *calling(0, None, 2), {"role": "user", "content": "And?"}]
-    named = [message | {"name": "f"} if message["role"] == "tool" else message for message in chat]
-    for messages in (named, messages_from(named)):
-        payload = ChatFormatter(provider).format(messages)
-        assert not [entry for entry in payload.report if entry.kind == "name"]
-    assert ChatFormatter(provider).format(named) == ChatFormatter(provider).format(chat)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -10,12 +15,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.helpers import BYE, CALLING, HI, KINDS, called, judged, places, said
+from formatters.helpers import (
+    BYE,
+    CALLING,
+    HI,
+    KINDS,
+    called,
+    judged,
+    places,
+    said,
+)
 from lazyprompt import (
     ChatFormatter,
     FormatError,
     HistoryError,
     Msg,
+    MultiAgentFormatter,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -26,6 +41,7 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.msg import Base64Source
 from lazyprompt.messages.openai_form import to_openai
 from support.conversations import JPEG, MP3, PDF, PNG, Maker
+from support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,6 +208,7 @@ def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> N
     [
         ({}, "messages[1] has no 'role'"),
         ({"role": "user"}, "messages[1] has neither content nor tool_calls"),
+        ({"role": "assistant", "content": None}, "messages[1] has neither content nor tool_calls"),
         ({"role": "user", "content": 5}, "messages[1].content is a int, not a list"),
         ({"role": "user", "content": [5]}, "messages[1].content[0] is a int, not a block"),
         ({"role": "user", "content": [{"type": "smell"}]}, "messages[1].content[0] has type 'smell'"),
@@ -258,3 +275,99 @@ def test_tools_that_have_no_place_are_reported_or_refused() -> None:
         ChatFormatter("openai").format(HI, tools=[form, form])
     own = {"type": "web_search_20250305", "name": "web_search"}
     assert ChatFormatter("anthropic").format(HI, tools=[own])["tools"] == [own]
+
+
+@pytest.mark.parametrize("text", ["", " ", "hi"])
+def test_dashscope_gets_text_in_one_shape(text: str) -> None:
+    """An empty text was a list of parts, any other a string."""
+    assert judged(ChatFormatter("dashscope"), Msg("Ann", text, "user"))["messages"][0]["content"] == text
+
+
+WITHOUT_ASSERTS = """
+from lazyprompt import ChatFormatter, LazyPromptError, Msg
+from lazyprompt.formatters.providers import PROVIDERS
+wrong = [
+    lambda: Msg("Ann", 5, "user"),
+    lambda: Msg("Ann", "hi", "friend"),
+    lambda: Msg("Ann", [{"type": "text"}], "user"),
+    lambda: ChatFormatter("nobody"),
+    lambda: ChatFormatter("openai").format(),
+    lambda: ChatFormatter("openai").format({"role": "nobody", "content": "hi"}),
+    *(lambda p=p: ChatFormatter(p).validate({"messages": []}) for p in PROVIDERS),
+]
+for act in wrong:
+    try:
+        act()
+    except LazyPromptError:
+        print("refused")
+print(len(wrong))
+"""
+
+
+def test_mistakes_are_errors_without_asserts_too() -> None:
+    """Messages were checked by assert statements, which python -O leaves out."""
+    done = subprocess.run([sys.executable, "-O", "-c", WITHOUT_ASSERTS], check=True, capture_output=True, text=True)  # noqa: S603 - our own code
+    *refused, count = done.stdout.split()
+    assert refused == ["refused"] * int(count)
+
+
+SAME = """
+from random import Random
+from support.conversations import Maker
+from lazyprompt import ChatFormatter, MultiAgentFormatter
+from lazyprompt.formatters.providers import PROVIDERS
+for kind in (ChatFormatter, MultiAgentFormatter):
+    for provider in PROVIDERS:
+        for seed in (1, 2, 3, 5):
+            payload = kind(provider).format(*Maker(Random(seed)).conversation())
+            print(payload, payload.report)
+"""
+
+
+def test_the_same_conversation_is_the_same_bytes_in_every_process() -> None:
+    """Media had random names, so that no prompt could be cached."""
+    outputs = {
+        subprocess.run(  # noqa: S603 - our own code
+            [sys.executable, "-c", SAME],
+            check=True,
+            capture_output=True,
+            cwd=TESTS,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(outputs) == 1
+    assert len(outputs.pop()) > 10_000
+
+
+@pytest.mark.parametrize("arguments", [r'{"city": "\u4f60"}', '{"a": "你"}', " {} ", "", '{"a": {"b": [null, 1.5e3]}}'])
+def test_unusual_arguments_arrive(arguments: str) -> None:
+    use = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    payload = judged(ChatFormatter("anthropic"), HI, {"role": "assistant", "content": None, "tool_calls": [use]})
+    assert payload["messages"][1]["content"][0]["input"] == json.loads(arguments or "{}")
+
+
+def test_calls_without_ids_in_dicts_keep_their_results() -> None:
+    # Both results went to the first call, and the second was "a second result".
+    calls = [{"type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
+    results: list[dict[str, object]] = [{"role": "tool", "content": name} for name in ("A", "B")]
+    made = {"role": "assistant", "content": None, "tool_calls": calls}
+    payload = judged(ChatFormatter("openai"), HI, made, *results)
+    told = [(message["tool_call_id"], message["content"]) for message in payload["messages"][2:]]
+    assert told == list(zip([call_id for call_id, _ in called(payload)], ("A", "B"), strict=True))
+
+
+def test_the_url_of_a_dict_is_shown() -> None:
+    # It vanished, and no report said so.
+    payload = ChatFormatter("openai").format({"role": "user", "content": "See:", "url": "https://example.com/a.png"})
+    assert payload["messages"][0]["content"][1]["image_url"]["url"] == "https://example.com/a.png"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_formatters_and_payloads_can_be_pickled(provider: str) -> None:
+    for formatter in (ChatFormatter(provider), MultiAgentFormatter(provider, history_style="conversation")):
+        payload = formatter.format(HELLO)
+        again = pickle.loads(pickle.dumps((formatter, payload)))  # noqa: S301 - our own bytes
+        assert again[0].format(HELLO) == again[1] == payload
+        assert again[1].report == payload.report
+        again[0].validate(payload)

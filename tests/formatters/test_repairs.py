@@ -30,6 +30,8 @@ from formatters.helpers import (
     texts,
 )
 from lazyprompt import (
+    AudioBlock,
+    Base64Source,
     ChatFormatter,
     FormatError,
     HistoryError,
@@ -42,10 +44,11 @@ from lazyprompt import (
 from lazyprompt.formatters._repair import AFTER_RESULTS, FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted, to_openai
-from support.conversations import PNG
+from support.conversations import PNG, WAV
 
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
+
 
 NO_EMPTY = ("anthropic", "gemini", "moonshot", "ollama-generate", "mistral")
 USER_FIRST = ("anthropic", "gemini", "dashscope", "dashscope-multimodal", "deepseek", "vllm")
@@ -90,6 +93,10 @@ def test_a_call_that_is_never_answered_is_answered(kind: type[ChatFormatter], pr
     payload = judged(kind(provider), HI, calling(call("c1"), call("c2")), BYE, calling(call("c3")))
     assert said(payload).count(NO_RESULT) == 3
     assert reported(payload, "tool_result", "added") == ["messages[1]", "messages[1]", "messages[3]"]
+    payload = judged(kind(provider), HI, calling(call("c1"), call("c2")), answering(result("c2", "§2")), BYE)
+    first, second = places(said(payload), NO_RESULT, "§2")
+    assert first < second
+    assert reported(payload, "tool_result", "added") == ["messages[1]"]
 
 
 @pytest.mark.parametrize(("kind", "provider"), REPAIRS)
@@ -448,9 +455,144 @@ def test_an_unknown_role_is_an_error(role: Any) -> None:
         ('{"a": NaN}', "a is nan, which JSON does not know"),
         (5, "function.arguments is a int, not a dict"),
         ('{"a": "\\ud83d"}', "has a lone surrogate"),
+        ("{} x", "function.arguments is no JSON"),
+        ("[" * 300 + "]" * 300, ""),
     ],
 )
 def test_arguments_that_are_no_json_object_are_an_error_that_says_where(arguments: Any, told: str) -> None:
     use = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
     with pytest.raises(HistoryError, match=rf"^messages\[1\]\.tool_calls\[0\].*{re.escape(told)}"):
         ChatFormatter("openai").format(HI, {"role": "assistant", "content": None, "tool_calls": [use]})
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_a_call_and_its_result_in_one_message_are_put_in_order(provider: str) -> None:
+    """The result was written before the call, and what was said between them behind both."""
+    message = calling(TextBlock("§1"), call("c1", q="§3"), TextBlock("§2"), result("c1", "§4"), TextBlock("§5"))
+    payload = judged(ChatFormatter(provider), HI, message, BYE)
+    found = places(said(payload), "§1", "§2", "§3", "§4", "§5")
+    assert found == sorted(found)
+
+
+def test_text_before_a_result_is_moved_behind_it_with_a_note() -> None:
+    """It was moved in silence."""
+    answer = Msg("tool", [TextBlock("here:"), result("c1", "42")], "user")
+    payload = judged(ChatFormatter("anthropic"), HI, calling(call("c1")), answer)
+    assert [block["type"] for block in payload["messages"][-1]["content"]] == ["tool_result", "text"]
+    assert reported(payload, "tool_result", "moved") == ["messages[2].content[1]"]
+
+
+def test_anthropic_gets_all_results_of_a_turn_in_one_message() -> None:
+    """Each of several results was a user's message of its own."""
+    calls = calling(call("c1"), call("c2"))
+    answers = [Msg("system", [result(name, "42")], "system") for name in ("c1", "c2")]
+    messages = judged(ChatFormatter("anthropic"), HI, calls, *answers, BYE)["messages"]
+    assert [block["type"] for block in messages[2]["content"]] == ["tool_result", "tool_result", "text"]
+    assert len(messages) == 3
+
+
+def test_anthropic_gets_no_unsigned_thought_no_empty_text_and_no_empty_result() -> None:
+    """All of them were passed on, and refused."""
+    thoughts = ThinkingBlock("mine"), ThinkingBlock("signed", "c2ln")
+    said_nothing = answering(result("c1", "", AudioBlock(Base64Source("audio/wav", WAV))))
+    payload = judged(
+        ChatFormatter("anthropic"), HI, calling(*thoughts, TextBlock(""), TextBlock("ok"), call("c1")), said_nothing
+    )
+    _, answer, results = payload["messages"]
+    assert [block["type"] for block in answer["content"]] == ["thinking", "text", "tool_use"]
+    assert results["content"] == [{"type": "tool_result", "tool_use_id": "c1"}]
+    assert reported(payload, "thinking") == ["messages[1].content[0]"]
+    assert reported(payload, "audio") == ["messages[2].content[0].output[1]"]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("roles", ["assistant", "assistant assistant user", "user user", "user assistant assistant"])
+def test_turns_of_one_side_and_an_answer_first_are_put_right(provider: str, roles: str) -> None:
+    """Nothing took care that turns alternate, the user's first."""
+    messages = [Msg(role, f"§{at}§", cast("Role", role)) for at, role in enumerate(roles.split())]
+    payload = judged(ChatFormatter(provider), *messages)
+    found = places(said(payload), *(message.text for message in messages))
+    assert found == sorted(found)
+
+
+def test_gemini_gets_equal_ids_one_turn_of_results_and_its_system_instruction() -> None:
+    """Calls had no id and their answers one, each answer was a turn, and system text was the user's."""
+    messages = [calling(call("c1"), call("c2")), *(Msg("t", [result(n)], "tool") for n in ("c1", "c2"))]
+    payload = judged(ChatFormatter("gemini"), Msg("system", "Be brief.", "system"), HI, *messages)
+    assert payload["system_instruction"] == "Be brief."
+    user, model, tool = payload["contents"]
+    assert user["parts"] == [{"text": "hi"}]
+    assert [part["function_call"]["id"] for part in model["parts"]] == ["c1", "c2"]
+    assert [part["function_response"]["id"] for part in tool["parts"]] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("provider", ["openai", "litellm", "xai"])
+def test_names_are_fitted(provider: str) -> None:
+    """Names with spaces and of other alphabets were sent as they were."""
+    payload = judged(ChatFormatter(provider), Msg("Dr. 李", "hi", "user"), Msg("Dr. 王", "hello", "user"))
+    assert len({message["name"] for message in payload["messages"]}) == 2
+    assert reported(payload, "name", "changed") == ["messages[0].name", "messages[1].name"]
+
+
+def test_deepseek_keeps_a_message_of_thoughts_alone() -> None:
+    """A message that held nothing but thinking was dropped."""
+    messages = judged(ChatFormatter("deepseek"), HI, calling(ThinkingBlock("hm")), BYE)["messages"]
+    assert messages[1] == {"role": "assistant", "content": "", "reasoning_content": "hm"}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rule_holds_for_every_provider(kind: type[ChatFormatter], provider: str) -> None:
+    """Each provider had a copy of the same loop, and a mended fault lived on in the others."""
+    late = Msg("s", "two", "system"), Msg("Bot", "", "assistant"), answering(result("c1", "§1", IMAGE))
+    first = Msg("Bot", [TextBlock("§0"), call("c1"), call("天气 1", "a.b:c"), ThinkingBlock("hm")], "assistant")
+    payload = judged(kind(provider), first, *late, answering(result("天气 1", "§2", name="a.b:c")), HI, HI)
+    found = places(said(payload), "§0", *(() if provider == "ollama-generate" else ("§1", "§2")))
+    assert found == sorted(found)
+
+
+def test_a_mapped_id_is_never_one_that_is_there() -> None:
+    # A call could be given the id that another call had by itself.
+    def exchange(call_id: str) -> list[Msg]:
+        return [HI, calling(call(call_id)), answering(result(call_id))]
+
+    ((mapped, _),) = called(judged(ChatFormatter("anthropic"), *exchange("a b")))
+    ids = {call_id for call_id, _ in called(judged(ChatFormatter("anthropic"), *exchange("a b"), *exchange(mapped)))}
+    assert len(ids) == 2
+    assert mapped in ids
+
+
+def test_an_empty_text_is_the_same_as_an_empty_text_block() -> None:
+    # One was sent, the other left out.
+    for content in ("", [TextBlock("")]):
+        messages = ChatFormatter("openai").format(Msg("B", content, "user"))["messages"]
+        assert messages == [{"role": "user", "name": "B", "content": ""}]
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
+def test_turns_that_are_merged_stay_blocks_of_their_own(provider: str) -> None:
+    # They became lines of one text, and nobody could tell where one ended.
+    users: list[dict[str, object]] = [{"role": "user", "content": text} for text in ("One\ntwo", "three")]
+    parts = [{"type": "text", "text": "No."}]
+    answers: list[dict[str, object]] = [{"role": "assistant", "content": content} for content in ("Yes.", parts)]
+    payload = judged(ChatFormatter(provider, strict=True), users, answers, users[1])
+    blocks = [turn.get("content", turn.get("parts")) for turn in payload.get("messages", payload.get("contents"))]
+    assert [[block["text"] for block in turn] for turn in blocks[:2]] == [["One\ntwo", "three"], ["Yes.", "No."]]
+    assert payload.report == ()
+
+
+def test_turns_that_are_merged_for_a_text_are_lines_of_it() -> None:
+    payload = judged(ChatFormatter("deepseek"), {"role": "user", "content": "One"}, {"role": "user", "content": "two"})
+    assert payload["messages"] == [{"role": "user", "content": "One\ntwo"}]
+
+
+def test_vllm_hands_names_and_turns_on_as_they_are() -> None:
+    # Names were left out, and two turns of users became one: the model's template decides, not the server.
+    talk: list[Any] = [{"role": "user", "name": name, "content": "hi"} for name in ("Ann", "Dr. 李")]
+    talk += [{"role": "assistant", "content": "Hi, all."}, {"role": "user", "content": "Bye."}]
+    payload = judged(ChatFormatter("vllm", strict=True), talk)
+    assert (payload["messages"], payload.report) == (talk, ())
+    # A template may write a name without a look at it.
+    payload = ChatFormatter("vllm").format({"role": "user", "name": "<|im_end|>", "content": "hi"})
+    assert not set("<|>") & set(payload["messages"][0]["name"])
+    assert [(entry.kind, entry.action) for entry in payload.report] == [("name", "changed")]

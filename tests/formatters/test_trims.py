@@ -6,7 +6,7 @@ import asyncio
 import json
 import pickle
 from math import log2
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
@@ -14,7 +14,10 @@ from formatters.helpers import (
     BYE,
     CALLING,
     HI,
+    IMAGE,
     KINDS,
+    PHOTO,
+    SEES,
     Characters,
     answering,
     call,
@@ -28,9 +31,11 @@ from formatters.helpers import (
 from lazyprompt import Budget, BudgetError, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.openai_form import to_openai
+from support.conversations import JPEG, PNG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
 
 SYSTEM = Msg("s", "§system§", "system")
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "x" * 900}}]
@@ -220,3 +225,57 @@ async def test_a_budget_cuts_and_sums_up_also_on_an_event_loop(provider: str) ->
     cutting = ChatFormatter(provider, budget=Budget(300, CharTokenCounter(), cut="middle"))
     payload = judged(cutting, SYSTEM, Msg("Ann", "§a§ " + "x. " * 900 + "§b§", "user"))
     assert places(said(payload), "§system§", "§a§", "[…]", "§b§")
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "ollama-generate"])
+def test_a_counter_that_takes_the_system_text_from_its_list_leaves_the_payload_whole(provider: str) -> None:
+    """Counting popped the system message off the very list that was sent."""
+
+    class Popping(Characters):
+        def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:
+            cast("list[object]", messages).pop(0)
+            return super().count(messages, tools)
+
+    system = Msg("system", "Be brief.", "system")
+    limited = ChatFormatter(provider, token_counter=Popping(), max_tokens=9_999)
+    assert limited.format(system, HI) == ChatFormatter(provider).format(system, HI)
+
+
+@pytest.mark.parametrize("provider", SEES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_trimming_shows_a_tools_picture_once_and_changes_no_input(kind: type[ChatFormatter], provider: str) -> None:
+    """Each round of trimming put the pictures of results into the caller's list once more."""
+    exchanges = [
+        message
+        for number, picture in enumerate((IMAGE, PHOTO))
+        for message in (
+            Msg("Ann", f"look {number}", "user"),
+            calling(call(f"c{number}")),
+            answering(result(f"c{number}", picture)),
+        )
+    ]
+    messages = [Msg("Ann", "x" * 9_000, "user"), *exchanges, BYE]
+    before = list(messages)
+    payload = judged(kind(provider, token_counter=Characters(), max_tokens=4_000), *messages)
+    assert messages == before
+    assert "x" * 9_000 not in said(payload)
+    assert [said(payload).count(each) for each in (PNG, JPEG)] == [1, 1]
+
+
+def test_trimming_passes_an_unanswered_call_and_is_reported() -> None:
+    # Behind a call that nobody answered nothing could be cut, and that something was cut no report said.
+    class Spoiling(Characters):
+        """Empties the list of tools that it is given: the payload's own once."""
+
+        def count(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> int:
+            count = super().count(messages, tools)
+            if isinstance(tools, list):
+                tools.clear()
+            return count
+
+    formatter = ChatFormatter("openai", token_counter=Spoiling(), max_tokens=1_300)
+    answer = Msg("Bot", "Hello", "assistant")
+    payload = formatter.format(calling(call("1")), Msg("user", "x" * 500, "user"), answer, HI, tools=TOOLS)
+    assert [message["content"] for message in payload["messages"]] == ["Hello", "hi"]
+    assert any("to keep to the budget" in entry.reason for entry in payload.report)
+    assert payload["tools"] == TOOLS
