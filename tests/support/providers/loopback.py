@@ -80,6 +80,20 @@ def _snake(value: Any) -> Any:
     return {key: item if key in _GEMINI_FREE else _snake(item) for key, item in named.items()}
 
 
+def normalized(provider: str, payload: Payload) -> dict[str, Any]:
+    """Return a payload without what the official client is known to change on the way."""
+    payload = dict(payload)
+    if provider == "gemini" and isinstance(system := payload.get("system_instruction"), str):
+        payload |= {"system_instruction": {"role": "user", "parts": [{"text": system}]}}
+    if provider == "gemini" and "'parameters'" in str(payload):  # spells the types of a Schema in capitals
+        return {"contents": payload["contents"]}
+    if provider == "ollama":  # drops ids, and what its types for JSON Schema do not know
+        return {"said": [(one["role"], one["content"], one.get("images")) for one in payload["messages"]]}
+    if provider == "zhipu":  # takes the head off a data URI
+        return {key: re.sub("data:[a-z/]+;base64,", "", str(value)) for key, value in payload.items()}
+    return payload
+
+
 def answer_of(provider: str, text: str = "pong") -> dict[str, Any]:
     """What the provider answers when the model says this text."""
     message = {"role": "assistant", "content": text}
