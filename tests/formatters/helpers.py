@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lazyprompt import (
     AudioBlock,
     Base64Source,
@@ -54,6 +56,12 @@ HI = Msg("Ann", "hi", "user")
 BYE = Msg("Ann", "bye", "user")
 
 
+def formatters_of(providers: Sequence[str]) -> pytest.MarkDecorator:
+    """Run a test with each kind of formatter for each of the providers."""
+    pairs = [pytest.param(kind, name, id=f"{name}-{kind.__name__}") for kind in KINDS for name in providers]
+    return pytest.mark.parametrize(("kind", "provider"), pairs)
+
+
 class Characters:
     """A counter of signs, pictures and all, that remembers how often it was asked."""
 
@@ -96,7 +104,7 @@ def judged(formatter: ChatFormatter, *messages: Any, tools: Any = None) -> Paylo
     return accepted(formatter, formatter.format(*messages, tools=tools))
 
 
-def said(payload: Payload) -> str:
+def dump(payload: Payload) -> str:
     return json.dumps(payload, ensure_ascii=False)
 
 

@@ -13,19 +13,19 @@ from formatters.helpers import (
     BYE,
     HI,
     IMAGE,
-    KINDS,
     PHOTO,
     SEES,
     answering,
     call,
     called,
     calling,
+    dump,
+    formatters_of,
     judged,
     places,
     reported,
     result,
     roles,
-    said,
     texts,
 )
 from lazyprompt import (
@@ -70,8 +70,7 @@ def shows(url: str) -> Msg:
     return Msg("Ann", [TextBlock("look"), ImageBlock(URLSource(url))], "user")
 
 
-@pytest.mark.parametrize("provider", SEES)
-@pytest.mark.parametrize("kind", KINDS)
+@formatters_of(SEES)
 def test_the_url_of_a_message_may_be_one_or_several(kind: type[ChatFormatter], provider: str) -> None:
     if provider in BLIND:
         payload = judged(kind(provider), Msg("Ann", "look", "user", url=PORTRAIT))
@@ -82,7 +81,7 @@ def test_the_url_of_a_message_may_be_one_or_several(kind: type[ChatFormatter], p
     several = judged(
         kind(provider), Msg("Ann", "", "user", url=(PORTRAIT, "https://example.com/b", "https://e.com/c.mp3"))
     )
-    text = said(several)
+    text = dump(several)
     assert text.index(PORTRAIT) < text.index("https://example.com/b")
     # What tells no type counts as a picture, and a sound is a sound.
     assert ("https://e.com/c.mp3" in text) != bool(reported(several, "audio"))
@@ -94,7 +93,7 @@ def test_media_of_results_are_native_or_stand_behind_all_results(provider: str, 
     formatter = ChatFormatter(provider)
     answers = answering(result("c1", "§1", medium), result("c2", "§2"))
     payload = judged(formatter, HI, calling(call("c1"), call("c2")), answers, BYE)
-    text, data = said(payload), medium.source.data
+    text, data = dump(payload), medium.source.data
     rule = formatter.profile.media.get(medium.kind)
     if rule is None or not rule.data:
         assert reported(payload, medium.kind) == ["messages[2].content[0].output[1]"]
@@ -108,11 +107,6 @@ def test_media_of_results_are_native_or_stand_behind_all_results(provider: str, 
         assert reported(payload, "tool_result", "moved")
 
 
-def test_a_result_of_nothing_but_a_picture_says_where_that_is() -> None:
-    payload = judged(ChatFormatter("openai"), HI, calling(call("c1")), answering(result("c1", IMAGE)))
-    assert payload["messages"][2]["content"] == "(image: in the next message)"
-
-
 @pytest.mark.parametrize("provider", ["dashscope", "dashscope-multimodal"])
 def test_dashscope_takes_the_names_of_files_it_has(provider: str) -> None:
     blocks: list[Block] = [ImageBlock(URLSource("url_to_png1")), VideoBlock(URLSource("oss://bucket/a.mp4"))]
@@ -124,7 +118,7 @@ def test_dashscope_takes_the_names_of_files_it_has(provider: str) -> None:
 def test_a_document_in_a_block_of_pictures_is_left_out(provider: str) -> None:
     block = ImageBlock(Base64Source("application/pdf", PDF))
     payload = judged(ChatFormatter(provider), Msg("Ann", [TextBlock("look"), block], "user"))
-    assert PDF not in said(payload)
+    assert PDF not in dump(payload)
     (loss,) = (entry.reason for entry in payload.report if entry.is_loss)
     assert loss.endswith(", not application/pdf")
 
@@ -135,14 +129,20 @@ def test_moonshot_takes_the_addresses_of_files_it_has() -> None:
     assert not reported(payload, "image")
 
 
-def test_gemini_is_told_the_type_of_an_address() -> None:
-    blocks: list[Block] = [
-        ImageBlock(URLSource("gs://bucket/a.JPG?x=1")),
-        VideoBlock(URLSource("https://example.com/v", "video/mp4")),
-        FileBlock(URLSource("https://example.com/paper.pdf")),
-    ]
-    parts = judged(ChatFormatter("gemini"), Msg("Ann", blocks, "user"))["contents"][0]["parts"]
-    assert [part["file_data"]["mime_type"] for part in parts] == ["image/jpeg", "video/mp4", "application/pdf"]
+@pytest.mark.parametrize(
+    ("block", "media_type"),
+    [
+        (ImageBlock(URLSource("gs://bucket/a.JPG?x=1")), "image/jpeg"),
+        (ImageBlock(URLSource("https://example.com/a.gif")), "image/gif"),
+        (ImageBlock(URLSource("https://example.com/x.png?sig=1")), "image/png"),
+        (VideoBlock(URLSource("https://example.com/v", "video/mp4")), "video/mp4"),
+        (FileBlock(URLSource("https://example.com/paper.pdf")), "application/pdf"),
+    ],
+)
+def test_gemini_is_told_the_type_of_an_address(block: Any, media_type: str) -> None:
+    """Endings such as .jpg, and addresses with a query, were refused."""
+    parts = judged(ChatFormatter("gemini"), Msg("Ann", [block], "user"))["contents"][0]["parts"]
+    assert parts == [{"file_data": {"file_uri": block.source.url, "mime_type": media_type}}]
 
 
 def all_objects(value: object) -> Iterator[object]:
@@ -153,8 +153,7 @@ def all_objects(value: object) -> Iterator[object]:
             yield from all_objects(item)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("kind", KINDS)
+@formatters_of(PROVIDERS)
 def test_nothing_is_shared_and_no_input_is_changed(kind: type[ChatFormatter], provider: str) -> None:
     tools = (
         []
@@ -214,24 +213,12 @@ def test_strict_is_an_error_that_lists_all_losses(provider: str) -> None:
     assert all(loss in str(error.value) for loss in losses)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("kind", KINDS)
+@formatters_of(PROVIDERS)
 def test_strict_does_not_mind_thoughts_names_and_empty_messages(kind: type[ChatFormatter], provider: str) -> None:
     thinks = Msg("Dr. 李", [ThinkingBlock("hm"), TextBlock("hello", signature="c2ln")], "assistant")
     messages = HI, Msg("Eve", "", "user"), Msg("Bob", [ThinkingBlock("hm")], "assistant"), thinks, BYE
     payload = judged(kind(provider, strict=True), *messages)
     assert payload.report
-
-
-@pytest.mark.parametrize(
-    ("url", "media_type"), [("a.jpg", "image/jpeg"), ("a.gif", "image/gif"), ("x.png?sig=1", "image/png")]
-)
-def test_gemini_takes_pictures_by_any_spelling_of_their_address(url: str, media_type: str) -> None:
-    """Endings such as .jpg, and addresses with a query, were refused."""
-    picture = ImageBlock(URLSource(f"https://example.com/{url}"))
-    payload = judged(ChatFormatter("gemini"), Msg("Ann", [picture], "user"))
-    file = {"file_uri": f"https://example.com/{url}", "mime_type": media_type}
-    assert payload["contents"][0]["parts"] == [{"file_data": file}]
 
 
 @pytest.mark.parametrize("media_type", ["audio/mpeg", "audio/mp3", "audio/x-mp3"])
@@ -246,7 +233,7 @@ def test_mp3_may_be_called_by_any_of_its_names(media_type: str) -> None:
 def test_the_assistant_shows_no_picture(provider: str) -> None:
     """A picture in an assistant's message was sent, and refused."""
     payload = judged(ChatFormatter(provider), HI, Msg("Bot", [TextBlock("see"), IMAGE], "assistant"), BYE)
-    assert PNG not in said(payload)
+    assert PNG not in dump(payload)
     assert reported(payload, "image") == ["messages[1].content[1]"]
 
 
@@ -263,7 +250,7 @@ def test_a_sound_of_another_type_is_no_crash(provider: str) -> None:
     """Sounds that were declared to be fine raised a TypeError."""
     ogg = AudioBlock(Base64Source("audio/ogg", "T2dnUwACAAAA"))
     payload = judged(ChatFormatter(provider), Msg("Ann", [TextBlock("hear"), ogg], "user"))
-    assert ("T2dnUwACAAAA" in said(payload)) != bool(reported(payload, "audio"))
+    assert ("T2dnUwACAAAA" in dump(payload)) != bool(reported(payload, "audio"))
 
 
 TWO_CALLS = calling(call("c1"), call("c2", "g"))
@@ -278,8 +265,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("provider", PROVIDERS)
+@formatters_of(PROVIDERS)
 def test_pictures_of_parallel_results(
     kind: type[ChatFormatter], provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +274,7 @@ def test_pictures_of_parallel_results(
     payload = judged(kind(provider), HI, TWO_CALLS, answering(*TWO_RESULTS))
     assert judged(kind(provider), HI, TWO_CALLS, *map(answering, TWO_RESULTS)) == payload
     assert list(tmp_path.iterdir()) == []
-    text, spoken = said(payload), "".join(texts(payload))
+    text, spoken = dump(payload), "".join(texts(payload))
     assert "hi" in spoken
     assert not [mark for mark in ("ImageBlock(", "Base64Source(") if mark in text]
     assert not [data for data in (PNG, JPEG) if data in spoken]

@@ -21,10 +21,11 @@ from formatters.helpers import (
     answering,
     call,
     calling,
+    dump,
+    formatters_of,
     judged,
     reported,
     result,
-    said,
 )
 from lazyprompt import (
     AudioBlock,
@@ -88,9 +89,7 @@ def fault(formats: Formats, formatter: ChatFormatter, *messages: Msg) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "deepseek"])
-def test_a_local_path_without_a_resolver_names_both_ways(
-    formats: Formats, kind: type[ChatFormatter], provider: str
-) -> None:
+def test_a_local_path_without_a_resolver(formats: Formats, kind: type[ChatFormatter], provider: str) -> None:
     for path in ("cat.png", "./cat", "/etc/hostname", "file:///etc/hostname", "~/cat.png", "C:\\cat.png"):
         told = fault(formats, kind(provider), HI, shows(path))
         assert told.startswith("messages[1].content[1] is the local file ")
@@ -113,9 +112,7 @@ def test_the_place_that_is_told_is_the_first(formats: Formats, kind: type[ChatFo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_outside_of_the_roots_are_not_read(
-    formats: Formats, kind: type[ChatFormatter], root: Path, tmp_path: Path
-) -> None:
+def test_files_outside_of_the_roots(formats: Formats, kind: type[ChatFormatter], root: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(PNG_BYTES)
     (root / "link.png").symlink_to(tmp_path / "secret.png")
     formatter = kind("openai", media=MediaResolver(roots=[root], hosts=["example.com"]))
@@ -129,7 +126,7 @@ def test_files_outside_of_the_roots_are_not_read(
         told = fault(formats, formatter, HI, shows(path))
         assert told.startswith("messages[1].content[1]: ")
         assert "does not lie in" in told
-    assert said(formats(formatter, shows(root / "a.png"))).count(LOADED) == 1
+    assert dump(formats(formatter, shows(root / "a.png"))).count(LOADED) == 1
 
 
 def test_a_picture_of_five_gigabytes_is_not_read(formats: Formats, root: Path) -> None:
@@ -159,7 +156,7 @@ def test_data_that_lies_is_refused_and_a_wrong_name_of_a_type_mended() -> None:
         with pytest.raises(MediaError, match=rf"^messages\[0\]\.content\[0\]: .*{told}"):
             formatter.format(Msg("Ann", [ImageBlock(Base64Source("image/png", data))], "user"))
     payload = judged(formatter, Msg("Ann", [ImageBlock(Base64Source("image/png", JPEG))], "user"))
-    assert f"data:image/jpeg;base64,{JPEG}" in said(payload)
+    assert f"data:image/jpeg;base64,{JPEG}" in dump(payload)
     assert reported(payload, "image", "changed") == ["messages[0].content[0]"]
 
 
@@ -171,14 +168,14 @@ def test_a_private_address_is_not_passed_on(formats: Formats, provider: str, hos
 
 @pytest.mark.parametrize("provider", FETCHING)
 def test_an_address_is_passed_on(formats: Formats, provider: str, site: Site) -> None:
-    assert said(formats(ChatFormatter(provider), shows(PORTRAIT))).count(PORTRAIT) == 1
+    assert dump(formats(ChatFormatter(provider), shows(PORTRAIT))).count(PORTRAIT) == 1
     formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1", "*.example.org"]))
     url = site.gives("/a.png")
-    assert said(accepted(formatter, formats(formatter, shows(url)))).count(url) == 1
+    assert dump(accepted(formatter, formats(formatter, shows(url)))).count(url) == 1
     limited = ChatFormatter(
         provider, media=MediaResolver(hosts=["127.0.0.1"]), token_counter=Characters(), max_tokens=900
     )
-    assert said(formats(limited, *[Msg("Ann", "x" * 90, "user")] * 20, shows(url))).count("x" * 90) < 20
+    assert dump(formats(limited, *[Msg("Ann", "x" * 90, "user")] * 20, shows(url))).count("x" * 90) < 20
     assert "is on a host that hosts= of the media resolver does not list" in fault(formats, formatter, shows(PORTRAIT))
     assert "host" in fault(formats, ChatFormatter(provider, media=MediaResolver(hosts=["example.com"])), shows(url))
     assert site.seen == []
@@ -188,7 +185,7 @@ def test_an_address_is_passed_on(formats: Formats, provider: str, site: Site) ->
 def test_an_address_is_loaded_for_those_who_fetch_none(formats: Formats, provider: str, site: Site) -> None:
     formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1"]))
     payload = accepted(formatter, formats(formatter, shows(site.gives("/a.png"))))
-    assert said(payload).count(LOADED) == 1
+    assert dump(payload).count(LOADED) == 1
     strict = ChatFormatter(provider, media=MediaResolver(hosts=["example.com"]))
     assert "host" in fault(formats, strict, shows(site.gives("/a.png")))
     assert len(site.seen) == 1
@@ -206,11 +203,8 @@ def test_an_address_of_no_known_kind_is_an_error(formats: Formats, url: str) -> 
     assert told.startswith(f"messages[0].content[1] has the address '{url}'; expected http(s), a local path, or base64")
 
 
-@pytest.mark.parametrize("provider", BLIND)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_medium_is_loaded_once_however_often_it_appears(
-    formats: Formats, kind: type[ChatFormatter], provider: str, site: Site
-) -> None:
+@formatters_of(BLIND)
+def test_a_medium_is_loaded_once(formats: Formats, kind: type[ChatFormatter], provider: str, site: Site) -> None:
     urls = [site.gives(f"/{number}.png") for number in range(3)]
     answer = answering(result("c1", *(ImageBlock(URLSource(url)) for url in urls)))
     messages = [
@@ -227,7 +221,7 @@ def test_a_medium_is_loaded_once_however_often_it_appears(
         kind(provider, media=resolver, token_counter=counter, max_tokens=3_000),
     ):
         site.seen.clear()
-        text = said(accepted(formatter, formats(formatter, *messages)))
+        text = dump(accepted(formatter, formats(formatter, *messages)))
         assert sorted(each["target"] for each in site.seen) == ["/0.png", "/1.png", "/2.png"]
         assert text.count(LOADED) >= 1
     assert counter.asked > 2
@@ -245,7 +239,7 @@ def test_what_is_left_out_is_not_loaded(formats: Formats, site: Site, root: Path
     ):
         payload = formats(ChatFormatter(provider, media=resolver), HI, message)
         assert payload.report
-        assert LOADED not in said(payload)
+        assert LOADED not in dump(payload)
     assert site.seen == []
 
 
@@ -259,7 +253,7 @@ def test_loads_run_side_by_side(formats: Formats, site: Site) -> None:
 
     formatter = ChatFormatter("moonshot", media=MediaResolver(hosts=["127.0.0.1"], timeout=30))
     payload = formats(formatter, shows(*(site.does(f"/{number}.png", slow) for number in range(5))))
-    assert said(payload).count(LOADED) == 5
+    assert dump(payload).count(LOADED) == 5
 
 
 @pytest.mark.asyncio

