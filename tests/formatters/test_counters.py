@@ -8,8 +8,7 @@ import ssl
 import sys
 from contextlib import closing
 from copy import deepcopy
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -19,9 +18,8 @@ from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCou
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, URLSource
 from support.conversations import PNG
-from support.providers.loopback import judge, payload_of
+from support.providers.loopback import JsonServer, judge, payload_of
 from support.providers.types import fits, sdk
-from support.serving import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,22 +58,15 @@ def total(payload: Mapping[str, Any]) -> int:
     return sum(weight(item) + MESSAGE for item in [*said, *tools]) + (weight(system) + SYSTEM if system else 0)
 
 
-class Server(Serving):
+class Server(JsonServer):
     """What counts: it refuses a body that is none of the provider's, and remembers all."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.answer: tuple[int, dict[str, Any]] | None = None
-        server = _Http(("127.0.0.1", 0), _Handler)
-        server.server = self
-        super().__init__(server)
-        self._port = server.server_port
+        super().__init__()
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    def reply(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(self, path: str, _: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.bodies.append(deepcopy(body))
         if self.answer:
             return self.answer
@@ -106,28 +97,6 @@ def judged(kind: str, body: dict[str, Any]) -> dict[str, Any]:
     payload = {key: value for key, value in payload_of("gemini", body).items() if key != "tools" or value}
     judge("gemini", payload)
     return payload
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = False
-    server: Server
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = 10.0
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        status, answer = cast("_Http", self.server).server.reply(self.path, body)
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""
 
 
 class Asked:
@@ -166,8 +135,8 @@ def client_of(kind: str, server: Server) -> Any:
     if kind == "anthropic":
         anthropic = sdk("anthropic")
         own = anthropic.DefaultHttpxClient(**http, mounts={"all://127.0.0.1": None})
-        return anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0, http_client=own)
-    options = {"base_url": server.url, "client_args": http, "timeout": 10_000}
+        return anthropic.Anthropic(base_url=server.root, api_key="k", max_retries=0, http_client=own)
+    options = {"base_url": server.root, "client_args": http, "timeout": 10_000}
     return sdk("google.genai").Client(api_key="k", vertexai=kind == "vertex", http_options=options)
 
 
@@ -399,7 +368,7 @@ def test_the_client_is_made_from_the_environment(kind: str, server: Server, monk
     for name in ("ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, "k")
     for name in ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
-        monkeypatch.setenv(name, server.url)
+        monkeypatch.setenv(name, server.root)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     counter = counter_of(kind)
     with closing(counter.client) as client:

@@ -171,8 +171,22 @@ class Seen:
     refusal: str | None = None
 
 
-class Loopback(Serving):
-    """A server for all providers, each below its own path, to be used as a context manager.
+class JsonServer(Serving):
+    """A server on the loopback that answers each POST of JSON with JSON, to be used as a context manager."""
+
+    def __init__(self) -> None:
+        server = _Server(("127.0.0.1", 0), _Handler)
+        server.replies = self.reply
+        super().__init__(server)
+        self.root = f"http://127.0.0.1:{server.server_port}"
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The status and the body of the answer to a request."""
+        raise NotImplementedError
+
+
+class Loopback(JsonServer):
+    """A server for all providers, each below its own path.
 
     ``answer`` maps a provider to what it answers, `answer_of` where there is nothing; ``seen`` holds the requests.
     """
@@ -180,21 +194,17 @@ class Loopback(Serving):
     def __init__(self, answer: Mapping[str, dict[str, Any]] | None = None) -> None:
         self.answer: dict[str, dict[str, Any]] = dict(answer or {})
         self.seen: list[Seen] = []
-        server = _Server(("127.0.0.1", 0), _Handler)
-        server.loopback = self
-        super().__init__(server)
-        self._port = server.server_port
+        super().__init__()
 
     def url(self, provider: str) -> str:
         """The base_url to give to the provider's client, or to `send`."""
-        return f"http://127.0.0.1:{self._port}/{provider}{_PATHS[provider][0]}"
+        return f"{self.root}/{provider}{_PATHS[provider][0]}"
 
     def send(self, provider: str, payload: Payload) -> Any:
         """`send` to this server."""
         return send(provider, payload, self.url(provider))
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The status and the body of the answer to a request."""
         provider = path.split("/")[1]
         if provider not in PROVIDERS or path != "/" + provider + "".join(_PATHS[provider]):
             return 404, error_of(provider, f"there is nothing at {path}")
@@ -212,7 +222,7 @@ class Loopback(Serving):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = False  # so that server_close waits for them, and no socket is left open
-    loopback: Loopback
+    replies: Callable[[str, dict[str, str], dict[str, Any]], tuple[int, dict[str, Any]]]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -221,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["content-length"] or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        status, answer = cast("_Server", self.server).loopback.reply(self.path, headers, json.loads(content))
+        status, answer = cast("_Server", self.server).replies(self.path, headers, json.loads(content))
         data = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
