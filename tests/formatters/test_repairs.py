@@ -571,7 +571,8 @@ def test_turns_that_are_merged_stay_blocks_of_their_own(provider: str) -> None:
     parts = [{"type": "text", "text": "No."}]
     answers: list[dict[str, object]] = [{"role": "assistant", "content": content} for content in ("Yes.", parts)]
     payload = judged(ChatFormatter(provider, strict=True), users, answers, users[1])
-    blocks = [turn.get("content", turn.get("parts")) for turn in payload.get("messages", payload.get("contents"))]
+    turns = payload["messages" if provider == "anthropic" else "contents"]
+    blocks = [turn.get("content", turn.get("parts")) for turn in turns]
     assert [[block["text"] for block in turn] for turn in blocks[:2]] == [["One\ntwo", "three"], ["Yes.", "No."]]
     assert payload.report == ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from copy import deepcopy
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,9 @@ from lazyprompt import (
     messages_from,
 )
 from support.providers.types import sdk
+
+if TYPE_CHECKING:
+    from lazyprompt.messages.msg import Block
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(24)).decode()
 MARK = {"type": "ephemeral"}
@@ -66,13 +69,13 @@ ANTHROPIC: list[dict[str, Any]] = [
         text("And tomorrow?"),
     ),
 ]
-ASKED = [
+ASKED: list[Block] = [
     TextBlock("Weather?"),
     ImageBlock(Base64Source("image/png", PNG)),
     FileBlock(URLSource("https://example.org/a.pdf"), filename="Map"),
     FileBlock(Base64Source("text/plain", b64encode(b"Rain.").decode())),
 ]
-LOOKED = [
+LOOKED: list[Block] = [
     ThinkingBlock("Hm.", "sig"),
     ThinkingBlock(redacted="b3BhcXVl", provider="anthropic"),
     TextBlock("I look."),
