@@ -132,6 +132,9 @@ def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> N
     ("wrong", "told"),
     [
         ({}, "messages[1] has no 'role'"),
+        ({"content": "x"}, "messages[1] has no 'role'"),
+        ({"role": "wizard", "content": "x"}, "messages[1] has role 'wizard'"),
+        ({"role": "user", "content": [{"type": "text", "txt": "x"}]}, ""),
         ({"role": "user"}, "messages[1] has neither content nor tool_calls"),
         ({"role": "assistant", "content": None}, "messages[1] has neither content nor tool_calls"),
         ({"role": "user", "content": 5}, "messages[1].content is a int, not a list"),
@@ -148,9 +151,11 @@ def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> N
 )
 def test_a_dict_that_is_no_message_says_where_and_why(wrong: Any, told: str) -> None:
     for kind in KINDS:
-        with pytest.raises(HistoryError) as error:
-            kind("openai").format(HI, wrong)
-        assert str(error.value).startswith(told)
+        # Behind a dict as well, where the plain dicts of OpenAI are read at once.
+        for before in (HI, {"role": "user", "content": "hi"}):
+            with pytest.raises(HistoryError) as error:
+                kind("openai").format(before, wrong)
+            assert str(error.value).startswith(told)
 
 
 @pytest.mark.parametrize("provider", ["nobody", "", "OpenAI", "opena"])
@@ -268,7 +273,8 @@ def test_the_same_conversation_is_the_same_bytes_in_every_process() -> None:
 @pytest.mark.parametrize("arguments", [r'{"city": "\u4f60"}', '{"a": "你"}', " {} ", "", '{"a": {"b": [null, 1.5e3]}}'])
 def test_unusual_arguments_arrive(arguments: str) -> None:
     use = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    payload = judged(ChatFormatter("anthropic"), HI, {"role": "assistant", "content": None, "tool_calls": [use]})
+    made = {"role": "assistant", "content": None, "tool_calls": [use]}
+    payload = judged(ChatFormatter("anthropic"), {"role": "user", "content": "hi"}, made)
     assert payload["messages"][1]["content"][0]["input"] == json.loads(arguments or "{}")
 
 

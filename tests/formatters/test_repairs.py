@@ -457,8 +457,9 @@ def test_an_unknown_role_is_an_error(role: Any) -> None:
 )
 def test_arguments_that_are_no_json_object_are_an_error_that_says_where(arguments: Any, told: str) -> None:
     use = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    with pytest.raises(HistoryError, match=rf"^messages\[1\]\.tool_calls\[0\].*{re.escape(told)}"):
-        ChatFormatter("openai").format(HI, {"role": "assistant", "content": None, "tool_calls": [use]})
+    for before in (HI, {"role": "user", "content": "hi"}):
+        with pytest.raises(HistoryError, match=rf"^messages\[1\]\.tool_calls\[0\].*{re.escape(told)}"):
+            ChatFormatter("openai").format(before, {"role": "assistant", "content": None, "tool_calls": [use]})
 
 
 @pytest.mark.parametrize("provider", CALLING)
