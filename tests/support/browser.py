@@ -37,11 +37,7 @@ _HARMLESS: Final = frozenset({"about", "data", "blob", "file"})
 
 
 class Watch:
-    """All that a page did and that a test has to know of.
-
-    Attributes:
-        faults: What went wrong, in words.
-    """
+    """All that a page did and that a test has to know of."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
