@@ -392,7 +392,7 @@ def test_b24_an_alpaca_user_part_ends_in_a_blank_line() -> None:
 
 def test_b24_extra_keys_stand_apart_from_the_user_part() -> None:
     """They were glued to it."""
-    made = ChatPrompter({"user": "U"}, extra_keys="k").generate_prompt({"k": "v"}, return_dict=True)
+    made = ChatPrompter({"user": "U"}, extra_keys=("k",)).generate_prompt({"k": "v"}, return_dict=True)
     assert str(user_text(made)).startswith("U\n\nHere are some extra messages")
 
 
