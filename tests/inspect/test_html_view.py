@@ -42,7 +42,6 @@ from lazyprompt._base.secret import SecretText
 from lazyprompt.budget.report import Account, ItemTokens, Tokens
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.notebook import messages_html
-from support.browser import browser, page, watch  # noqa: F401 - fixtures
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
@@ -468,7 +467,7 @@ LOOKS: Final = """() => [...document.querySelectorAll('#out, #out *')].map(
     each => JSON.stringify([...getComputedStyle(each)].map(name => getComputedStyle(each)[name])))"""
 
 
-def opened(page: Page, body: str, attributes: str = "") -> None:  # noqa: F811 - the fixture
+def opened(page: Page, body: str, attributes: str = "") -> None:
     page.set_content(
         f"<!doctype html><html lang=en><head><title>views</title></head><body {attributes}>"
         f"<main><h1>Views</h1><div id=out>{OUTSIDE}</div>{body}</main></body></html>"
@@ -476,7 +475,7 @@ def opened(page: Page, body: str, attributes: str = "") -> None:  # noqa: F811 -
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
 
 
-def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:  # noqa: F811 - the fixture
+def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     opened(page, "")
@@ -491,7 +490,7 @@ def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:  # noq
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_views_are_accessible(page: Page, scheme: Any) -> None:  # noqa: F811 - the fixture
+def test_views_are_accessible(page: Page, scheme: Any) -> None:
     # Only where there is a browser; it has no types.
     from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # noqa: PLC0415
 
@@ -516,7 +515,7 @@ def test_views_are_accessible(page: Page, scheme: Any) -> None:  # noqa: F811 - 
         ("dark", "class=vscode-light", False),
     ],
 )
-def test_the_theme_of_the_notebook_goes_before_the_system(page: Page, system: Any, theme: str, night: bool) -> None:  # noqa: F811, FBT001 - the fixture, a parameter
+def test_the_theme_of_the_notebook_goes_before_the_system(page: Page, system: Any, theme: str, night: bool) -> None:  # noqa: FBT001 - a parameter
     page.emulate_media(color_scheme=system)
     opened(page, Msg("a", "b", "user")._repr_html_(), theme)
     behind = page.evaluate("getComputedStyle(document.querySelector('.lazyprompt')).backgroundColor")

@@ -11,7 +11,7 @@ from lazyprompt import Markers, Prompty
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.reading import ATTACKS, DiffRequest, LookRequest, WrongRequestError, asked
 from lazyprompt.studio.workspace import Workspace
-from studio.all_looks import cases, expected, shown
+from studio.library_looks import cases, expected, shown
 from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:

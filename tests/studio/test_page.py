@@ -11,18 +11,16 @@ import pytest
 
 from lazyprompt import Prompty
 from lazyprompt.files.check.check import check
-from studio.helpers import Screen, library, served
-from support.browser import Watch, browser, page, watch
+from studio.helpers import Screen, served
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.slow  # a browser
+    from support.browser import Watch
 
-__all__ = ["browser", "page", "watch"]  # pytest looks for fixtures here
+pytestmark = pytest.mark.slow  # a browser
 
 SMALL = """---
 name: small
@@ -41,17 +39,6 @@ user:
 NEUTRAL = "You are a librarian in Leeds."
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return library(tmp_path_factory.mktemp("studio"))
-
-
-@pytest.fixture(scope="module")
-def address(place: Path) -> Iterator[str]:
-    with served(place) as found:
-        yield found
-
-
 @pytest.fixture
 def small(place: Path) -> Path:
     path = place / "small.prompty"
@@ -60,10 +47,9 @@ def small(place: Path) -> Path:
 
 
 @pytest.fixture
-def screen(page: Page, address: str, small: Path) -> Screen:
-    made = Screen(page, address)
-    made.open(small.name)
-    return made
+def screen(screen: Screen, small: Path) -> Screen:
+    screen.open(small.name)
+    return screen
 
 
 def generated(text: str, inputs: dict[str, object], form: str = "flat", model: str | None = None) -> object:
