@@ -13,20 +13,14 @@ from lazyprompt.inspect.look import Call, Look, look, slot_diff
 from lazyprompt.inspect.saved import saved_look
 from lazyprompt.inspect.terminal import Color, look_text, slot_diff_text
 
+pytestmark = pytest.mark.usefixtures("terminal")
+
 COLORS: tuple[Color, ...] = ("always", "never")
 STYLE = re.compile("\x1b\\[[0-9;]*m")
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 HOSTILE = (
     "\x1b]0;title\x07\x1b[2J\x9b31m\r\x08<script>alert(1)</script>\u202e\u200b\xad\U000e0041\ufe0f[red]x[/red] :smile:"
 )
-
-
-@pytest.fixture(autouse=True)
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
 
 
 def seen(value: object = "Who?", **options: object) -> Look:
