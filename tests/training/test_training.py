@@ -32,6 +32,7 @@ from lazyprompt import (
 from lazyprompt.templates.instruction import InstructionTemplate
 from lazyprompt.training.samples import TrainingSample
 from support.chat_judges import judged, templates
+from training.helpers import trained_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +57,6 @@ CALLS: list[dict[str, Any]] = [
     {"role": "tool", "tool_call_id": "call_3", "content": "R snow"},
     {"role": "assistant", "content": "A two."},
 ]
-
-
-def trained_texts(sample: TrainingSample) -> list[str]:
-    return [sample.text[start:end] for start, end in sample.spans]
 
 
 def rest_of(sample: TrainingSample) -> str:
