@@ -93,11 +93,8 @@ def test_hostile_text_is_written_out(form: str, color: Color) -> None:
     out = look_text(one, color, terminal=True)
     left = STYLE.sub("", out) if color == "always" else out
     assert not OBEYED.search(left.replace("\n", ""))
-    for written in (
-        r"\u001b]0;title\u0007\u001b[2J\u009b31m",
-        r"\u202e\u200b\u00ad\udb40\udc41\ufe0f[red]x[/red] :smile:",
-    ):
-        assert written in left.replace(r"\b", r"\u0008")
+    assert r"\u001b]0;title\u0007\u001b[2J\u009b31m" in left
+    assert r"\u202e\u200b\u00ad\udb40\udc41\ufe0f[red]x[/red] :smile:" in left
     assert "<script>alert(1)</script>" in left
 
 

@@ -56,20 +56,12 @@ def on_the_command_line(*arguments: str) -> None:
         raise LazyPromptError(written.read())
 
 
-def counted(path: Path) -> None:
-    HuggingFaceTokenCounter(path.parent)
+def load_directory(path: Path) -> ChatTemplate:
+    return ChatTemplate.load(path.parent)
 
 
-def loaded(path: Path) -> None:
-    ChatTemplate.load(path.parent)
-
-
-def loaded_by_name(path: Path) -> None:
-    ChatTemplate.load(path)
-
-
-def loaded_of_more(path: Path) -> None:
-    ChatTemplate.load(path.parents[1])
+def count_directory(path: Path) -> HuggingFaceTokenCounter:
+    return HuggingFaceTokenCounter(path.parent)
 
 
 def trainable(path: Path) -> None:
@@ -91,15 +83,15 @@ def saved_chat(path: Path) -> None:
 
 # What reads, and the name of the file.
 WAYS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "template": (loaded, "chat_template.jinja"),
-    "template by name": (loaded_by_name, "own.jinja"),
-    "more templates": (loaded_of_more, "additional_chat_templates/rag.jinja"),
-    "configuration": (loaded, "tokenizer_config.json"),
-    "map of tokens": (loaded, "special_tokens_map.json"),
-    "GGUF": (loaded_by_name, "model.gguf"),
-    "tokenizer": (counted, "tokenizer.json"),
-    "tokenizer's configuration": (counted, "tokenizer_config.json"),
-    "tokenizer's template": (counted, "chat_template.jinja"),
+    "template": (load_directory, "chat_template.jinja"),
+    "template by name": (ChatTemplate.load, "own.jinja"),
+    "more templates": (lambda path: ChatTemplate.load(path.parents[1]), "additional_chat_templates/rag.jinja"),
+    "configuration": (load_directory, "tokenizer_config.json"),
+    "map of tokens": (load_directory, "special_tokens_map.json"),
+    "GGUF": (ChatTemplate.load, "model.gguf"),
+    "tokenizer": (count_directory, "tokenizer.json"),
+    "tokenizer's configuration": (count_directory, "tokenizer_config.json"),
+    "tokenizer's template": (count_directory, "chat_template.jinja"),
     "vocabulary": (lambda path: TiktokenCounter("o200k_base", bpe_file=path), "o200k_base.tiktoken"),
     "local model": (trainable, "chat_template.jinja"),
     "local model's tokenizer": (trained_tokenizer, "tokenizer.json"),

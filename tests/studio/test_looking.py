@@ -303,5 +303,4 @@ def test_large_numbers_stay_what_they_are() -> None:
 
 
 def test_the_inputs_of_the_examples_are_of_these_files() -> None:
-    library = LIBRARY
-    assert set(library_inputs()) == {each.path for each in Workspace.of(library).files()}
+    assert set(library_inputs()) == {each.path for each in Workspace.of(LIBRARY).files()}
