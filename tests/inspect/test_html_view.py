@@ -220,7 +220,9 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     assert '"role": "user"' in texts(payload._repr_html_())[0]
 
 
-def test_hidden_signs_are_named() -> None:
+def test_hidden_signs_are_named_and_an_unknown_origin_is_told() -> None:
+    html = Rendered(["x"], ["m"], "a <reason>")._repr_html_()
+    assert "where the text comes from is not known: a &lt;reason&gt;" in html
     html = Rendered(("", "a\u202eb\ud800", ""), ("m", "q", "m"))._repr_html_()
     assert '<span class="lp-sign" title="U+202E RIGHT-TO-LEFT OVERRIDE">U+202E</span>' in html
     assert '<span class="lp-sign" title="U+D800">U+D800</span>' in html
@@ -235,12 +237,6 @@ def test_slots_have_numbers_and_colours_and_a_legend() -> None:
     many = Rendered(["a"] * 41, [name for at in range(20) for name in ("m", f"s{at}")] + ["m"])._repr_html_()
     assert 'class="lp-slot lp-hue5 lp-open" title="s19, not trusted" data-n="21">a<' in many
     assert {f"lp-hue{at}" for at in range(9)} < CLASSES
-
-
-def test_a_text_of_unknown_origin_says_so() -> None:
-    assert (
-        "where the text comes from is not known: a &lt;reason&gt;" in Rendered(["x"], ["m"], "a <reason>")._repr_html_()
-    )
 
 
 @pytest.mark.parametrize(
@@ -297,17 +293,13 @@ def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data
     assert ("not shown" in said(root)) is not shown
 
 
-def test_pictures_have_room_for_all_together() -> None:
+def test_pictures_have_room_for_all_together_and_addresses_are_text() -> None:
     # Bytes behind the end of a picture are nobody's, and count.
     large = b64encode(b64decode(png(2, 3)) + bytes(600_000)).decode()
     root = parsed(Msg("user", [ImageBlock(Base64Source("image/png", large))] * 9, "user")._repr_html_())
     assert len([*root.iter("img")]) == 2
-
-
-def test_addresses_are_text() -> None:
-    html = Msg(
-        "user", [ImageBlock(URLSource("https://example.org/x.png"))], "user", url="https://example.org/y"
-    )._repr_html_()
+    address = ImageBlock(URLSource("https://example.org/x.png"))
+    html = Msg("user", [address], "user", url="https://example.org/y")._repr_html_()
     assert "src=" not in html
     assert "href=" not in html
     assert texts(html) == ["https://example.org/x.png", "https://example.org/y"]

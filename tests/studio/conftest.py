@@ -1,4 +1,4 @@
-"""The example library in a studio, and a browser for its page."""
+"""The example library in a studio, and its page."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from studio.helpers import Screen, library, served
-from support.browser import browser, page, watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Page
-
-__all__ = ["browser", "page", "watch"]  # pytest looks for fixtures here
 
 
 @pytest.fixture(scope="module")

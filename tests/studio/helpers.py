@@ -66,6 +66,10 @@ class Screen:
     def open(self, path: str) -> None:
         """Open a file, and wait until it is shown."""
         self.page.goto(f"{self.address}#{quote(path, safe='')}")
+        self.opened(path)
+
+    def opened(self, path: str) -> None:
+        """Wait until a file is shown."""
         self.page.locator("#where", has_text=path).wait_for()
         self.idle()
 
@@ -84,6 +88,11 @@ class Screen:
     def set(self, selector: str, value: str) -> None:
         """Give a control a value as a person does, and wait until what it makes is shown."""
         self.page.evaluate(_SET, [selector, value])
+        self.idle()
+
+    def choose(self, selector: str, value: str) -> None:
+        """Choose one of a list."""
+        self.page.select_option(selector, value)
         self.idle()
 
     def tick(self, selector: str, *, on: bool) -> None:
