@@ -9,22 +9,20 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 import pytest
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from lazyprompt import ChatTemplate, InstructionTemplate, Prompty
 from lazyprompt.errors import LazyPromptError
+from support.memory import peak_of
 from support.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "x"}]
-HIDDEN = "of-the-process"
 
 
 def of_instruction(text: str, messages: list[dict[str, Any]] | None = None) -> str:
@@ -141,11 +139,6 @@ def test_no_template_leads_out(text: str, way: Callable[..., str]) -> None:
     assert messages == [{"role": "user", "content": "x"}]
 
 
-def test_the_naive_version_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LP_KEY", HIDDEN)
-    assert HIDDEN in naive("{{ cycler.__init__.__globals__.os.environ }}")
-
-
 COSTS = [
     "{% for a in range(99999) %}" * 3 + "{% endfor %}" * 3,
     "{{ range(10 ** 12)|sum }}",
@@ -177,7 +170,7 @@ COSTS = [
 
 @pytest.mark.parametrize("text", COSTS)
 def test_no_template_fills_the_memory_or_never_ends(text: str) -> None:
-    """The naive version of these is not run: the first one goes round 10 to the 15 times. See the next test."""
+    """The naive version of these is not run: the first one goes round 10 to the 15 times."""
     with pytest.raises(LazyPromptError, match="Jinja"):
         of_prompt_file(text)
 
@@ -186,14 +179,12 @@ def test_text_that_is_put_aside_is_counted_as_it_comes() -> None:
     """The naive version counts it when the block ends. So did ours: 10 GB were in the memory by then."""
     pieces = ["x" * 99_999 for _ in range(1000)]
     assert sum(map(sys.getsizeof, pieces)) > 90_000_000
-    tracemalloc.start()
-    try:
+
+    def render() -> None:
         with pytest.raises(LazyPromptError, match="a value would become longer than 20000000"):
             of_prompt_file("{% set a %}{% for i in range(999) %}{{ q * 99999 }}{% endfor %}{% endset %}")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 40_000_000
+
+    assert peak_of(render) < 40_000_000
 
 
 # What each round of a loop keeps, with a text of a million signs.
@@ -281,16 +272,6 @@ def test_what_a_template_does_not_keep_costs_nothing() -> None:
         "{% set t = ('x' * 2999 ~ 'y') * 300 %}{% for i in range(400) %}{% set u = (t ~ i).split('y') %}{% endfor %}"
     )
     assert of_prompt_file(lists) == "x"
-
-
-def test_the_naive_version_has_no_bounds() -> None:
-    """Jinja's own sandbox stops ``range`` and nothing else."""
-    sandbox = ImmutableSandboxedEnvironment()
-    assert len(sandbox.from_string("{{ 'x' * 10 ** 7 }}").render()) == 10_000_000
-    assert len(sandbox.from_string("{{ 'x'|center(10 ** 7) }}").render()) == 10_000_000
-    assert sandbox.from_string("{{ 2 ** n % 7 }}").render(n=999_999).isdigit()
-    doubled = "{% set n = namespace(a='x') %}{% for i in range(20) %}{% set n.a = n.a ~ n.a %}{% endfor %}{{ n.a }}"
-    assert len(sandbox.from_string(doubled).render()) == 2**20
 
 
 @WAYS

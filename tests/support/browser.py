@@ -1,8 +1,7 @@
 """A real browser for tests: Debian's chromium, driven by Playwright.
 
-A module of tests takes what it needs: ``from support.browser import browser, page, watch`` (pytest finds fixtures in
-a module's own names). A page fails its test when it says anything on the console, throws, opens a dialog that
-nobody waits for, or asks for anything that is not on this machine.
+A page fails its test when it says anything on the console, throws, opens a dialog that nobody waits for, or asks for
+anything that is not on this machine.
 """
 
 from __future__ import annotations
