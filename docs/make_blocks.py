@@ -12,7 +12,7 @@ from lazyprompt.formatters.providers import HEADERS, profile_of, rows
 ROOT = Path(__file__).parents[1]
 HEAD = """# What each provider takes
 
-Read out of the [profiles](providers.md); a test proves each cell. `lazyprompt providers` prints the same table.
+Read out of the [profiles](providers.md); a test proves each cell. `lazyprompt list providers` prints the same table.
 
 - Media: `url` by address, `data` as base64. *also in results*: a tool's result may hold it; *after results*: it follows
   in a user's turn behind all results of the exchange. Whatever a provider takes as data only can be loaded from an

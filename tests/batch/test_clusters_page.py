@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,55 +44,32 @@ def a_small_cluster() -> Iterator[dict[str, Any]]:
         ray.shutdown()
 
 
-@contextlib.contextmanager
-def a_session() -> Iterator[dict[str, Any]]:
-    pytest.importorskip("pyspark", reason="half a gigabyte; by hand, as tests/batch/soak_ray.py spark")
-    builder = import_module("pyspark.sql").SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    own = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
-    spark = builder.config(map=own).getOrCreate()
-    try:
-        yield {"spark": spark}
-    finally:
-        spark.stop()
+def test_every_block_names_no_engine_or_ray() -> None:
+    assert {engine for _, engine, _ in BLOCKS} == {None, "ray"}
 
 
-@contextlib.contextmanager
-def daft_itself() -> Iterator[dict[str, Any]]:
-    pytest.importorskip("daft", reason="daft is not installed; .ci/run installs it in its stage elsewhere")
-    yield {}
-
-
-ENGINES = {"ray": a_small_cluster, "daft": daft_itself, "pyspark": a_session}
-
-
-def test_every_block_names_no_engine_or_one_that_is_tested() -> None:
-    assert {engine for _, engine, _ in BLOCKS} == {None, *ENGINES}
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_blocks_of_an_engine(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+def test_the_blocks_of_ray(tmp_path: Path) -> None:
     shown = [
         (code, BLOCKS[at + 1][2])
         for at, (kind, named, code) in enumerate(BLOCKS)
-        if kind == "python" and (named == engine or "plan = " in code)
+        if kind == "python" and (named == "ray" or "plan = " in code)
     ]
-    with ENGINES[engine]() as namespace:
+    with a_small_cluster() as namespace:
         for code, expected in shown:
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(compile(code, "clusters.md", "exec", dont_inherit=True), namespace)  # noqa: S102
             assert printed.getvalue() == expected
     assert len(shown) > 1
-    run_commands(engine, tmp_path)
+    run_commands(tmp_path)
 
 
-def run_commands(engine: str, folder: Path) -> None:
+def run_commands(folder: Path) -> None:
     (folder / "ask.yaml").write_text(PROMPT)
     (folder / "rows.jsonl").write_text(ROWS)
     command = f'lazyprompt() {{ "{sys.executable}" -m lazyprompt "$@"; }}\n'
     environment = {**os.environ, "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(256 * 2**20)}
-    for code in (code for kind, named, code in BLOCKS if kind == "console" and named == engine):
+    for code in (code for kind, named, code in BLOCKS if kind == "console" and named == "ray"):
         for line, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", code, re.MULTILINE):
             done = subprocess.run(  # noqa: S602 - the page's own commands
                 command + line, shell=True, check=False, cwd=folder, env=environment, capture_output=True, text=True

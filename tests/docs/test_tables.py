@@ -100,10 +100,11 @@ def test_a_figure_that_changed_changes_the_page() -> None:
 @pytest.mark.usefixtures("importing")
 def test_a_new_option_of_a_command_is_on_its_page() -> None:
     made = script("commands")
-    command = made["group"].get_command(made["click"].Context(made["group"]), "families")
+    group = made["group"].get_command(made["click"].Context(made["group"]), "list")
+    command = group.get_command(made["click"].Context(group), "families")
     added = made["click"].Option(["--new"], type=made["click"].Choice(["a", "b"]), help="Something | new.")
     changed = made["click"].Command("families", params=[*command.params, added], help=command.help)
-    assert "| `--new` | Something \\| new. One of `a`, `b`. |\n" in made["section"]("lazyprompt families", changed)
+    assert "| `--new` | Something \\| new. One of `a`, `b`. |\n" in made["section"]("lazyprompt list families", changed)
 
 
 @pytest.mark.usefixtures("importing")
