@@ -46,7 +46,8 @@ class HuggingFaceTokenCounter:
     it shows, text or parts. Pictures and other media count what the template writes for them and what
     :func:`~lazyprompt.tokens.media.estimate_media_tokens` says. Messages that a template refuses (many want users and
     assistants to alternate, some take no system) count one by one, each as the template shows it alone; one that it
-    refuses even alone counts its texts and what the template puts around a user's. Such a count is rather too high than too low.
+    refuses even alone counts its texts and what the template puts around a user's. Such a count is rather too high than
+    too low.
 
     Without any template, texts count, with roles and names, and nothing around them. Nothing is ever downloaded.
 
