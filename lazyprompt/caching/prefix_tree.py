@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from lazyprompt._base.difference import shared_length
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -86,7 +88,7 @@ class Match(NamedTuple):
                 while len(behind) < _BEHIND and (nexts := [e for e in edge.children.values() if e.call == edge.call]):
                     edge = nexts[0]  # noqa: PLW2901 - the way of the later call
                     behind += edge.text
-                shared = _shared(behind, text[cut:])
+                shared = shared_length(behind, text[cut:])
                 return Match(cut + shared, self.path, edge.call, behind[shared:])
         return None
 
@@ -118,7 +120,7 @@ class PrefixTree:
             if child is None or is_over(child.time, now, lifetime):
                 break
             path.append(child)
-            length = len(child.text) if text.startswith(child.text, at) else _shared(child.text, text[at:])
+            length = len(child.text) if text.startswith(child.text, at) else shared_length(child.text, text[at:])
             at += length
             if length < len(child.text):
                 ended = next((call for index, call in child.ends.items() if index == at), None)
@@ -153,7 +155,7 @@ class PrefixTree:
                     path.append(child := Edge(text[at:], call, now))
                     edge.children[text[at]] = child
                 break
-            length = len(child.text) if text.startswith(child.text, at) else _shared(child.text, text[at:])
+            length = len(child.text) if text.startswith(child.text, at) else shared_length(child.text, text[at:])
             at += length
             if length < len(child.text):
                 child.split(length, at)
@@ -190,15 +192,3 @@ def _later(one: float | None, other: float | None) -> float | None:
 def is_over(time: float | None, now: float | None, lifetime: float | None) -> bool:
     """Return True if a lifetime is over that began at a time; None is no time, and no end."""
     return lifetime is not None and now is not None and time is not None and now - time > lifetime
-
-
-def _shared(one: str, other: str) -> int:
-    """Return the number of characters that two texts share at their beginning."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
