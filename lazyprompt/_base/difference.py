@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from difflib import SequenceMatcher, unified_diff
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
@@ -61,14 +60,18 @@ def compare(before: Sequence[Part], after: Sequence[Part]) -> tuple[Change, ...]
     """
     if before == after:
         return ()
-    if any(count > 1 for parts in (before, after) for count in Counter(part.name for part in parts).values()):
-        return tuple(_in_order(before, after))
     old, new = dict(before), dict(after)
-    return tuple(
-        Change(name, "removed" if name not in new else "added" if name not in old else "changed", *texts)
-        for name in {**old, **new}
-        if (texts := (old.get(name, ""), new.get(name, "")))[0] != texts[1] or (name in old) != (name in new)
-    )
+    if (len(old), len(new)) != (len(before), len(after)):
+        return tuple(_in_order(before, after))
+    changes: list[Change] = []
+    for name in {**old, **new}:
+        if name not in new:
+            changes.append(Change(name, "removed", old[name]))
+        elif name not in old:
+            changes.append(Change(name, "added", "", new[name]))
+        elif old[name] != new[name]:
+            changes.append(Change(name, "changed", old[name], new[name]))
+    return tuple(changes)
 
 
 def _in_order(before: Sequence[Part], after: Sequence[Part]) -> Iterator[Change]:

@@ -464,6 +464,7 @@ def test_where_there_can_be_no_summary_the_oldest_go_and_a_warning_says_why(mode
 def test_a_summary_that_is_too_long_for_the_prompt_is_cut() -> None:
     engine = PromptEngine("openai", "string", 60, "summarize", summarize_model=lambda _: "x" * 500)
     made = engine.join("sys", talk(12))
+    assert isinstance(made, str)
     assert len(made) <= 60
     assert made.startswith("sys\nSummary of the earlier conversation: x")
 
