@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lazyprompt._base.frozen import read_only
+
 if TYPE_CHECKING:
     from lazyprompt.caching.rules import CacheRules
 
@@ -61,6 +63,7 @@ class Break(NamedTuple):
         return self.slot or f"message {self.message}"
 
 
+@read_only
 @dataclass(frozen=True, slots=True)
 class CacheReport:
     """Tokens and breaks of a series of calls with a prompt cache.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import FormatError, did_you_mean
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _MINUTES = 60.0
 
 
+@read_only
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRules:
     """The rules by which a provider caches the beginning of a prompt. Make a variant with ``dataclasses.replace``.

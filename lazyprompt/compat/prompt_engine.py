@@ -313,6 +313,6 @@ class _Measure:
     def __init__(self, length: Callable[[str], int]) -> None:
         self.count_text = length
 
-    def count(self, messages: Sequence[Form], _: Sequence[Form] | None = None) -> int:
+    def count(self, messages: Sequence[Form], tools: Sequence[Form] | None = None) -> int:  # noqa: ARG002 - there are none
         """Return the length of the contents of messages."""
         return sum(self.count_text(str(message["content"])) for message in messages)
