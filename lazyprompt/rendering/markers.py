@@ -225,8 +225,8 @@ def _of_model(name: str) -> Markers:
     near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
     raise TemplateError(
         f"no model family is known for {name!r}{near}; for an online model give the form of its provider "
-        '(format="openai"; --format openai); else see all families with `lazyprompt families`, name the family itself, '
-        "or give markers of your own: with_markers(Markers(...))"
+        '(format="openai"; --format openai); else see all families with `lazyprompt list families`, name the family '
+        "itself, or give markers of your own: with_markers(Markers(...))"
     )
 
 

@@ -231,7 +231,7 @@ def test_wrong_pictures_and_pipes(run: Callable[..., Ran], kinds: str, tmp_path:
     assert fault(run("render", kinds, stdin=b'{"count": 1, "x": 2}')).startswith("stdin: no input named 'x'; ")
 
 
-@pytest.mark.parametrize("command", [("render",), ("tokens",), ("run",), ("chat", "--prompt")])
+@pytest.mark.parametrize("command", [("render",), ("tokens",), ("run",), ("run", "--chat")])
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -384,7 +384,7 @@ def test_a_file_sends_keys_nowhere(run: Callable[..., Ran], server: ModelServer,
         ("", [], "--source: there is no model to ask; give --source, or --model of a local one"),
     ],
 )
-@pytest.mark.parametrize("command", [("run",), ("chat", "--prompt")])
+@pytest.mark.parametrize("command", [("run",), ("run", "--chat")])
 def test_models_that_cannot_be_asked(
     run: Callable[..., Ran], tmp_path: Path, command: tuple[str, ...], model: str, argv: list[str], message: str
 ) -> None:
@@ -405,13 +405,14 @@ def test_names_of_providers_and_none(run: Callable[..., Ran], server: ModelServe
 
 def test_a_chat_with_a_file(run: Callable[..., Ran], server: ModelServer, order: str) -> None:
     server.answer = Answer("pong")
-    argv = ("--prompt", order, "--set", "language=Dutch", "--source", "ollama", *at(server, "ollama"), "--model", "m")
-    assert run("chat", *argv, stdin=b"one\n@two\n").out == b"pong\npong\n"
+    argv = (order, "--set", "language=Dutch", "--source", "ollama", *at(server, "ollama"), "--model", "m")
+    assert run("run", "--chat", *argv, stdin=b"one\n@two\n").out == b"pong\npong\n"
     assert [(each["role"], each["content"]) for each in server.seen[1].payload["messages"]] == [
         ("system", "Answer in Dutch."),
         ("user", "one"),
         ("assistant", "pong"),
         ("user", "@two"),
     ]
-    assert fault(run("chat", *argv[:2], *argv[4:], stdin=b"x")).startswith("--set: a text alone could be the value of")
-    assert fault(run("chat", *argv, "--set", "x=1", stdin=b"x")).startswith("--set: no input named 'x'")
+    told = fault(run("run", "--chat", order, *argv[3:], stdin=b"x"))
+    assert told.startswith("--set: a text alone could be the value of")
+    assert fault(run("run", "--chat", *argv, "--set", "x=1", stdin=b"x")).startswith("--set: no input named 'x'")

@@ -279,7 +279,7 @@ def test_the_last_models_are_kept_and_no_more() -> None:
 
 
 def test_an_unknown_model_is_an_error_with_a_way_out() -> None:
-    with pytest.raises(TemplateError, match=r"(?s)no model family.*lazyprompt families.*with_markers"):
+    with pytest.raises(TemplateError, match=r"(?s)no model family.*lazyprompt list families.*with_markers"):
         ChatPrompter("hi").generate_prompt("x", model="qwen-9000")
 
 

@@ -177,8 +177,6 @@ def _tried(work: Path, artifact: Path, extra: str, name: str) -> None:
     said = _run(name, work, *isolated, "-c", USES[extra])
     if not said.strip():
         raise ExtraError(f"{name}: its use said nothing")
-    # Its exit status says whether anything is broken. Importing all once is enough.
-    _run(name, work, *isolated, "-m", "lazyprompt", "doctor", *(["--import"] if extra == "all" else []))
     sys.stdout.write(f"{name}: installed in {installed - begun:.1f} s, used in {time.monotonic() - installed:.1f} s\n")
     sys.stdout.flush()
 
