@@ -12,7 +12,7 @@ from lazyprompt._version import __version__
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.files.check.check import check
 from lazyprompt.files.library.layers import FileCache
-from lazyprompt.files.library.prompt_diff import GROUPS, PromptDiff
+from lazyprompt.files.library.prompt_diff import GROUPS, diff_of
 from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.counting import counter_named
@@ -230,7 +230,7 @@ class Looking:
             except LazyPromptError as error:
                 return {"error": fault(error, path)}
         before, behind = sides
-        comparison = PromptDiff.of(
+        comparison = diff_of(
             asked.other,
             asked.path,
             before.outline(content.text, asked.other),

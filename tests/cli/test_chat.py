@@ -100,6 +100,12 @@ def test_input_where_all_slots_are_set(talk: Callable[..., Ran], server: ModelSe
     assert "Today is 2026-11-20." in asked(server)[0][1]
 
 
+def test_an_instruction_and_a_history_of_options(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
+    history = write(tmp_path / "h.json", [["one", "1"]])
+    talk("two", "--instruction", "Answer as {role}.", "--set", "role=Ada", "--system", "", "--history", history)
+    assert [content.strip() for _, content in asked(server)] == ["Answer as Ada.", "one", "1", "two"]
+
+
 def test_system_of_an_option_and_of_a_command(talk: Callable[..., Ran], server: ModelServer) -> None:
     assert talk("a\n/system Be {kind}.\\\nReally.\nb\n", "--system", "Be brief.").out == b"pong\npong\n"
     assert asked(server, 0)[0] == ("system", "Be brief.")

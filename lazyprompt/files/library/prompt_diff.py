@@ -52,23 +52,6 @@ class PromptDiff:
     settings: tuple[Change, ...] = ()
     sections: tuple[Change, ...] = ()
 
-    @classmethod
-    def of(cls, a: str, b: str, before: Outline, after: Outline) -> PromptDiff:
-        """Compare two prompts.
-
-        Args:
-            a: The name of the first prompt.
-            b: The name of the second prompt.
-            before: The parts of the first prompt.
-            after: The parts of the second prompt.
-        """
-        found = {group: compare(before[group], after[group]) for group in GROUPS}
-        found["settings"] = tuple(
-            each._replace(before="", after="") if f"{each.name}.".startswith(f"{_HIDDEN}.") else each
-            for each in found["settings"]
-        )
-        return cls(a, b, **found)
-
     def __bool__(self) -> bool:
         return any(changes for _, changes in self._groups())
 
@@ -92,6 +75,23 @@ class PromptDiff:
             for each in changes:
                 lines += [f"  {_SIGNS[each.state]} {each.name}", *(f"      {line}".rstrip() for line in each.lines)]
         return "\n".join(lines)
+
+
+def diff_of(a: str, b: str, before: Outline, after: Outline) -> PromptDiff:
+    """Compare two prompts.
+
+    Args:
+        a: The name of the first prompt.
+        b: The name of the second prompt.
+        before: The parts of the first prompt.
+        after: The parts of the second prompt.
+    """
+    found = {group: compare(before[group], after[group]) for group in GROUPS}
+    found["settings"] = tuple(
+        each._replace(before="", after="") if f"{each.name}.".startswith(f"{_HIDDEN}.") else each
+        for each in found["settings"]
+    )
+    return PromptDiff(a, b, **found)
 
 
 def _flat(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:

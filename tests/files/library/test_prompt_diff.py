@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lazyprompt._base.difference import Change
 from lazyprompt.files.library.library import PromptLibrary
-from lazyprompt.files.library.prompt_diff import PromptDiff, outline_of
+from lazyprompt.files.library.prompt_diff import PromptDiff, diff_of, outline_of
 from lazyprompt.files.prompty import Prompty
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ sections
 
 
 def diff(before: str, behind: str) -> PromptDiff:
-    return PromptDiff.of("a", "b", *(outline_of(Prompty.loads(text)) for text in (before, behind)))
+    return diff_of("a", "b", *(outline_of(Prompty.loads(text)) for text in (before, behind)))
 
 
 def test_what_differs_is_told_by_input_tool_setting_and_section() -> None:
