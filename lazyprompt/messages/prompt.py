@@ -20,7 +20,7 @@ from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from lazyprompt.messages.encoding import TokenizerLike
 
@@ -306,10 +306,6 @@ class Prompt:
     def __reduce__(self) -> tuple[type[Prompt], tuple[object, ...]]:
         # The source is of one call.
         return Prompt, tuple(getattr(self, each.name) for each in fields(self)[:-1])
-
-    def __setstate__(self, state: Sequence[object]) -> None:
-        # Pickles made before there was a source end with the label.
-        fill(self, (*state, None)[: len(fields(self))])
 
     def _repr_html_(self) -> str:
         return html_of(self)

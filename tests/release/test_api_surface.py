@@ -14,6 +14,5 @@ def test_the_public_api_is_the_one_that_is_written_down() -> None:
     change = "\n".join(unified_diff(kept.splitlines(), found.splitlines(), "api.txt", "lazyprompt", n=0, lineterm=""))
     assert not change, (
         f"the public API has changed:\n{change}\n"
-        "If it is meant: python tests/release/api.py > tests/golden/api.txt, tell it in CHANGELOG.md, and where a name "
-        "goes or means something else, do as docs/internals/deprecation.md says."
+        "If it is meant: python tests/release/api.py > tests/golden/api.txt, and tell it in CHANGELOG.md."
     )
