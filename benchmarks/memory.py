@@ -1,9 +1,8 @@
-"""What rendering holds in memory: at most twice its output, nothing more after many renders, and caches with bounds.
+"""What rendering holds in memory: at most twice its output, nothing more after many renders.
 
     python benchmarks/memory.py                        200,000 renders
     python benchmarks/memory.py --renders 10000000     ten million
     python benchmarks/memory.py --check                exit with 1 where a target is missed
-    python benchmarks/memory.py --write                the table of caches in docs/reference/speed.md
 
 The peak is that of Python's own memory (tracemalloc) while one prompt is made, all caches warm, against the size of
 what comes out: each object in it once, but for what the prompt shares with the input (texts cannot be changed, and are
@@ -23,12 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent)]
 
-from figures import PAGE, between  # noqa: E402 - the same
-from work import ORDERS, SLOTS, TOOLS, TURNS  # noqa: E402 - the same
+from work import ORDERS, SLOTS, TOOLS, TURNS  # noqa: E402 - found on the path that is made above
 
 from lazyprompt import ChatFormatter, ChatPrompter  # noqa: E402 - the same
 from lazyprompt.messages.tools import ToolSet  # noqa: E402 - the same
-from support.caches import table  # noqa: E402 - found on the path that is made above
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +145,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--renders", type=int, default=200_000, help="how many, over all rows")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
-    parser.add_argument("--write", action="store_true", help="write the table of caches into docs/reference/speed.md")
     options = parser.parse_args()
     every = works()
     late: list[str] = []
@@ -159,12 +155,6 @@ def main() -> None:
         print(f"{work.name:36}{sizes}{more.blocks:8d}{more.process_kb:12.0f}", flush=True)
         if not (one.fits and more.fits):
             late.append(work.name)
-    print()
-    print(table())
-    if options.write:
-        PAGE.write_text(
-            between(PAGE.read_text(encoding="utf-8"), "caches: made by benchmarks/memory.py", table()), encoding="utf-8"
-        )
     if options.check and late:
         sys.exit(f"too much memory: {'; '.join(late)}")
 

@@ -52,7 +52,7 @@ class Span(TypedDict):
 
 
 class Templates(TypedDict):
-    """Chat templates: times faster than transformers, and the share of Jinja's time."""
+    """Chat templates: shares of transformers' time."""
 
     plain: Span
     calls: Span

@@ -25,7 +25,7 @@ def templates_table(found: Templates) -> str:
     """Chat templates beside transformers."""
     plain, calls = found["plain"], found["calls"]
     rows = (
-        ("a plain chat in the template's frame", "times faster", plain),
+        ("a plain chat", "as a share of the time", plain),
         ("a chat with tools, a call and its result", "as a share of the time", calls),
     )
     lines = [f"| {what} ({each['of']} templates), {unit} | {_span(each)} |" for what, unit, each in rows]

@@ -21,7 +21,7 @@ from jinja2.ext import Extension
 from jinja2.utils import Namespace
 from markupsafe import Markup
 
-from lazyprompt.chat_templates.traced import OWN, Run, Traced, holds_traced, like_all, map_origins, runs_of, whole
+from lazyprompt.chat_templates.traced import OWN, Run, Traced, holds_traced, map_origins, runs_of, whole
 from lazyprompt.errors import TemplateError
 from lazyprompt.templates.bounds import check_length, size_of
 from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, bounded, describe_error, within_bounds
@@ -164,8 +164,6 @@ class ChatEnvironment(BoundedEnvironment):
 _BY_NUMBER = re.compile(r"%(?:\([^)%]*+\))?+[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
 # What these give is made of a traced text's own methods.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
-# These ask nothing of a text that its own methods do not write down.
-_FOLLOWED = frozenset(("count", "length", "safe", "string", "trim"))
 # What these give is one of the things they are given, with its own origin.
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min", _GENERATED))
 
@@ -194,7 +192,7 @@ class TracingEnvironment(ChatEnvironment):
             check_length(length)
             texts.append(piece)
             runs += runs_of(piece)
-        return like_all(texts, "".join(texts), runs)
+        return Traced("".join(texts), runs)
 
     @staticmethod
     def joined(values: Sequence[object]) -> str:
@@ -248,8 +246,6 @@ def _tracing(function: Callable[..., object], name: str) -> Callable[..., object
             args = (*args[:value_at], [*given[0]], *given[1:])
             given = args[value_at:]
         made = function(*args, **kwargs)
-        if isinstance(given[0], Traced) and name not in _FOLLOWED:
-            given[0].lost(f"the filter {name}")
         if isinstance(made, Markup):
             # It would escape what is joined to it, and no origin would be left; a plain text shows that it did not.
             made = str.__str__(made) if name != "safe" or not isinstance(given[0], str) else given[0]

@@ -1,11 +1,9 @@
 from pathlib import Path
 from textwrap import dedent
 
-from support.caches import BOUNDS, CONSTANTS, ONE_CALL, Kept, kept, lasting, owner, table
-from support.paths import DOCS
+from support.caches import BOUNDS, CONSTANTS, ONE_CALL, Kept, kept, lasting, owner
 
 MOST = 1_024
-PAGE = DOCS / "reference" / "speed.md"
 
 
 def found_in(tmp_path: Path, text: str) -> tuple[Kept, ...]:
@@ -33,10 +31,6 @@ def test_the_lists_hold_nothing_that_is_gone() -> None:
     places = {each.place for each in kept()}
     assert not (BOUNDS.keys() | CONSTANTS) - places
     assert not ONE_CALL - {owner(each) for each in kept() if each.kind == "object"}
-
-
-def test_the_page_lists_all_that_is_kept() -> None:
-    assert table() in PAGE.read_text(encoding="utf-8"), "run benchmarks/memory.py --write"
 
 
 def test_functions_are_found_with_their_bounds(tmp_path: Path) -> None:

@@ -119,15 +119,6 @@ def owner(each: Kept) -> str:
     return each.place.rpartition(":")[2].partition(".")[0]
 
 
-def table() -> str:
-    """The table of the documents: what is kept, and how much of it at most."""
-    lines = ["| kept by | at most |", "|---|---|"]
-    for each in lasting():
-        bound = BOUNDS.get(each.place, "") if each.bound is None else f"{each.bound:,}"
-        lines.append(f"| `{each.place}` | {bound} |")
-    return "\n".join(lines)
-
-
 def _in_module(tree: ast.Module) -> Iterator[tuple[str, str, int | None]]:
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     numbers = {
