@@ -560,8 +560,5 @@ def test_messages_of_any_kind_may_be_mixed() -> None:
     expected = "<user>a</><assistant>b</><user>c</><assistant>d</><user>e</><ai>"
     assert template.render(
         [("a", "b"), {"role": "user", "content": "c"}, Msg("x", "d", "assistant"), ("e", "")]
-    ).text in (
-        expected,
-        expected.replace("<ai>", "<assistant></><ai>"),
-    )
+    ).text in (expected, expected.replace("<ai>", "<assistant></><ai>"))
     assert template.render([Msg("x", "a", "user")]).text == "<user>a</><ai>"

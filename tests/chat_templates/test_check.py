@@ -64,10 +64,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (loop("{% if m.role == 'system' %}{% continue %}{% endif %}"), False, "it is left out"),
         (PARTS, True, ""),
     ],
-    "alternation required": [
-        (PLAIN, False, ""),
-        (ALTERNATES, True, "the chat template refuses the messages: twice"),
-    ],
+    "alternation required": [(PLAIN, False, ""), (ALTERNATES, True, "the chat template refuses the messages: twice")],
     "tools supported": [
         (TOOLS, True, ""),
         (PLAIN, False, "they are left out"),
@@ -92,19 +89,13 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (loop("{{ raise_exception('no calls') if m.tool_calls }}"), False, "it takes no calls"),
         (PLAIN, None, "calls are left out"),
     ],
-    "null content accepted": [
-        (NULL, True, ""),
-        (PLAIN, False, "it is given an empty text"),
-    ],
+    "null content accepted": [(NULL, True, ""), (PLAIN, False, "it is given an empty text")],
     "text contents shown": [
         (PLAIN, True, ""),
         (PARTS, False, "only parts: Msg are given to it as such, dicts as they are"),
         (REFUSES, False, ""),
     ],
-    "content parts shown": [
-        (PARTS, True, ""),
-        (PLAIN, False, ""),
-    ],
+    "content parts shown": [(PARTS, True, ""), (PLAIN, False, "")],
     "thoughts shown": [
         (THOUGHTS, True, "in the last turn and earlier turns"),
         (LAST_THOUGHT, True, "in the last turn"),
@@ -145,27 +136,15 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (PLAIN, None, "the template writes it: encode without adding special tokens"),
         (REFUSES, None, "no beginning of text is known"),
     ],
-    "asks for the time": [
-        (CLOCK, True, "give now= for the same text each day"),
-        (PLAIN, False, ""),
-    ],
+    "asks for the time": [(CLOCK, True, "give now= for the same text each day"), (PLAIN, False, "")],
     "further variables": [
         (FURTHER, True, "enable_thinking, style"),
         (PLAIN, False, ""),
         ("{% set style = 1 %}{{ style }}" + PLAIN, False, ""),
     ],
-    "origins kept": [
-        (PLAIN, True, ""),
-        (LOSES, False, "where its text came from is lost in the template: "),
-    ],
-    "bridged to a user's turn": [
-        (PLAIN, True, ""),
-        (COUNTED, False, ""),
-    ],
-    "bridged to results of calls": [
-        (CALLS, True, ""),
-        (PLAIN, False, "the template does not show calls"),
-    ],
+    "origins kept": [(PLAIN, True, ""), (LOSES, False, "where its text came from is lost in the template: ")],
+    "bridged to a user's turn": [(PLAIN, True, ""), (COUNTED, False, "")],
+    "bridged to results of calls": [(CALLS, True, ""), (PLAIN, False, "the template does not show calls")],
 }
 CASES = [(name, *case) for name, cases in QUESTIONS.items() for case in cases]
 
