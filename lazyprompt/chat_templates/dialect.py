@@ -9,7 +9,6 @@ and its guide "Writing a chat template": loop controls, ``raise_exception``, ``t
 from __future__ import annotations
 
 import json
-import marshal
 import re
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, cast
@@ -115,11 +114,6 @@ def raise_exception(message: object) -> None:
     raise Refusal(str(message))
 
 
-# The JSON of so small a value is kept, where it is indented no more than this.
-_MOST_PACKED = 10_000
-_WIDE = 4
-
-
 def _to_json(
     value: object,
     ensure_ascii: bool = False,  # noqa: FBT001, FBT002 - templates may give it by its place
@@ -128,26 +122,7 @@ def _to_json(
     sort_keys: bool = False,  # noqa: FBT001, FBT002 - templates may give it by its place
 ) -> str:
     """A value as JSON; unlike Jinja's own filter it escapes nothing for HTML."""
-    # Tools, which are the same each time.
-    if (
-        type(value) is dict
-        and separators is None
-        and (indent is None or (type(indent) is int and 0 <= indent <= _WIDE))
-    ):
-        try:
-            # Version 2 writes equal content as equal bytes.
-            packed = marshal.dumps(cast("dict[str, Any]", value), 2)
-        except ValueError:  # it holds a text that knows its origin, or what is no JSON value
-            packed = b""
-        if 0 < len(packed) < _MOST_PACKED:
-            return _kept_json(packed, ensure_ascii, indent, sort_keys)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-@lru_cache(maxsize=256)
-def _kept_json(packed: bytes, ensure_ascii: bool, indent: int | str | None, sort_keys: bool) -> str:  # noqa: FBT001 - by place, which is quicker
-    value = marshal.loads(packed)  # noqa: S302 - bytes that have just been dumped
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, sort_keys=sort_keys)
 
 
 class ChatEnvironment(BoundedEnvironment):
