@@ -92,7 +92,8 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
         return value
     if depth >= MAX_DEPTH:
         raise FormatError(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
-    if isinstance(value, Mapping):
+    # To ask whether a list is a Mapping takes longer than to copy a short one.
+    if kind is dict or (kind is not list and isinstance(value, Mapping)):
         items = cast("Mapping[object, object]", value).items()
         return {
             key if type(key) is str else plain_data(key, f"a key of {where}"): item
