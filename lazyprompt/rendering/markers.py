@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, Protocol, Self, TypeAlias, cast, get_args
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text
@@ -15,14 +15,6 @@ SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 
 # A token inside a marker: <…>, [… ], or the flowers some families use. What is left between tokens is plain text.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
-
-
-class ChatTemplate(Protocol):
-    """A chat template, as :class:`lazyprompt.ChatTemplate` is one."""
-
-    def __markers__(self) -> Markers:
-        """Return the markers that lay out plain chats as the template does."""
-        ...
 
 
 @read_only
@@ -119,24 +111,6 @@ class Markers:
         if not isinstance(cast("object", name), str):
             raise TemplateError(f"the name of a model is text, not a {type(name).__name__}")
         return _of_model(name)
-
-    @classmethod
-    def from_chat_template(cls, template: ChatTemplate) -> Markers:
-        """Markers that take the place of a model's chat template for plain chats, in a fraction of its time.
-
-        They are found by trying the template out, and proven on other chats. Tools, calls and thoughts they do not
-        know: for those there is the template itself.
-
-        Args:
-            template: A :class:`lazyprompt.ChatTemplate`.
-
-        Returns:
-            The markers.
-
-        Raises:
-            TemplateError: No markers say what the template does; the message says why.
-        """
-        return template.__markers__()
 
     @classmethod
     def families(cls) -> tuple[str, ...]:

@@ -217,15 +217,6 @@ def test_a_tokenizer_that_changed_is_an_error(change: Any) -> None:
     assert TokenCache(tokenizer).encode(parts) == encode(parts, tokenizer).ids
 
 
-def test_the_other_tokenizer_is_held_to_its_rules_too() -> None:
-    like = marked()
-    kept = TokenCache(marked(), like=like)
-    assert kept.encode(["<s>", "hello"]) == kept.encode(["<s>", "hello"])
-    add_token(like)
-    with pytest.raises(TokenizerError, match="has changed since"):
-        kept.encode(["<s>", "hello"])
-
-
 def test_a_cache_that_gets_another_tokenizer_is_an_error() -> None:
     kept = TokenCache(marked())
     kept.encode(["<s>", "hello"])

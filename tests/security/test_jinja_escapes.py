@@ -7,7 +7,6 @@ tests/chat_templates/test_jinja_dialect.py (the chat templates of models).
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ import pytest
 from lazyprompt import ChatTemplate, InstructionTemplate, Prompty
 from lazyprompt.errors import LazyPromptError
 from support.memory import peak_of
-from support.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,80 +183,6 @@ def test_text_that_is_put_aside_is_counted_as_it_comes() -> None:
             of_prompt_file("{% set a %}{% for i in range(999) %}{{ q * 99999 }}{% endfor %}{% endset %}")
 
     assert peak_of(render) < 40_000_000
-
-
-# What each round of a loop keeps, with a text of a million signs.
-KEPT = [
-    "[i, t ~ i]",
-    "[i, t + 'y']",
-    "[i, t|upper]",
-    "[i, t[1:]]",
-    "[i, 'x' * 999999]",
-    "[i, '\U0001f600' * 99999]",
-    "[i, ('你' * 99999)|list]",
-    "[i, {'a': t ~ i}]",
-    "{t ~ i: i}",
-    "namespace(a=t ~ i)",
-    "cycler(t ~ i)",
-    "dict(a=t ~ i)",
-    "[i, t.encode()]",
-]
-KEEPING = """
-import re, sys
-from pathlib import Path
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from lazyprompt import InstructionTemplate, Prompty, TemplateError
-
-def most():
-    # Not ru_maxrss: that begins with what the process had that started this one.
-    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-
-def ours(number, text):
-    if number % 2:
-        Prompty.loads(text).render({})
-    else:
-        InstructionTemplate(text, syntax="jinja2").fill({})
-
-def naive(number, text):
-    ImmutableSandboxedEnvironment().from_string(text).render()
-
-way, refused = globals()[sys.argv[1]], 0
-for number in (0, 1):
-    way(number, "{% for i in [1] %}{{ i }}{% endfor %}")
-before = most()
-for number, text in enumerate(sys.argv[2:]):
-    try:
-        way(number, text)
-    except TemplateError as error:
-        refused += "the template keeps more than 200000000 bytes" in str(error)
-print(refused, (most() - before) // 1000)
-"""
-
-
-def keeping(way: str, rounds: int, kept: list[str]) -> tuple[int, int]:
-    """How many templates are refused that keep so much, and how many megabytes the process grows."""
-    begin = "{% set t = 'x' * 999999 %}{% set n = namespace(k=[]) %}"
-    texts = [f"{begin}{{% for i in range({rounds}) %}}{{% set n.k = [n.k, {each}] %}}{{% endfor %}}" for each in kept]
-    run = subprocess.run(  # noqa: S603 - our own script, in a process of its own because memory is measured
-        [sys.executable, "-X", "utf8", "-c", KEEPING, way, *texts],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-    refused, grown = map(int, run.stdout.split())
-    return refused, grown
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no /proc to ask")
-def test_what_a_template_keeps_is_bounded() -> None:
-    """The naive version keeps all of it. So did ours: gigabytes in namespaces and lists, and wrote none of it."""
-    assert keeping("naive", 600, KEPT[:1])[1] > 500
-    refused, grown = keeping("ours", 9999, KEPT)
-    assert refused == len(KEPT)
-    assert grown < 500
 
 
 def test_what_a_template_does_not_keep_costs_nothing() -> None:

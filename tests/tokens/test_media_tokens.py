@@ -72,10 +72,7 @@ def counted(part: dict[str, Any]) -> int:
         {"type": "image_url", "image_url": {"url": address("image/png", png(1024, 1024)), "detail": "auto"}},
         {"type": "image_url", "image_url": address("image/png", png(1024, 1024))},
         {"type": "input_image", "image_url": address("image/png", png(1024, 1024)), "file_id": None},
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": "image/png", "data": text_of(png(1024, 1024))},
-        },
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": text_of(png(1024, 1024))}},
         {"type": "image", "source": {"type": "url", "url": address("image/png", png(1024, 1024))}},
         {"inline_data": {"mime_type": "image/png", "data": text_of(png(1024, 1024))}},
         {"inline_data": {"mime_type": "image/png", "data": png(1024, 1024)}},
