@@ -112,6 +112,9 @@ LOOP_OF_A_DICT["me"] = [LOOP_OF_A_DICT]
 def test_what_is_no_json_is_refused_with_its_place(value: object, message: str, kind: type[LazyPromptError]) -> None:
     with pytest.raises(kind, match=f"^{message}"):
         checked(value, "x", kind)
+    if isinstance(value, dict):
+        with pytest.raises(kind, match=f"^{message}"):
+            checked_object(cast("dict[str, object]", value), "x", kind)
 
 
 def nested(levels: int) -> list[object]:
