@@ -350,12 +350,11 @@ def test_a_client_that_knows_an_option_no_more_is_not_told_it(
     assert ("temperature" in server.seen[0].body, server.seen[0].body["seed"]) == (False, 7)
 
 
-def test_a_client_that_is_not_known_to_take_more_is_told_the_common_options() -> None:
-    # Zhipu's client knows no frequency_penalty: the command ended in a traceback.
+def test_options_that_openais_client_does_not_know_are_unused() -> None:
     options: Options = dict.fromkeys(Options.__annotations__)  # type: ignore[assignment]
-    told = file_model({**options, "source": "zhipu"}, Prompty.loads(ASKED))
-    assert told.params == {"temperature": 0.25, "max_tokens": 50, "stop": ["END"]}
-    assert told.unused == ("options.topK", "options.frequencyPenalty", "options.additionalProperties")
+    found = file_model({**options, "source": "zhipu"}, Prompty.loads(ASKED))
+    assert found.params == {"temperature": 0.25, "max_tokens": 50, "frequency_penalty": 0.5, "stop": ["END"]}
+    assert found.unused == ("options.topK", "options.additionalProperties")
 
 
 def test_a_file_sends_keys_nowhere(run: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
@@ -377,7 +376,7 @@ def test_a_file_sends_keys_nowhere(run: Callable[..., Ran], server: ModelServer,
             "PROMPT_FILE: its model.provider is 'azure', which is no source: ",
         ),
         ("{id: m, apiType: embedding}", [], "PROMPT_FILE: its model.apiType is 'embedding', and a model is asked"),
-        ("{provider: ollama}", [], "--source: ollama has no model that goes without saying"),
+        ("{provider: ollama}", [], "--source: ollama has no default model: give model="),
         ("{id: m, provider: openai}", ["--model", "no.gguf"], "--model: there is no file no.gguf"),
         ("{id: m}", ["--model", "no.gguf"], "--model: there is no file no.gguf"),
         ("{id: m}", ["--source", "opnai"], "--source: there is no source 'opnai'"),

@@ -208,7 +208,7 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
         ([], "--source: there is no model to ask; give --source, or --model of a local one"),
         (["--source", "opnai"], "--source: there is no source 'opnai' (did you mean 'openai'?); there are openai, "),
         (["--source", "openai"], "--source: openai needs a key, and there is none: set OPENAI_API_KEY in the "),
-        (["--source", "ollama"], "--source: ollama has no model that goes without saying"),
+        (["--source", "ollama"], "--source: ollama has no default model: give model="),
         (["--source", "openai", "--url", "http://x"], "--url: it is for local models; leave out --source"),
         (["--source", "openai", "--engine", "vllm"], "--engine: it is for local models; leave out --source"),
         (["--base-url", "http://x", "--model", "m"], "--base-url: it is the address of a source; give --source"),

@@ -46,7 +46,6 @@ ONE_CALL = frozenset(
     {
         "AnthropicCollector",
         "ChatCollector",
-        "Comparison",
         "GeminiCollector",
         "OllamaCollector",
         "Reader",

@@ -75,7 +75,8 @@ FAILED = {
 
 def no_answer() -> type[Exception]:
     """What Gemini's client raises, by a class of its own, where an answer is none."""
-    return sdk("google.genai.errors").UnknownApiResponseError
+    kind: type[Exception] = sdk("google.genai.errors").UnknownApiResponseError
+    return kind
 
 
 @ALL
