@@ -54,7 +54,7 @@ def test_a_template_is_asked_for_what_it_can_do(run: Callable[..., Ran], tmp_pat
     ran = run("check-template", path)
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.decode() == f"{ChatTemplate.load(path).check()}\n"
-    assert b"\nstop token trained                yes  '</>'\n" in ran.out
+    assert b"\nstop token trained            yes  '</>'\n" in ran.out
 
 
 def test_the_answers_as_json(run: Callable[..., Ran], tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_an_unknown_name_is_told_with_the_nearest(name: Any) -> None:
     said = fault(name)
     assert f"knows no encoding and no model {name!r}" in said
     assert ("did you mean" in said) is (name in {"gpt4o", "o200k", "GPT-4o"})
-    assert ", gpt2, r50k_base, " in said.partition("give an encoding (")[2]
+    assert "gpt2, r50k_base, " in said.partition("give an encoding (")[2]
 
 
 # A small vocabulary in the form of gpt2's: the 256 bytes, and one merge.
