@@ -21,7 +21,7 @@ from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_c
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, Request, Settings
 from lazyprompt.modules.engines import OTHER, AnswerIds, Engine, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess, Status
 
@@ -80,7 +80,10 @@ class TrainableModule(ChatModule):
             conversations go on by token ids (:meth:`continued`); None takes ``tokenizer.json`` of the directory where
             ids are sent.
         safe_tokens: True if token ids are sent, in which nothing that users say can be a control token.
-        timeout: Seconds to wait for a connection, and for each piece of an answer.
+        timeout: Seconds to wait for a connection, for an answer as a whole, and for each event of a stream; a whole
+            stream may take 60 times as long.
+        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream (16 MB); a whole
+            stream may have four times as many bytes.
         retries: The number of further attempts where the engine is overloaded or the connection is lost.
         concurrency: How many calls are under way at once; None for any number.
         budget: The budget that makes each prompt fit.
@@ -109,6 +112,7 @@ class TrainableModule(ChatModule):
         tokenizer: TokenizerLike | None = None,
         safe_tokens: bool = False,
         timeout: float = TIMEOUT,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
         retries: int = RETRIES,
         concurrency: int | None = None,
         budget: BudgetLike | None = None,
@@ -128,7 +132,7 @@ class TrainableModule(ChatModule):
         self._given = Given(chat_template, markers, answers)
         self._given.check()
         self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
-        settings = Settings(None, api_key, timeout, retries, dict(options or {}))
+        settings = Settings(None, api_key, timeout, retries, dict(options or {}), max_answer_bytes)
         self._settings = check_settings(settings, concurrency, EngineError)
         self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._open()
