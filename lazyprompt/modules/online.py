@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._base.secret import Secret
+from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
@@ -94,7 +94,7 @@ class OnlineChatModule(ChatModule):
         self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._formatter = ChatFormatter(self.source.provider, model=self.model)
         self._key = api_key
-        address = base_url or self.source.base_url
+        address = address_of(base_url) if base_url else self.source.base_url
         settings = Settings(address, None, timeout, retries, dict(options or {}), max_answer_bytes)
         self._settings = check_settings(settings, concurrency, ModuleError)
         self._open()

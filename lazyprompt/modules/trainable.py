@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
-from lazyprompt._base.secret import Secret
+from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.chat_templates.bridge import bridge_refusal
 from lazyprompt.chat_templates.token_counter import read_tokenizer
@@ -127,8 +127,9 @@ class TrainableModule(ChatModule):
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a name at a hub is no path
         self.engine = _engine_of(self.base_model, engine, url)
         if url is not None and not url.startswith(("http://", "https://")):
-            raise EngineError(f"url= is where the engine is, as http://127.0.0.1:8000, not {url!r}")
-        self._url = None if url is None else url.rstrip("/").removesuffix("/v1")  # that is its client's
+            raise EngineError(f"url= is where the engine is, as http://127.0.0.1:8000, not {address_of(url)!r}")
+        # Without /v1: that is its client's.
+        self._url = None if url is None else address_of(url.rstrip("/").removesuffix("/v1"))
         self._given = Given(chat_template, markers, answers)
         self._given.check()
         self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
@@ -163,7 +164,7 @@ class TrainableModule(ChatModule):
             EngineError: It did not start; the message has the last lines of its log, its command and what to do.
         """
         if self._url is not None:
-            raise EngineError(f"the engine runs already, at {self._url}: with url= there is nothing to start")
+            raise EngineError(f"the engine runs already, at {self._url!r}: with url= there is nothing to start")
         if not self.base_model:
             raise EngineError("there is no model to start an engine with: give base_model")
         if self.engine is OTHER:
