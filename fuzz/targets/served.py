@@ -1,4 +1,4 @@
-"""What a server sends: whatever it is, it is a reply or an error of ours, and no more of it is read than the limits say."""
+"""Whatever a server sends is a reply or an error of ours, and no more of it is read than the limits allow."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _module(source: str) -> OnlineChatModule:
     """A module whose official client asks no network."""
     library = import_module("httpx" if source == "ollama" else "httpx2")
 
-    def answer(_: Any) -> Any:
+    def answer(_: object) -> object:
         return library.Response(_NOW["status"], headers=_NOW["headers"], content=iter(_NOW["body"]))
 
     transport = library.MockTransport(answer)
@@ -106,8 +106,17 @@ SERVED = Target(
     _run,
     (
         *("data: ", "\n\n", "\n", "\r\n\r\n", "\r", "event: ", ": ", "data: [DONE]\n\n", "id: 1\n", "retry: 1\n"),
-        *('{"choices": [{"delta": {"content": "a"}}]}', '{"choices": [{"message": {"content": "a"}}]}', "[{}]", "[[", "]]"),
-        *('{"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]}', '"finish_reason": "stop"'),
+        *(
+            '{"choices": [{"delta": {"content": "a"}}]}',
+            '{"choices": [{"message": {"content": "a"}}]}',
+            "[{}]",
+            "[[",
+            "]]",
+        ),
+        *(
+            '{"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]}',
+            '"finish_reason": "stop"',
+        ),
         *('{"message": {"role": "assistant", "content": "a"}, "done": true}', '{"response": "a", "done": false}'),
         *('{"type": "message_start", "message": {"content": []}}', '{"type": "message_stop"}', "event: message_stop\n"),
         *('{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}', "null", "{}"),

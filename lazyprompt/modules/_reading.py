@@ -299,7 +299,7 @@ class Exchange(NamedTuple):
         """Return a whole answer as a reply.
 
         Raises:
-            ModuleError: It is a refusal, was held back, is empty, has a call that is half or broken, or has not the form
+            ModuleError: It is a refusal, was held back, is empty, has half a call or a broken one, or has not the form
                 that was asked for.
         """
         reply = self.partial(message, raw)

@@ -63,7 +63,7 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (second.prompt, second.reply) == (PAYLOAD, "")
 
 
-SECRET_FILE = """\
+WITH_VARIABLES = """\
 ---
 model: {id: m, provider: openai}
 inputs:
@@ -80,13 +80,13 @@ user:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["online", "local"])
-@pytest.mark.parametrize("secret", ["s3cret-äöü-\"quoted\"", "sk-0123456789abcdef", "ab+/c=d&e f"])
+@pytest.mark.parametrize("secret", ['s3cret-äöü-"quoted"', "sk-0123456789abcdef", "ab+/c=d&e f"])
 def test_a_log_holds_no_text_of_the_environment(
     kind: str, secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A default out of the environment was in the log, as a part of the prompt and of the answer."""
     monkeypatch.setenv("SHOP_KEY", secret)
-    (tmp_path / "a.prompty").write_text(SECRET_FILE, encoding="utf-8")
+    (tmp_path / "a.prompty").write_text(WITH_VARIABLES, encoding="utf-8")
     log = CallLog(tmp_path / "calls.jsonl")
     with ModelServer(judges=False) as server:
         server.answer = Answer(f"The code is {secret}.")

@@ -187,14 +187,13 @@ BROKEN_TEXTS = (
 
 def clear(folder: str = "/") -> str:
     """Clear a folder."""
-    raise AssertionError(folder)
+    return folder
 
 
 def refused_call(chat: Chat, way: str) -> ModuleError:
     """The error of an answer with a broken call; the history stays as it was."""
     with pytest.raises(ModuleError, match="called the tool 'clear' with arguments that are no JSON object") as caught:
-        for call in spoken(chat, way, "Clear /tmp.").tool_calls:
-            clear(**call.input)  # what a program does: with {} it cleared the default
+        spoken(chat, way, "Clear /tmp.")
     assert chat.history == ()
     return caught.value
 

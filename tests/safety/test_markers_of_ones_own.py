@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import ChatInstructionTemplate, ChatPrompter, ChatTemplate, LazyPromptError, Markers, Prompter, PromptTemplate
+from lazyprompt import (
+    ChatInstructionTemplate,
+    ChatPrompter,
+    ChatTemplate,
+    LazyPromptError,
+    Markers,
+    Prompter,
+    PromptTemplate,
+)
 from lazyprompt.errors import SafetyError
 
 LATER = pytest.mark.xfail(strict=True, reason="the safety package is rewritten in: One door in, one writer out")
@@ -88,7 +96,7 @@ def test_the_literals_of_a_template_of_ones_own_are_structure(template: str, for
 
 
 OPENCHAT = (
-    "{{ bos_token }}{% for m in messages %}{{ 'GPT4 Correct ' + m.role.title() + ': ' + m.content + '<|end_of_turn|>' }}"
+    "{{ bos_token }}{% for m in messages %}{{ 'GPT4 Correct ' + m.role.title() + ': ' }}{{ m.content }}<|end_of_turn|>"
     "{% endfor %}{% if add_generation_prompt %}{{ 'GPT4 Correct Assistant:' }}{% endif %}"
 )
 

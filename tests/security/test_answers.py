@@ -95,7 +95,9 @@ def failures(client: tuple[Any, str], script: Callable[[], Script], **settings: 
 def test_an_answer_has_a_most_of_bytes(client: tuple[Any, str], body: str, coding: str) -> None:
     sent = gzip.compress(WHOLE[body]) if coding == "gzip" else WHOLE[body]
     assert (len(sent) > LIMIT) is (coding == "identity")
-    for error in failures(client, lambda: Script(200, "application/json", (sent,), headers={"content-encoding": coding})):
+    for error in failures(
+        client, lambda: Script(200, "application/json", (sent,), headers={"content-encoding": coding})
+    ):
         assert error.kind == "too large"
         assert f"the answer has more than max_answer_bytes={LIMIT}" in str(error)
         assert "give a larger max_answer_bytes=" in str(error)
@@ -134,6 +136,7 @@ def test_a_refusal_has_a_most_of_bytes(client: tuple[Any, str], status: int) -> 
 
 @CLIENTS
 def test_a_bomb_takes_no_memory(client: tuple[Any, str]) -> None:
+    """The naive version lets the HTTP client decompress: 300 KB became 300 MB."""
     bomb = gzip.compress(b'{"a": "' + b"x" * 300_000_000 + b'"}', 6)
     script = Script(200, "application/json", (bomb,), headers={"content-encoding": "gzip"})
     with serving(lambda: script) as (url, _):
@@ -182,7 +185,7 @@ def test_what_keeps_the_limits_is_read_compressed_or_not(source: str) -> None:
     """gzip is asked for; answers and streams in it are read, in one piece or byte by byte."""
     with ModelServer(judges=False) as server:
         expected = [way() for way in ways(module((OnlineChatModule, source), server.url(source)), "ping")]
-        played = server._http.reply
+        played = server.http.reply
 
         def compressed(path: str, headers: dict[str, str], body: bytes) -> tuple[Script, Callable[[bool], None]]:
             assert headers["accept-encoding"] == "gzip"
@@ -194,7 +197,7 @@ def test_what_keeps_the_limits_is_read_compressed_or_not(source: str) -> None:
             more = {**(script.headers or {}), "content-encoding": "gzip"}
             return script._replace(frames=parts, headers=more), over
 
-        server._http.reply = compressed
+        server.http.reply = compressed
         model = module((OnlineChatModule, source), server.url(source))
         assert [way() for way in ways(model, "ping")] == expected
         model.close()
@@ -210,7 +213,10 @@ def test_a_compression_that_was_not_asked_for_is_refused(client: tuple[Any, str]
 
 @pytest.mark.parametrize("given", [0, -1, 1.5, "1", None])
 def test_the_limit_is_a_number_of_bytes(given: Any) -> None:
-    for make in (lambda: OnlineChatModule(max_answer_bytes=given), lambda: TrainableModule("m", max_answer_bytes=given)):
+    for make in (
+        lambda: OnlineChatModule(max_answer_bytes=given),
+        lambda: TrainableModule("m", max_answer_bytes=given),
+    ):
         with pytest.raises(ModuleError, match="max_answer_bytes is"):
             make()
 
@@ -218,7 +224,10 @@ def test_the_limit_is_a_number_of_bytes(given: Any) -> None:
 def test_hooks_of_ones_own_client_stay() -> None:
     """Gemini's and Ollama's clients take hooks in their options."""
     seen: list[str] = []
-    hooks = {"request": [lambda request: seen.append("request")], "response": [lambda response: seen.append("response")]}
+    hooks = {
+        "request": [lambda _: seen.append("request")],
+        "response": [lambda _: seen.append("response")],
+    }
     script = Script(200, "application/json", (WHOLE["a text"],))
     options: dict[str, dict[str, Any]] = {
         "ollama": {"event_hooks": hooks},

@@ -169,8 +169,12 @@ def test_a_module_is_not_pickled_with_its_key() -> None:
 def test_a_module_is_not_pickled_with_the_password_of_its_address(userinfo: str, protocol: int) -> None:
     """The naive version keeps the address as text: its password was in the pickle."""
     url = f"http://{userinfo}127.0.0.1:9/v1"
-    makes = [lambda name=name: OnlineChatModule(name, model="m", base_url=url) for name in ("openai", "ollama", "gemini")]
-    makes += [lambda name=name: TrainableModule("m", engine=name, url=url, markers="chatml") for name in ("vllm", "ollama")]
+    makes = [
+        lambda name=name: OnlineChatModule(name, model="m", base_url=url) for name in ("openai", "ollama", "gemini")
+    ]
+    makes += [
+        lambda name=name: TrainableModule("m", engine=name, url=url, markers="chatml") for name in ("vllm", "ollama")
+    ]
     for make in makes:
         for module in (make(), copy.copy(make()), copy.deepcopy(make()), make().share("Hi")):
             with pytest.raises(TypeError, match="an address with a password is not pickled") as caught:
