@@ -24,7 +24,7 @@ from support.model_server.server import ModelServer
 from support.serving import Serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
 pytestmark = pytest.mark.slow
 LIMIT = 10_000
@@ -53,14 +53,20 @@ STREAMS: dict[str, tuple[Iterable[bytes], str]] = {
 
 def module(client: tuple[Any, str], url: str, **settings: Any) -> Any:
     kind, name = client
-    given = {"timeout": TIMEOUT, "retries": 2, "api_key": "sk-0123456789", "max_answer_bytes": LIMIT, **settings}
+    given: dict[str, Any] = {
+        "timeout": TIMEOUT,
+        "retries": 2,
+        "api_key": "sk-0123456789",
+        "max_answer_bytes": LIMIT,
+        **settings,
+    }
     if kind is OnlineChatModule:
         return OnlineChatModule(name, model="m", base_url=url, **given)
     return TrainableModule("m", engine=name, url=url, markers="chatml", **given)
 
 
 @contextmanager
-def serving(script: Callable[[], Script]) -> Iterator[tuple[str, list[dict[str, str]]]]:
+def serving(script: Callable[[], Script]) -> Generator[tuple[str, list[dict[str, str]]]]:
     """A server with one answer; its address, and the headers of the requests that came."""
     seen: list[dict[str, str]] = []
 
@@ -224,7 +230,7 @@ def test_the_limit_is_a_number_of_bytes(given: Any) -> None:
 def test_hooks_of_ones_own_client_stay() -> None:
     """Gemini's and Ollama's clients take hooks in their options."""
     seen: list[str] = []
-    hooks = {
+    hooks: dict[str, list[Callable[[object], None]]] = {
         "request": [lambda _: seen.append("request")],
         "response": [lambda _: seen.append("response")],
     }

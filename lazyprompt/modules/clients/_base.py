@@ -28,7 +28,7 @@ from lazyprompt.modules.clients._faults import (
     kind_of_class,
     with_origins,
 )
-from lazyprompt.modules.clients._limits import OversizeError, limiting
+from lazyprompt.modules.clients._limits import Limits, OversizeError, limiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -75,6 +75,11 @@ class Settings(NamedTuple):
     retries: int
     options: Mapping[str, Any]
     max_answer_bytes: int = MAX_ANSWER_BYTES
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of an answer."""
+        return Limits(self.timeout, self.max_answer_bytes)
 
 
 class Request(NamedTuple):
@@ -371,7 +376,7 @@ class OwnHttpClient(OfficialClient):
             http = getattr(sdk, f"Default{kind}HttpxClient")
             library = sys.modules[http.__mro__[1].__module__.partition(".")[0]]
             oversize = type("Oversize", (OversizeError, getattr(sdk, f"{self.classes[0]}Error")), {})
-            hooks = limiting(library, self._settings, {}, in_loop=in_loop, oversize=oversize)
+            hooks = limiting(library, self._settings.limits, {}, in_loop=in_loop, oversize=oversize)
             made["http_client"] = http(follow_redirects=False, event_hooks=hooks)
         return getattr(sdk, self.classes[in_loop])(**{**self._credential(), **made})
 

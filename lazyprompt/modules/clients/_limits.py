@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import zlib
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-
-    from lazyprompt.modules.clients._base import Settings
 
 # A whole stream may have so many times the bytes and the seconds of one event: events repeat their keys, and a model
 # may write for an hour.
@@ -21,6 +19,18 @@ STREAM_BYTES, STREAM_TIME = 4, 60
 _PIECE = 65_536
 _STARTED = "lazyprompt.started"  # a key of a request's extensions
 _GZIP = zlib.MAX_WBITS | 16
+
+
+class Limits(NamedTuple):
+    """The limits of an answer that is not streamed, and of one event of a stream.
+
+    Attributes:
+        timeout: The seconds that it may take.
+        max_answer_bytes: The decompressed bytes that it may have.
+    """
+
+    timeout: float
+    max_answer_bytes: int
 
 
 class OversizeError(Exception):
@@ -32,14 +42,14 @@ class _Meter:
 
     Args:
         response: The response. Its ``content-encoding`` is removed, so that the HTTP client decompresses nothing.
-        settings: The settings with the limits.
+        limits: The limits.
         library: The HTTP library, for its errors.
         oversize: The class of the error for too many bytes.
     """
 
-    def __init__(self, response: Any, settings: Settings, library: Any, oversize: type[OversizeError]) -> None:
+    def __init__(self, response: Any, limits: Limits, library: Any, oversize: type[OversizeError]) -> None:
         self._request, self._library, self._oversize = response.request, library, oversize
-        self._timeout, self._most = settings.timeout, settings.max_answer_bytes
+        self._timeout, self._most = limits
         media_type = str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
         self._is_stream = media_type != "application/json"
         # An event of other streams is a line.
@@ -139,7 +149,7 @@ class _AsyncBody:
 
 def limiting(
     library: Any,
-    settings: Settings,
+    limits: Limits,
     hooks: Mapping[str, Sequence[Any]],
     *,
     in_loop: bool,
@@ -149,7 +159,7 @@ def limiting(
 
     Args:
         library: The HTTP library of the client: httpx or httpx2.
-        settings: The settings with the limits.
+        limits: The limits.
         hooks: The other hooks of the client.
         in_loop: True for a client of event loops.
         oversize: The class of the error for too many bytes.
@@ -162,7 +172,7 @@ def limiting(
         request.extensions[_STARTED] = monotonic()
 
     def count(response: Any) -> None:
-        response.stream = body(response.stream, _Meter(response, settings, library, oversize))
+        response.stream = body(response.stream, _Meter(response, limits, library, oversize))
 
     async def astart(request: Any) -> None:
         start(request)

@@ -196,8 +196,8 @@ class GeminiClient(OfficialClient):
         own, aown = asked.get("client_args", {}), asked.get("async_client_args", {})
         ours = {"request": [_without_deadline], "response": [_note]}
         aours = {"request": [_awithout_deadline], "response": [_anote]}
-        hooks = limiting(library, self._settings, own.get("event_hooks", ours), in_loop=False)
-        ahooks = limiting(library, self._settings, aown.get("event_hooks", aours), in_loop=True)
+        hooks = limiting(library, self._settings.limits, own.get("event_hooks", ours), in_loop=False)
+        ahooks = limiting(library, self._settings.limits, aown.get("event_hooks", aours), in_loop=True)
         http = library.Client(**{**common, **own, "event_hooks": hooks})
         ahttp = library.AsyncClient(**{**common, **aown, "event_hooks": ahooks})
         http_options = {

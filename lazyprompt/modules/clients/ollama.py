@@ -122,7 +122,7 @@ class OllamaClient(OfficialClient):
             "timeout": self._settings.timeout,
             "follow_redirects": False,
             **own,
-            "event_hooks": limiting(httpx, self._settings, own.get("event_hooks", {}), in_loop=in_loop),
+            "event_hooks": limiting(httpx, self._settings.limits, own.get("event_hooks", {}), in_loop=in_loop),
         }
         # Without a header, the client would send whatever key is in the environment.
         make, headers = sdk.AsyncClient if in_loop else sdk.Client, own.get("headers", {})
