@@ -14,6 +14,7 @@ from fuzz.targets.prompter import PROMPTER
 from fuzz.targets.prompty import PROMPTY
 from fuzz.targets.references import REFERENCES
 from fuzz.targets.roles import ROLES
+from fuzz.targets.served import SERVED
 from fuzz.targets.slots import SLOTS
 from fuzz.targets.strict import STRICT
 from fuzz.targets.templates import JINJA, MUSTACHE
@@ -28,7 +29,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     each.name: each
     for each in (
         *(SLOTS, ROLES, FROM_TEXT, STRICT, REFERENCES, PROMPTY, JINJA, MUSTACHE),
-        *(ANSWERS, FORMATTERS, CHAT, LOSSY, PROMPTER, JOURNALS, TOKENIZERS),
+        *(ANSWERS, SERVED, FORMATTERS, CHAT, LOSSY, PROMPTER, JOURNALS, TOKENIZERS),
     )
 }
 """The targets."""

@@ -153,6 +153,29 @@ class SecretText(_Unshown, str):
         return looked_up, (self.reference,)
 
 
+class SecretAddress(str):
+    """An address with a user or a password in it: plain text to clients, ``***`` in a repr, and never pickled."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(SHOWN)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an address with a password is not pickled; make the module where the pickle would be loaded")
+
+
+def address_of(url: str) -> str:
+    """Return an address, as a :class:`SecretAddress` if there is a user or a password in it."""
+    return SecretAddress(url) if "@" in url.partition("//")[2].partition("/")[0] else url
+
+
 def looked_up(reference: str) -> SecretText:
     """A text with the variables of the environment that it names.
 

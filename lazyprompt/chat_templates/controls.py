@@ -56,6 +56,7 @@ _SCHEMA_WORDS = frozenset(
 _WRITTEN = (*"0-.\"'[](){},:\\<>", "true", "false", "null", "none", "nan", "inf", "role", "content")
 # Functions that bring text with them.
 _SPEAKING = frozenset(("joiner", "strftime_now"))
+_NAMED_TAG = re.compile(r"<([\w:]+)(?: name)?=(?=[\"']?\Z)")
 _NO_HEADERS: frozenset[str] = frozenset()
 _WORD = "lazyprompt"
 
@@ -71,6 +72,9 @@ def sequences_in(template: ChatJinja) -> frozenset[str]:
     # closed somewhere, or stand alone.
     alone = {text.strip() for text in texts}
     found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or token in alone or f"</{token[1:]}" in found}
+    # Tags with a name that the template writes behind them, as <function= of Qwen3 Coder.
+    named = (match for text in texts if (match := _NAMED_TAG.search(text)))
+    found |= {match[0] for match in named if f"</{match[1]}>" in found}
     return _turn_tokens(template) | found
 
 

@@ -29,6 +29,11 @@ _ADVICE = {
     "broken call": "the model wrote a call of a tool that is none: ask again; what came is in .partial",
 }
 _EMPTY = "the model answered nothing: ask again, or in another way"
+# Its input is empty: a function whose arguments all have defaults would be called with those.
+_BROKEN = (
+    "the model called the tool {!r} with arguments that are no JSON object: {!r:.200}; ask again; what came is in "
+    ".partial"
+)
 _CUT_CALL = (
     "the answer ended at the limit of tokens in a call of a tool, which may have lost arguments: give a larger "
     "max_tokens; what came is in .partial"
@@ -294,8 +299,8 @@ class Exchange(NamedTuple):
         """Return a whole answer as a reply.
 
         Raises:
-            ModuleError: It is a refusal, was held back, is empty, has half a call, or has not the form that was asked
-                for.
+            ModuleError: It is a refusal, was held back, is empty, has half a call or a broken one, or has not the form
+                that was asked for.
         """
         reply = self.partial(message, raw)
         if reply.finish in ("refusal", "content_filter"):
@@ -305,6 +310,9 @@ class Exchange(NamedTuple):
         # Not all providers show that arguments are cut off: what is left of them may be whole JSON, or nothing.
         if reply.finish == "length" and message.blocks and message.blocks[-1].type == "tool_use":
             raise ModuleError(_CUT_CALL, kind="invalid", partial=reply)
+        broken = next((call for call in reply.tool_calls if call.raw_input is not None), None)
+        if broken is not None:
+            raise ModuleError(_BROKEN.format(broken.name, broken.raw_input), kind="invalid", partial=reply)
         if not reply.strip() and all(block.type in ("text", "thinking") for block in message.blocks):
             raise ModuleError(_ADVICE.get(reply.finish or "", _EMPTY), kind="empty", partial=reply)
         if self.structure is None or reply.tool_calls:  # with calls, the answer is yet to come

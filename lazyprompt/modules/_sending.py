@@ -42,6 +42,7 @@ _ADVICE: dict[FaultKind, str] = {
     "connection": "is the server up, and its address right?",
     "cut": "what came is in .partial; ask again",
     "malformed": "is its address that of such an API?",
+    "too large": "give a larger max_answer_bytes= if the server is right",
 }
 _LOG = logging.getLogger("lazyprompt")
 _END = object()  # behind the last event of a stream
@@ -208,7 +209,7 @@ class Sender:
                 reply = answer.partial() if partial is None else partial
                 record_span(reply, failure)
                 ended = perf_counter() - begun, streamed
-                self._record(CallRecord(self._source, *request[:3], reply, failure, *ended))
+                self._record(CallRecord(self._source, *request[:3], reply, failure, *ended, request.secrets))
 
     def _record(self, record: CallRecord) -> None:
         for hook in self._hooks:

@@ -471,7 +471,11 @@ def check_settings(settings: Settings, concurrency: int | None, error: type[Modu
     if "api_key" in settings.options:  # where it would show
         raise error("a key is given as api_key=, not among the options")
     most = 1 if concurrency is None else concurrency
-    for name, value, least in (("retries", settings.retries, 0), ("concurrency", most, 1)):
+    for name, value, least in (
+        ("retries", settings.retries, 0),
+        ("concurrency", most, 1),
+        ("max_answer_bytes", settings.max_answer_bytes, 1),
+    ):
         given = cast("object", value)
         if not isinstance(given, int):
             raise error(f"{name} is a whole number, not {given!r}")

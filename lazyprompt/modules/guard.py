@@ -7,6 +7,8 @@ standard input ends, which happens however the process at the other end of the p
 SIGTERM, SIGINT or SIGHUP; and when the guard's parent changes, should a child of the parent still hold the pipe. What a
 command leaves behind when it ends by itself is ended too. SIGTERM comes first, SIGKILL after `GRACE` seconds.
 
+A log in the temporary folder, named by the environment variable `LOG`, is removed if nobody is left to do so.
+
 The guard exits with the command's exit code, with 128 and the signal's number if a signal ended it (as a shell does),
 126 or 127 if it cannot be started. POSIX only.
 """
@@ -19,13 +21,18 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 import psutil
+
+_Reason: TypeAlias = Literal["signal", "parent"] | None
 
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
 _LOOK = 1.0  # seconds between two looks at the parent
 _PAUSE = 0.01  # seconds between two looks at what is being ended
 # Windows imports this module too, with all others, but has neither of these.
+LOG = "LAZYPROMPT_ENGINE_LOG"
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _ASKED = (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM))
 
@@ -88,15 +95,19 @@ def main(arguments: list[str]) -> int:
         The exit code.
     """
     wake = _woken_by_signals()
-    parent = os.getppid()
+    parent, log = os.getppid(), os.environ.pop(LOG, "")
     try:
         engine = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603 - the caller's own command
     except OSError as error:
         print(f"guard: cannot start {arguments[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201 - a program
         return 127 if isinstance(error, FileNotFoundError) else 126
-    while engine.poll() is None and not _asked_to_end(wake, parent):
-        pass
-    return _end(engine)
+    reason: _Reason = None
+    while engine.poll() is None and reason is None:
+        reason = _reason_to_end(wake, parent)
+    code = _end(engine)
+    if reason == "parent" and log:
+        Path(log).unlink(missing_ok=True)
+    return code
 
 
 def _woken_by_signals() -> int:
@@ -114,15 +125,18 @@ def _noted(*_: object) -> None:
     """Do nothing: the pipe has the number already."""
 
 
-def _asked_to_end(wake: int, parent: int) -> bool:
-    """Wait for an event, and return True if it asks for the end."""
+def _reason_to_end(wake: int, parent: int) -> _Reason:
+    """Wait for an event, and return the reason to end, if it is one: a signal, or the end of the parent."""
     ready, _, _ = select.select([0, wake], [], [], _LOOK)
-    signals = os.read(wake, 1024) if wake in ready else b""
-    return (
-        any(number in _ASKED for number in signals)
-        or (0 in ready and not os.read(0, 1024))  # the end of the input, not something written to it
-        or os.getppid() != parent
-    )
+    # The end of the input, not something written to it.
+    is_closed = 0 in ready and not os.read(0, 1024)
+    try:
+        signals = os.read(wake, 1024)
+    except BlockingIOError:
+        signals = b""
+    if any(number in _ASKED for number in signals):
+        return "signal"
+    return "parent" if is_closed or os.getppid() != parent else None
 
 
 def _end(engine: subprocess.Popen[bytes]) -> int:

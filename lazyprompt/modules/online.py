@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._base.secret import Secret
+from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
 from lazyprompt.modules._reading import Exchange, Reader
 from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, Request, Settings
 from lazyprompt.modules.sources import source_named
 from lazyprompt.tokens.windows import context_of
 
@@ -40,7 +40,10 @@ class OnlineChatModule(ChatModule):
         base_url: Another address of the source, or of a server with the same API. LiteLLM's proxy has no default.
         api_key: The key; None takes that of the environment. It shows nowhere.
         stream: True if calls get their answers in pieces, so that a long one does not run into the time-out.
-        timeout: Seconds to wait for a connection, and for each piece of an answer.
+        timeout: Seconds to wait for a connection, for an answer as a whole, and for each event of a stream; a whole
+            stream may take 60 times as long.
+        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream (16 MB); a whole
+            stream may have four times as many bytes.
         retries: The number of further attempts after 408, 409, 429, 5xx or a lost connection, with longer and longer
             pauses, or as long as the server asks for.
         concurrency: How many calls are under way at once, in threads and in each event loop; None for any number.
@@ -67,6 +70,7 @@ class OnlineChatModule(ChatModule):
         api_key: str | Secret | None = None,
         stream: bool = False,
         timeout: float = TIMEOUT,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
         retries: int = RETRIES,
         concurrency: int | None = None,
         budget: BudgetLike | None = None,
@@ -90,7 +94,8 @@ class OnlineChatModule(ChatModule):
         self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._formatter = ChatFormatter(self.source.provider, model=self.model)
         self._key = api_key
-        settings = Settings(base_url or self.source.base_url, None, timeout, retries, dict(options or {}))
+        address = address_of(base_url) if base_url else self.source.base_url
+        settings = Settings(address, None, timeout, retries, dict(options or {}), max_answer_bytes)
         self._settings = check_settings(settings, concurrency, ModuleError)
         self._open()
 
@@ -120,7 +125,7 @@ class OnlineChatModule(ChatModule):
         payload.trim = trim
         self._check_length(payload)
         params = check_params(self._client.params(self._common(call.params)), payload, ModuleError)
-        request = Request(self.model, payload, _joined(params, asked), prompter.origin)
+        request = Request(self.model, payload, _joined(params, asked), prompter.origin, prompter.secrets)
         reader = Reader(self._formatter.parse, self._client.collector)
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 

@@ -345,7 +345,7 @@ class EngineProcess:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 # Output that waits in a buffer is lost when it is killed.
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                env=os.environ | {"PYTHONUNBUFFERED": "1", _guard().LOG: "" if self._log else file.name},
                 # Ctrl-C is for us: we end it, it does not end beside us.
                 start_new_session=True,
             )
@@ -434,7 +434,7 @@ def _is_healthy(url: str) -> bool:
 
     try:
         with PoolManager(retries=False, timeout=Timeout(total=_ANSWER)) as pool:
-            return pool.request("GET", url).status == 200  # noqa: PLR2004 - HTTP's OK
+            return pool.request("GET", url, preload_content=False).status == 200  # noqa: PLR2004 - HTTP's OK
     except HTTPError:
         return False  # it does not listen yet
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.secret import SHOWN, SecretText
+from lazyprompt._base.secret import SHOWN, Secret, SecretText
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -47,6 +47,7 @@ class CallRecord(NamedTuple):
         error: The reason of a failure, or of giving up; None if there is none.
         seconds: The seconds it took, waiting for a free place and further attempts included.
         streamed: True if the answer came in pieces.
+        secrets: The texts out of the environment that the payload may have in it. A log is to hold none of them.
     """
 
     source: str
@@ -57,6 +58,7 @@ class CallRecord(NamedTuple):
     error: BaseException | None
     seconds: float
     streamed: bool
+    secrets: tuple[SecretText, ...] = ()
 
 
 CallHook: TypeAlias = "Callable[[CallRecord], object]"
@@ -88,11 +90,12 @@ class CallLog:
             "source": record.source,
             "model": record.model,
             "conversation": self.conversation,
-            "payload": _hidden({**record.payload, **params}),
+            "payload": {**record.payload, **params},
             "reply": None if reply is None else str(reply),
             "usage": None if reply is None else reply.usage,
         }
-        known = {name: value for name, value in line.items() if value is not None}
+        masks = [Secret(secret.reveal()) for secret in record.secrets]
+        known = {name: _hidden(value, masks) for name, value in line.items() if value is not None}
         data = json.dumps(known, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
         # One write that appends: lines of threads and processes do not mix.
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -100,14 +103,18 @@ class CallLog:
             file.write(data)
 
 
-def _hidden(value: object) -> object:
-    """Return JSON with its secret texts masked."""
+def _hidden(value: object, masks: Sequence[Secret]) -> object:
+    """Return JSON with its secret texts masked, and those that are a part of other texts."""
     if isinstance(value, SecretText):
         return SHOWN
-    if isinstance(value, list):
-        return [*map(_hidden, cast("list[object]", value))]
+    if isinstance(value, str):
+        for mask in masks:
+            value = mask.hidden_in(value)
+        return value
+    if isinstance(value, list | tuple):
+        return [_hidden(item, masks) for item in cast("Sequence[object]", value)]
     if isinstance(value, Mapping):
-        return {name: _hidden(item) for name, item in cast("Mapping[str, object]", value).items()}
+        return {name: _hidden(item, masks) for name, item in cast("Mapping[str, object]", value).items()}
     return value
 
 

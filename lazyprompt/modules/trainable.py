@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
-from lazyprompt._base.secret import Secret
+from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.chat_templates.bridge import bridge_refusal
 from lazyprompt.chat_templates.token_counter import read_tokenizer
@@ -21,7 +21,7 @@ from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_c
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, Request, Settings
 from lazyprompt.modules.engines import OTHER, AnswerIds, Engine, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess, Status
 
@@ -80,7 +80,10 @@ class TrainableModule(ChatModule):
             conversations go on by token ids (:meth:`continued`); None takes ``tokenizer.json`` of the directory where
             ids are sent.
         safe_tokens: True if token ids are sent, in which nothing that users say can be a control token.
-        timeout: Seconds to wait for a connection, and for each piece of an answer.
+        timeout: Seconds to wait for a connection, for an answer as a whole, and for each event of a stream; a whole
+            stream may take 60 times as long.
+        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream (16 MB); a whole
+            stream may have four times as many bytes.
         retries: The number of further attempts where the engine is overloaded or the connection is lost.
         concurrency: How many calls are under way at once; None for any number.
         budget: The budget that makes each prompt fit.
@@ -109,6 +112,7 @@ class TrainableModule(ChatModule):
         tokenizer: TokenizerLike | None = None,
         safe_tokens: bool = False,
         timeout: float = TIMEOUT,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
         retries: int = RETRIES,
         concurrency: int | None = None,
         budget: BudgetLike | None = None,
@@ -123,12 +127,13 @@ class TrainableModule(ChatModule):
         self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a name at a hub is no path
         self.engine = _engine_of(self.base_model, engine, url)
         if url is not None and not url.startswith(("http://", "https://")):
-            raise EngineError(f"url= is where the engine is, as http://127.0.0.1:8000, not {url!r}")
-        self._url = None if url is None else url.rstrip("/").removesuffix("/v1")  # that is its client's
+            raise EngineError(f"url= is where the engine is, as http://127.0.0.1:8000, not {address_of(url)!r}")
+        # Without /v1: that is its client's.
+        self._url = None if url is None else address_of(url.rstrip("/").removesuffix("/v1"))
         self._given = Given(chat_template, markers, answers)
         self._given.check()
         self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
-        settings = Settings(None, api_key, timeout, retries, dict(options or {}))
+        settings = Settings(None, api_key, timeout, retries, dict(options or {}), max_answer_bytes)
         self._settings = check_settings(settings, concurrency, EngineError)
         self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._open()
@@ -159,7 +164,7 @@ class TrainableModule(ChatModule):
             EngineError: It did not start; the message has the last lines of its log, its command and what to do.
         """
         if self._url is not None:
-            raise EngineError(f"the engine runs already, at {self._url}: with url= there is nothing to start")
+            raise EngineError(f"the engine runs already, at {self._url!r}: with url= there is nothing to start")
         if not self.base_model:
             raise EngineError("there is no model to start an engine with: give base_model")
         if self.engine is OTHER:
@@ -261,7 +266,7 @@ class TrainableModule(ChatModule):
         payload = {"prompt": (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)}
         common = check_params(self._common(call.params, layout.markers.stop), payload, EngineError)
         params = self.engine.params(self._client.params(common), asked, own_bos=own_bos)
-        request = Request(self.base_model or "default", payload, params, prompter.origin)
+        request = Request(self.base_model or "default", payload, params, prompter.origin, prompter.secrets)
         offered = list(prompt.tools)
         parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
         reader = text_reader(parser, self._client.collector)

@@ -25,15 +25,21 @@ _GLM = ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
 _NEMOTRON = (
     *("<TOOLCALL>", "</TOOLCALL>", "<AVAILABLE_TOOLS>", "</AVAILABLE_TOOLS>", "<TOOL_RESPONSE>", "</TOOL_RESPONSE>"),
 )
+_XML = ("<function=", "</function>", "<parameter=", "</parameter>")
 _SEED = (
+    *_XML,
     *("<seed:bos>", "<seed:eos>", "<seed:think>", "</seed:think>", "<seed:tool_call>", "</seed:tool_call>"),
     *("<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>"),
 )
-_MINIMAX = ("<minimax:tool_call>", "</minimax:tool_call>", "]~!b[", "]~b]", "[e~[")
+_MINIMAX = (
+    *("<minimax:tool_call>", "</minimax:tool_call>", "]~!b[", "]~b]", "[e~["),
+    *("<invoke name=", "</invoke>", "<parameter name=", "</parameter>"),
+)
 _EXAONE = (*(f"[|{role}|]" for role in ("system", "user", "assistant", "tool", "endofturn")), "<thought>", "</thought>")
 
 # The first pattern that fits the beginning of a family's name.
 _OF_CALLS: Final = (
+    (r"qwen3-coder|qwen3\.[5-9]|nemotron-3", _XML),
     (r"mistral", _MISTRAL),
     (r"gemma-4", _GEMMA_4),
     (r"glm-4", _GLM),

@@ -172,7 +172,7 @@ LAYOUTS: dict[str, Layout] = {
     "minimax-m2": Layout(
         ((r"\]~b\](\w*)", ""),),
         r"\[e~\[",
-        "</?minimax:tool_call>|</?response>",
+        "</?minimax:tool_call>|</?response>|<(?:invoke|parameter) name=|</(?:invoke|parameter)>",
         r"\]~!b\[|\]![pd]~\[|\]<\][a-z ]+\[>\[|<function_call>|<code_interpreter>|<\w+_file>|<pr_start>|" + _THOUGHTS,
     ),
     "command-r": Layout(
@@ -207,11 +207,15 @@ LAYOUTS: dict[str, Layout] = {
 }
 
 _CHATML = LAYOUTS["chatml"]
+_XML_CALLS = "</?(?:function|parameter)[=>]"
+LAYOUTS["qwen-xml"] = _CHATML._replace(tools=f"{_CHATML.tools}|{_XML_CALLS}")
+LAYOUTS["seed-oss"] = LAYOUTS["seed-oss"]._replace(tools=f"{LAYOUTS['seed-oss'].tools}|{_XML_CALLS}")
 LAYOUTS["internlm-2"] = _CHATML._replace(specials=rf"{_CHATML.specials}|\[UNUSED_TOKEN_14[0-6]\]|</?s>|<unk>")
 LAYOUTS["yi"] = _CHATML._replace(specials=rf"{_CHATML.specials}|<fim_(?:prefix|middle|suffix|pad)>|<filename>|<unk>")
 
 # The layout of a family of models: the first pattern that its name begins with.
 _OF_FAMILIES = (
+    (r"qwen3-coder|qwen3\.[56]", "qwen-xml"),
     ("qwen|qwq|chatml|hermes|smollm2|lfm2", "chatml"),
     ("internlm", "internlm-2"),
     ("yi", "yi"),

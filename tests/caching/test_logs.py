@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import CallLog, CharTokenCounter, FormatError, Msg, OnlineChatModule
+from lazyprompt import CallLog, CharTokenCounter, FormatError, Msg, OnlineChatModule, Prompty
 from lazyprompt._base.secret import SecretText
 from lazyprompt.caching import read_calls, simulate
 from lazyprompt.formatters.reply import Reply
 from lazyprompt.modules.telemetry import CallRecord
+from modules.online_scenes import ways
+from modules.talks import module_of
+from support.model_server.server import Answer, ModelServer
 from support.windows import PERMISSIONS
 
 if TYPE_CHECKING:
@@ -58,6 +61,47 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (first.conversation, first.model) == ("c1", "gpt-x")
     assert first.time is not None
     assert second.prompt == PAYLOAD
+
+
+WITH_VARIABLES = """\
+---
+model: {id: m, provider: openai}
+inputs:
+  code: {kind: string, default: "${env:SHOP_KEY}"}
+  header: {kind: string, default: "Bearer ${env:SHOP_KEY}"}
+  q: {kind: string}
+---
+system:
+The code is {{code}}, the header {{header}}; never tell them.
+user:
+{{q}} in {{code}}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["online", "local"])
+@pytest.mark.parametrize("secret", ['s3cret-äöü-"quoted"', "sk-0123456789abcdef", "ab+/c=d&e f"])
+def test_a_log_holds_no_text_of_the_environment(
+    kind: str, secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A default out of the environment was in the log, as a part of the prompt and of the answer."""
+    monkeypatch.setenv("SHOP_KEY", secret)
+    (tmp_path / "a.prompty").write_text(WITH_VARIABLES, encoding="utf-8")
+    log = CallLog(tmp_path / "calls.jsonl")
+    with ModelServer(judges=False) as server:
+        server.answer = Answer(f"The code is {secret}.")
+        module = module_of(kind, server, hooks=[log]).prompt(Prompty.load(tmp_path / "a.prompty"))
+        for way in ways(module, {"q": "Tell me"}):
+            assert str(way()) == f"The code is {secret}."
+        module.close()
+        assert secret in str(server.seen[0].body)  # it is sent
+    shown = [json.dumps(json.loads(line), ensure_ascii=False) for line in log.path.read_text("utf-8").splitlines()]
+    assert len(shown) == 4
+    for line in shown:
+        assert secret not in line
+        assert json.dumps(secret, ensure_ascii=False)[1:-1] not in line
+        assert "The code is ***" in line
+        assert "Tell me" in line
 
 
 @PERMISSIONS

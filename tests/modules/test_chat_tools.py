@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lazyprompt import (
+    Chat,
     ChatPrompter,
     ChatTemplate,
     ImageBlock,
@@ -21,7 +22,7 @@ from lazyprompt import (
 )
 from lazyprompt.errors import HistoryError, ModuleError
 from modules.local_models import MAKES
-from modules.talks import TOOL_TEMPLATE, local_of, module_of, sent, spoken, weather
+from modules.talks import TOOL_TEMPLATE, WAYS, local_of, module_of, sent, spoken, weather
 from support.model_server.server import Answer, ModelServer
 
 CALLED = ToolUseBlock("c1", "clock", {})
@@ -171,6 +172,54 @@ def test_a_result_that_is_nothing_of_the_kind_is_told(module: OnlineChatModule |
         with pytest.raises(HistoryError):
             chat.add_result(ToolUseBlock("call_1", "weather"), output)
     assert chat.history == ()
+
+
+# Arguments that are no JSON object, as a server sends them, and the texts of local models with such.
+BROKEN_ARGUMENTS = ('{"city": "Kö', "[1, 2]", "city=Köln", '{"city": NaN', "7", "true", "{'city': 'Köln'}")
+BROKEN_TEXTS = (
+    ("qwen-2.5", '<tool_call>\n{"name": "clear", "arguments": {"folder": "/tmp"\n</tool_call>'),
+    ("qwen-2.5", '<tool_call>\n{"name": "clear", "arguments": [1]}\n</tool_call>'),
+    ("llama-3.1", '<|python_tag|>{"name": "clear", "parameters": {"folder": }'),
+    ("qwen3-coder", "<tool_call>\n<function=clear>\n/tmp\n</function>\n</tool_call>"),
+    ("mistral-v3", '[TOOL_CALLS][{"name": "clear", "arguments": "{folder"}]'),
+)
+
+
+def clear(folder: str = "/") -> str:
+    """Clear a folder."""
+    return folder
+
+
+def refused_call(chat: Chat, way: str) -> ModuleError:
+    """The error of an answer with a broken call; the history stays as it was."""
+    with pytest.raises(ModuleError, match="called the tool 'clear' with arguments that are no JSON object") as caught:
+        spoken(chat, way, "Clear /tmp.")
+    assert chat.history == ()
+    return caught.value
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("source", ["openai", "anthropic"])
+@pytest.mark.parametrize("arguments", BROKEN_ARGUMENTS)
+def test_broken_arguments_call_nothing(lenient: ModelServer, source: str, arguments: str, way: str) -> None:
+    """They were {}, with which a function is called whose arguments have defaults."""
+    module = OnlineChatModule(source, model="m", base_url=lenient.url(source), api_key="k", retries=0)
+    lenient.answer = Answer("", calls=(("c1", "clock", {}), ("c2", "clear", arguments)))
+    error = refused_call(module.chat(tools=[clear]), way)
+    assert error.kind == "invalid"
+    assert error.partial.tool_calls[1].raw_input is not None
+    lenient.answer = Answer("", calls=(("c1", "clock", {}), ("c2", "clear", {})))  # no arguments are no broken ones
+    assert [call.input for call in spoken(module.chat(), way, "Go.").tool_calls] == [{}, {}]
+    module.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("form", "text"), BROKEN_TEXTS)
+def test_broken_arguments_of_a_local_model_call_nothing(lenient: ModelServer, form: str, text: str, way: str) -> None:
+    module = local_of(lenient, markers=form)
+    lenient.answer = Answer(text)
+    assert refused_call(module.chat(tools=[clear]), way).kind == "invalid"
+    module.close()
 
 
 THINKS = MAKES["chatml"].template.replace("assistant\n{% endif", "assistant\n<think>\n{% endif")

@@ -6,6 +6,7 @@ tests/modules/test_online_settings.py (what a module travels with).
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import pickletools
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lazyprompt as lp
-from lazyprompt import OnlineChatModule, PromptLibrary, Prompty
+from lazyprompt import OnlineChatModule, PromptLibrary, Prompty, TrainableModule
+from lazyprompt.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,6 +152,30 @@ def test_a_module_is_not_pickled_with_its_key() -> None:
     with pytest.raises(TypeError, match="a secret is not pickled") as caught:
         pickle.dumps(given)
     assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("userinfo", ["me:p4ssw0rd@", "p4ssw0rd@", ":p4ssw0rd@"])
+@pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
+def test_a_module_is_not_pickled_with_the_password_of_its_address(userinfo: str, protocol: int) -> None:
+    """The naive version keeps the address as text: its password was in the pickle."""
+    url = f"http://{userinfo}127.0.0.1:9/v1"
+    makes = [
+        lambda name=name: OnlineChatModule(name, model="m", base_url=url) for name in ("openai", "ollama", "gemini")
+    ]
+    makes += [
+        lambda name=name: TrainableModule("m", engine=name, url=url, markers="chatml") for name in ("vllm", "ollama")
+    ]
+    for make in makes:
+        for module in (make(), copy.copy(make()), copy.deepcopy(make()), make().share("Hi")):
+            with pytest.raises(TypeError, match="an address with a password is not pickled") as caught:
+                pickle.dumps(module, protocol)
+            assert "p4ssw0rd" not in f"{caught.value}{module!r}{vars(module)}"
+    with pytest.raises(EngineError, match="the engine runs already") as refused:
+        makes[-1]().start()  # type: ignore[attr-defined]
+    assert "p4ssw0rd" not in str(refused.value)
+    # An address without one is pickled as ever.
+    plain = OnlineChatModule("openai", model="m", base_url="http://127.0.0.1:9/v1/a@b")
+    assert b"127.0.0.1:9" in pickle.dumps(plain, protocol)
 
 
 def test_no_pickle_is_loaded_by_this_package() -> None:

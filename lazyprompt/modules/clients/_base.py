@@ -18,14 +18,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from lazyprompt import errors
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, nearest
-from lazyprompt.modules.clients._faults import WORDS, MalformedError, Refusal, fault_of, hiding, kind_of_class
+from lazyprompt.modules.clients._faults import (
+    WORDS,
+    Fault,
+    MalformedError,
+    Refusal,
+    fault_of,
+    hiding,
+    kind_of_class,
+    with_origins,
+)
+from lazyprompt.modules.clients._limits import Limits, OversizeError, limiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from lazyprompt._base.json import JsonObject
+    from lazyprompt._base.secret import SecretText
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.modules.clients._faults import Fault, FaultKind
+    from lazyprompt.modules.clients._faults import FaultKind
     from lazyprompt.prompters.definition import Origin
 
 # The parameters that modules know by themselves: every client takes them, or says why it does not.
@@ -40,6 +51,8 @@ CONNECTIONS = 1_000
 # What stands in the place of a key where the server asks for none: without one, clients would look for one themselves,
 # and send to this server what they find in the environment.
 NO_KEY = "none"
+# The longest texts of models have about 1 MB. As JSON that is made to fill the memory, this much takes 700 MB.
+MAX_ANSWER_BYTES = 16_777_216
 _CARRIED = re.compile("[ -~]*")
 
 
@@ -49,10 +62,11 @@ class Settings(NamedTuple):
     Attributes:
         base_url: The server's address; None leaves it to the official client.
         key: The key; None where the server asks for none.
-        timeout: Seconds to wait for a connection, and for each piece of an answer.
+        timeout: Seconds to wait for a connection, for an answer as a whole, and for each event of a stream.
         retries: How often the client may try again by itself where it can do so (408, 409, 429, 5xx, connection lost),
             with back-off and ``Retry-After``.
         options: Further arguments of the client's constructor, as they are.
+        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream.
     """
 
     base_url: str | None
@@ -60,6 +74,12 @@ class Settings(NamedTuple):
     timeout: float
     retries: int
     options: Mapping[str, Any]
+    max_answer_bytes: int = MAX_ANSWER_BYTES
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of an answer."""
+        return Limits(self.timeout, self.max_answer_bytes)
 
 
 class Request(NamedTuple):
@@ -71,12 +91,14 @@ class Request(NamedTuple):
             engines: flat text or token ids.
         params: Further arguments of the call in the client's own names, as :meth:`OfficialClient.params` gives them.
         origin: The name and version of the prompt, if it came from a file or library.
+        secrets: The texts out of the environment that the prompt may have in it.
     """
 
     model: str
     payload: Mapping[str, Any]
     params: Mapping[str, Any]
     origin: Origin | None = None
+    secrets: tuple[SecretText, ...] = ()
 
 
 class Collector(Protocol):
@@ -302,6 +324,9 @@ class OfficialClient(ABC):
 
     def fault(self, error: Exception) -> Fault | None:
         """Return the meaning of an error, or None if it is none of the client's."""
+        oversize = next((each for each in with_origins(error) if isinstance(each, OversizeError)), None)
+        if oversize is not None:
+            return Fault("too large", str(oversize))
         kind = kind_of_class(error, self.kinds, self.stumbles)
         return None if kind is None else fault_of(kind, error, self._refusal(error), self.words, self._key)
 
@@ -341,13 +366,18 @@ class OwnHttpClient(OfficialClient):
         """Make the official client.
 
         Its HTTP client follows no redirect: they take the body of a request to whatever address a server names, and all
-        headers but ``Authorization``.
+        headers but ``Authorization``. And it limits answers; the client asks again after any error but one of its own
+        classes, so that for too long an answer is one.
         """
-        base_url, _, timeout, retries, options = self._settings
+        base_url, _, timeout, retries, options, _ = self._settings
         sdk, kind = self.sdk(), "Async" if in_loop else ""
         made: dict[str, Any] = {"base_url": base_url, "timeout": timeout, "max_retries": retries, **options}
         if "http_client" not in options:
-            made["http_client"] = getattr(sdk, f"Default{kind}HttpxClient")(follow_redirects=False)
+            http = getattr(sdk, f"Default{kind}HttpxClient")
+            library = sys.modules[http.__mro__[1].__module__.partition(".")[0]]
+            oversize = type("Oversize", (OversizeError, getattr(sdk, f"{self.classes[0]}Error")), {})
+            hooks = limiting(library, self._settings.limits, {}, in_loop=in_loop, oversize=oversize)
+            made["http_client"] = http(follow_redirects=False, event_hooks=hooks)
         return getattr(sdk, self.classes[in_loop])(**{**self._credential(), **made})
 
     def _credential(self) -> dict[str, str]:

@@ -28,6 +28,7 @@ FaultKind: TypeAlias = Literal[
     "connection",  # no connection, or it was lost before the answer began
     "cut",  # a stream ended without its end; of a client's "connection", the module decides if an answer had begun
     "malformed",  # no answer of the API
+    "too large",  # the answer exceeds max_answer_bytes
 ]
 
 
@@ -259,7 +260,7 @@ def _read(body: object) -> tuple[str, str]:
 def redirected_to(error: BaseException) -> str | None:
     """Return the address that a server redirects to, if that is what went wrong; empty where it names none."""
     found: list[str] = []
-    for each in _with_origins(error):
+    for each in with_origins(error):
         answer: Any = getattr(each, "response", None)
         headers: Mapping[str, str] = getattr(answer, "headers", None) or {}
         status = getattr(each, "status_code", None) or getattr(answer, "status_code", None)
@@ -282,12 +283,12 @@ def hide(error: BaseException, key: Secret | None) -> None:
     """Mask a key in an error and in those behind it: some servers quote it."""
     if key is None:
         return
-    for each in _with_origins(error):
+    for each in with_origins(error):
         each.args = tuple(_hidden(arg, key) for arg in each.args)
         vars(each).update({name: _hidden(value, key) for name, value in vars(each).items()})
 
 
-def _with_origins(error: BaseException) -> list[BaseException]:
+def with_origins(error: BaseException) -> list[BaseException]:
     """Return an error, those that caused it, and those it was raised in the midst of."""
     found: list[BaseException] = []
     left: list[BaseException | None] = [error]

@@ -17,6 +17,7 @@ from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError, did_you_mean
 from lazyprompt.modules.clients._base import CONNECTIONS, OfficialClient, import_extra, key_of
 from lazyprompt.modules.clients._faults import Fault, FaultKind, Refusal, describe, seconds
+from lazyprompt.modules.clients._limits import limiting
 from lazyprompt.modules.clients.openai import fields_in
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class GeminiClient(OfficialClient):
         With aiohttp the official client counts a time-out for the whole answer, and sends a second time what failed,
         however it was set.
         """
-        base_url, key, timeout, _, options = self._settings
+        base_url, key, timeout, _, options, _ = self._settings
         given: Any = options.get("http_options") or {}
         asked: dict[str, Any] = {**(given.model_dump(exclude_none=True) if hasattr(given, "model_dump") else given)}
         vertex = bool(options.get("enterprise", options.get("vertexai")))
@@ -192,10 +193,13 @@ class GeminiClient(OfficialClient):
             "limits": library.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
             "follow_redirects": False,
         }
-        hooks = {"request": [_without_deadline], "response": [_note]}
-        ahooks = {"request": [_awithout_deadline], "response": [_anote]}
-        http = library.Client(**{**common, "event_hooks": hooks, **asked.get("client_args", {})})
-        ahttp = library.AsyncClient(**{**common, "event_hooks": ahooks, **asked.get("async_client_args", {})})
+        own, aown = asked.get("client_args", {}), asked.get("async_client_args", {})
+        ours = {"request": [_without_deadline], "response": [_note]}
+        aours = {"request": [_awithout_deadline], "response": [_anote]}
+        hooks = limiting(library, self._settings.limits, own.get("event_hooks", ours), in_loop=False)
+        ahooks = limiting(library, self._settings.limits, aown.get("event_hooks", aours), in_loop=True)
+        http = library.Client(**{**common, **own, "event_hooks": hooks})
+        ahttp = library.AsyncClient(**{**common, **aown, "event_hooks": ahooks})
         http_options = {
             "base_url": base_url,
             "api_version": None if vertex else "v1beta",

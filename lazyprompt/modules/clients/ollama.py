@@ -15,6 +15,7 @@ from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.modules.clients._base import COMMON, CONNECTIONS, OfficialClient, import_extra, key_of
 from lazyprompt.modules.clients._faults import Fault, FaultKind, Refusal, classes_of, describe, one_line
+from lazyprompt.modules.clients._limits import limiting
 from lazyprompt.modules.clients.openai import ChatCollector, fields_in
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class OllamaClient(OfficialClient):
             "timeout": self._settings.timeout,
             "follow_redirects": False,
             **own,
+            "event_hooks": limiting(httpx, self._settings.limits, own.get("event_hooks", {}), in_loop=in_loop),
         }
         # Without a header, the client would send whatever key is in the environment.
         make, headers = sdk.AsyncClient if in_loop else sdk.Client, own.get("headers", {})

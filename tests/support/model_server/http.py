@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import responses
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +23,7 @@ class Script(NamedTuple):
     Attributes:
         status: The HTTP status; 0 is no answer at all.
         media_type: The content type.
-        frames: The body in one piece, or the events of a stream.
+        frames: The body in one piece, or the events of a stream, which may have no end.
         chunked: Whether it is a stream.
         lost: What is sent of the rest, or would have been, when the connection is lost; None: it is not.
         headers: Further headers.
@@ -33,7 +33,7 @@ class Script(NamedTuple):
 
     status: int
     media_type: str = ""
-    frames: Sequence[bytes] = ()
+    frames: Iterable[bytes] = ()
     chunked: bool = False
     lost: bytes | None = None
     headers: Mapping[str, str] | None = None
@@ -147,8 +147,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _head(script: Script) -> bytes:
-    length = sum(map(len, (*script.frames, script.lost or b"")))
-    framing = {"transfer-encoding": "chunked"} if script.chunked else {"content-length": str(length)}
+    if script.chunked:
+        framing = {"transfer-encoding": "chunked"}
+    else:
+        framing = {"content-length": str(sum(map(len, (*script.frames, script.lost or b""))))}
     fields = {"content-type": script.media_type, **framing, **(script.headers or {})}
     lines = [f"HTTP/1.1 {script.status} {responses.get(script.status, 'Unknown')}"]
     return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in fields.items()), "", ""]).encode()

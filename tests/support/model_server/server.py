@@ -120,12 +120,12 @@ class ModelServer(Serving):
         self._judges = judges
         self._changed = Condition()
         self._over = 0
-        self._http = ScriptServer(self._reply)
-        super().__init__(self._http)
+        self.http = ScriptServer(self._reply)
+        super().__init__(self.http)
 
     def url(self, provider: str) -> str:
         """The base_url to give to the provider's client."""
-        return f"http://127.0.0.1:{self._http.server_port}/{provider}{PATHS[provider][0]}"
+        return f"http://127.0.0.1:{self.http.server_port}/{provider}{PATHS[provider][0]}"
 
     def wait_for(self, requests: int, seconds: float) -> None:
         """Wait until so many requests came to their end.
@@ -139,8 +139,8 @@ class ModelServer(Serving):
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        if self._http.errors:
-            raise ExceptionGroup("the model server failed", self._http.errors)
+        if self.http.errors:
+            raise ExceptionGroup("the model server failed", self.http.errors)
 
     def _reply(self, path: str, headers: dict[str, str], content: bytes) -> tuple[Script, Callable[[bool], None]]:
         seen = _seen(path, headers, content)

@@ -1,0 +1,184 @@
+"""Limits of an answer, the same for every client: decompressed bytes, one event of a stream, and time.
+
+The official clients read whatever a server sends. Their HTTP clients take event hooks, and these replace the body of a
+response by one that counts.
+"""
+
+from __future__ import annotations
+
+import zlib
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+# A whole stream may have so many times the bytes and the seconds of one event: events repeat their keys, and a model
+# may write for an hour.
+STREAM_BYTES, STREAM_TIME = 4, 60
+_PIECE = 65_536
+_STARTED = "lazyprompt.started"  # a key of a request's extensions
+_GZIP = zlib.MAX_WBITS | 16
+
+
+class Limits(NamedTuple):
+    """The limits of an answer that is not streamed, and of one event of a stream.
+
+    Attributes:
+        timeout: The seconds that it may take.
+        max_answer_bytes: The decompressed bytes that it may have.
+    """
+
+    timeout: float
+    max_answer_bytes: int
+
+
+class OversizeError(Exception):
+    """An answer with more bytes than ``max_answer_bytes`` allows."""
+
+
+class _Meter:
+    """Decompresses and counts the body of one response.
+
+    Args:
+        response: The response. Its ``content-encoding`` is removed, so that the HTTP client decompresses nothing.
+        limits: The limits.
+        library: The HTTP library, for its errors.
+        oversize: The class of the error for too many bytes.
+    """
+
+    def __init__(self, response: Any, limits: Limits, library: Any, oversize: type[OversizeError]) -> None:
+        self._request, self._library, self._oversize = response.request, library, oversize
+        self._timeout, self._most = limits
+        media_type = str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+        self._is_stream = media_type != "application/json"
+        # An event of other streams is a line.
+        self._ends = (b"\n\n", b"\r\n\r\n", b"\r\r") if media_type == "text/event-stream" else (b"\n",)
+        self._started, self._event_started = float(self._request.extensions[_STARTED]), monotonic()
+        self._bytes = self._event_bytes = 0
+        self._tail = b""
+        coding = str(response.headers.pop("content-encoding", "identity")).strip().lower()
+        if coding not in ("gzip", "identity"):
+            raise self._malformed(f"the server sent the content-encoding {coding!r}, and was asked for gzip")
+        self._gzip = zlib.decompressobj(_GZIP) if coding == "gzip" else None
+
+    def read(self, data: bytes) -> Iterator[bytes]:
+        """Yield the next bytes of the body, decompressed.
+
+        Raises:
+            OversizeError: The answer or one event has too many bytes.
+        """
+        self._check_time()
+        if self._gzip is None:
+            self._count(data)
+            yield data
+            return
+        while data and not self._gzip.eof:
+            try:
+                piece = self._gzip.decompress(data, _PIECE)
+            except zlib.error as error:
+                raise self._malformed(f"the server sent broken gzip: {error}") from error
+            data = self._gzip.unconsumed_tail
+            self._count(piece)
+            yield piece
+
+    def _check_time(self) -> None:
+        now, timeout = monotonic(), self._timeout
+        if not self._is_stream:
+            if now - self._started > timeout:
+                raise self._late(f"the answer took longer than timeout={timeout:g} seconds")
+        elif now - self._started > STREAM_TIME * timeout:
+            raise self._late(f"the stream took longer than {STREAM_TIME} times timeout={timeout:g} seconds")
+        elif now - self._event_started > timeout:
+            raise self._late(f"one event of the stream took longer than timeout={timeout:g} seconds")
+
+    def _count(self, piece: bytes) -> None:
+        self._bytes += len(piece)
+        if not self._is_stream:
+            if self._bytes > self._most:
+                raise self._oversize(f"the answer has more than max_answer_bytes={self._most}")
+            return
+        if self._bytes > STREAM_BYTES * self._most:
+            raise self._oversize(f"the stream has more than {STREAM_BYTES} times max_answer_bytes={self._most}")
+        text = self._tail + piece
+        end = max(found + len(mark) if (found := text.rfind(mark)) >= 0 else 0 for mark in self._ends)
+        self._tail = text[-3:]
+        if end > 0:
+            self._event_bytes, self._event_started = 0, monotonic()
+        self._event_bytes += min(len(piece), len(text) - end)
+        if self._event_bytes > self._most:
+            raise self._oversize(f"one event of the stream has more than max_answer_bytes={self._most}")
+
+    def _late(self, message: str) -> Exception:
+        error: Exception = self._library.ReadTimeout(message, request=self._request)
+        return error
+
+    def _malformed(self, message: str) -> Exception:
+        error: Exception = self._library.DecodingError(message, request=self._request)
+        return error
+
+
+class _Body:
+    """The body of a response, counted; mixed with the HTTP library's class of such bodies."""
+
+    def __init__(self, body: Any, meter: _Meter) -> None:
+        self._body, self._meter = body, meter
+
+    def __iter__(self) -> Iterator[bytes]:
+        for data in self._body:
+            yield from self._meter.read(data)
+
+    def close(self) -> None:
+        self._body.close()
+
+
+class _AsyncBody:
+    """Async version of :class:`_Body`."""
+
+    def __init__(self, body: Any, meter: _Meter) -> None:
+        self._body, self._meter = body, meter
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for data in self._body:
+            for piece in self._meter.read(data):
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+def limiting(
+    library: Any,
+    limits: Limits,
+    hooks: Mapping[str, Sequence[Any]],
+    *,
+    in_loop: bool,
+    oversize: type[OversizeError] = OversizeError,
+) -> dict[str, list[Any]]:
+    """Return event hooks of an HTTP client with which every answer keeps the limits.
+
+    Args:
+        library: The HTTP library of the client: httpx or httpx2.
+        limits: The limits.
+        hooks: The other hooks of the client.
+        in_loop: True for a client of event loops.
+        oversize: The class of the error for too many bytes.
+    """
+    own, base = (_AsyncBody, library.AsyncByteStream) if in_loop else (_Body, library.SyncByteStream)
+    body = type("Body", (own, base), {})
+
+    def start(request: Any) -> None:
+        request.headers["accept-encoding"] = "gzip"
+        request.extensions[_STARTED] = monotonic()
+
+    def count(response: Any) -> None:
+        response.stream = body(response.stream, _Meter(response, limits, library, oversize))
+
+    async def astart(request: Any) -> None:
+        start(request)
+
+    async def acount(response: Any) -> None:
+        count(response)
+
+    ours = {"request": astart, "response": acount} if in_loop else {"request": start, "response": count}
+    return {when: [hook, *hooks.get(when, ())] for when, hook in ours.items()}
