@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.secret import SHOWN, SecretText
+from lazyprompt._base.secret import shown
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -65,7 +65,7 @@ CallHook: TypeAlias = "Callable[[CallRecord], object]"
 class CallLog:
     """A hook of modules that appends each call to a file, one line of JSON each.
 
-    The file holds whole prompts and answers; only its owner can read it. Secrets out of the environment are ``***``.
+    The file holds whole prompts and answers; only its owner can read it. Secrets out of the environment are not in it.
 
     Args:
         path: The file; made by the first call.
@@ -88,7 +88,7 @@ class CallLog:
             "source": record.source,
             "model": record.model,
             "conversation": self.conversation,
-            "payload": _hidden({**record.payload, **params}),
+            "payload": shown({**record.payload, **params}),
             "reply": None if reply is None else str(reply),
             "usage": None if reply is None else reply.usage,
         }
@@ -98,17 +98,6 @@ class CallLog:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "ab", buffering=0) as file:
             file.write(data)
-
-
-def _hidden(value: object) -> object:
-    """Return JSON with its secret texts masked."""
-    if isinstance(value, SecretText):
-        return SHOWN
-    if isinstance(value, list):
-        return [*map(_hidden, cast("list[object]", value))]
-    if isinstance(value, Mapping):
-        return {name: _hidden(item) for name, item in cast("Mapping[str, object]", value).items()}
-    return value
 
 
 @contextmanager
