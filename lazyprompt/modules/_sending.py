@@ -208,7 +208,7 @@ class Sender:
                 reply = answer.partial() if partial is None else partial
                 record_span(reply, failure)
                 ended = perf_counter() - begun, streamed
-                self._record(CallRecord(self._source, *request[:3], reply, failure, *ended))
+                self._record(CallRecord(self._source, *request[:3], reply, failure, *ended, request.secrets))
 
     def _record(self, record: CallRecord) -> None:
         for hook in self._hooks:

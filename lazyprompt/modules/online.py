@@ -120,7 +120,7 @@ class OnlineChatModule(ChatModule):
         payload.trim = trim
         self._check_length(payload)
         params = check_params(self._client.params(self._common(call.params)), payload, ModuleError)
-        request = Request(self.model, payload, _joined(params, asked), prompter.origin)
+        request = Request(self.model, payload, _joined(params, asked), prompter.origin, prompter.secrets)
         reader = Reader(self._formatter.parse, self._client.collector)
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 

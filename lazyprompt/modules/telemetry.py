@@ -20,6 +20,7 @@ from lazyprompt._base.secret import shown
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
+    from lazyprompt._base.secret import SecretText
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.clients._base import Request
 
@@ -47,6 +48,7 @@ class CallRecord(NamedTuple):
         error: The reason of a failure, or of giving up; None if there is none.
         seconds: The seconds it took, waiting for a free place and further attempts included.
         streamed: True if the answer came in pieces.
+        secrets: The texts of the prompt that are from the environment, which a log hides.
     """
 
     source: str
@@ -57,6 +59,7 @@ class CallRecord(NamedTuple):
     error: BaseException | None
     seconds: float
     streamed: bool
+    secrets: tuple[SecretText, ...] = ()
 
 
 CallHook: TypeAlias = "Callable[[CallRecord], object]"
@@ -88,12 +91,17 @@ class CallLog:
             "source": record.source,
             "model": record.model,
             "conversation": self.conversation,
-            "payload": shown({**record.payload, **params}),
+            "payload": {**record.payload, **params},
             "reply": None if reply is None else str(reply),
             "usage": None if reply is None else reply.usage,
         }
         known = {name: value for name, value in line.items() if value is not None}
-        data = json.dumps(known, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+        data = (
+            json.dumps(shown(known, record.secrets), ensure_ascii=False, default=str).encode(
+                "utf-8", "backslashreplace"
+            )
+            + b"\n"
+        )
         # One write that appends: lines of threads and processes do not mix.
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "ab", buffering=0) as file:

@@ -261,7 +261,7 @@ class TrainableModule(ChatModule):
         payload = {"prompt": (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)}
         common = check_params(self._common(call.params, layout.markers.stop), payload, EngineError)
         params = self.engine.params(self._client.params(common), asked, own_bos=own_bos)
-        request = Request(self.base_model or "default", payload, params, prompter.origin)
+        request = Request(self.base_model or "default", payload, params, prompter.origin, prompter.secrets)
         offered = list(prompt.tools)
         parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
         reader = text_reader(parser, self._client.collector)

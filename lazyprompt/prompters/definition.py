@@ -21,6 +21,7 @@ from lazyprompt.templates.slots import listed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from lazyprompt._base.secret import SecretText
     from lazyprompt.budget.budget import Budget, BudgetLike
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
@@ -74,6 +75,8 @@ class PromptDefinition:
     _default_safety: ClassVar[Policy] = NEUTRALIZE
     origin: Origin | None = None
     """The prompt file that the prompter was read from; None of any other."""
+    secrets: tuple[SecretText, ...] = ()
+    """The texts of a prompt file that are from the environment; whatever shows or logs a prompt hides them."""
 
     def __init__(
         self,

@@ -307,7 +307,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("lazyprompt.batch.rows.open_regular", refuse)
     with pytest.raises(BatchError, match=f"rows.{kind} cannot be read: Permission denied"):
         read(path)
 

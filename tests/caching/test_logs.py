@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import CallLog, CharTokenCounter, FormatError, Msg, OnlineChatModule
+from lazyprompt import CallLog, CharTokenCounter, FormatError, Msg, OnlineChatModule, Prompty
 from lazyprompt._base.secret import SecretText
 from lazyprompt.caching import read_calls, simulate
 from lazyprompt.formatters.reply import Reply
@@ -54,10 +54,23 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     log(CallRecord("openai", "gpt-x", payload, {"temperature": 1}, reply, None, 2.0, streamed=False))
     log(CallRecord("openai", "gpt-x", PAYLOAD, {}, None, ValueError("no"), 2.0, streamed=False))
     first, second = read_calls(log.path)
-    assert first.prompt == {**PAYLOAD, "tools": [{"name": "***"}]}
+    assert first.prompt == {**PAYLOAD, "tools": [{"name": "${env:KEY}"}]}
     assert (first.conversation, first.model) == ("c1", "gpt-x")
     assert first.time is not None
     assert second.prompt == PAYLOAD
+
+
+def test_a_log_has_no_value_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only whole texts were masked: a value that a template had put into a message was logged."""
+    monkeypatch.setenv("LOG_KEY", "hunter2-hunter2")
+    file = Prompty.loads("---\ninputs: {a: {default: 'k=${env:LOG_KEY}'}}\n---\nuser:\nUse {{ a }}.\n")
+    log = CallLog(tmp_path / "calls.jsonl")
+    payload = file.generate_prompt(return_dict=True)
+    reply = Reply(Msg("assistant", "It is hunter2-hunter2.", "assistant"), {})
+    log(CallRecord("openai", "m", payload, {}, reply, None, 1.0, streamed=False, secrets=file.prompter.secrets))
+    assert "hunter2" in str(payload)
+    assert "hunter2" not in log.path.read_text()
+    assert "***" in log.path.read_text()
 
 
 @PERMISSIONS

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from lazyprompt._base.json import JsonObject
+    from lazyprompt._base.secret import SecretText
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.clients._faults import Fault, FaultKind
     from lazyprompt.prompters.definition import Origin
@@ -71,12 +72,14 @@ class Request(NamedTuple):
             engines: flat text or token ids.
         params: Further arguments of the call in the client's own names, as :meth:`OfficialClient.params` gives them.
         origin: The name and version of the prompt, if it came from a file or library.
+        secrets: The texts of the prompt that are from the environment.
     """
 
     model: str
     payload: Mapping[str, Any]
     params: Mapping[str, Any]
     origin: Origin | None = None
+    secrets: tuple[SecretText, ...] = ()
 
 
 class Collector(Protocol):
