@@ -9,7 +9,6 @@ import json
 import re
 import sys
 import tracemalloc
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd  # type: ignore[import-untyped]  # its types are a package of their own
@@ -29,6 +28,7 @@ from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 PLAN = RowPlan.of(ChatPrompter({"system": "Be {style}.", "user": "{question}\n"}), "openai-batch", model="m")
 COLUMNS = ("style", "question", "note")

@@ -36,7 +36,9 @@ def rows_of(base: Path, *ids: object, end: str = "jsonl") -> Path:
 
 
 def job_of(rows: Path, *, form: str) -> BatchJob:
-    plan = RowPlan.of(ChatPrompter("Answer {question} from {document}."), form, model="gpt-5-mini" if form == "openai-batch" else None)
+    plan = RowPlan.of(
+        ChatPrompter("Answer {question} from {document}."), form, model="gpt-5-mini" if form == "openai-batch" else None
+    )
     return BatchJob(row_file(rows), plan, rows.with_name("out.jsonl"))
 
 

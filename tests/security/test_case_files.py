@@ -98,6 +98,7 @@ def messages_of(base: Path, text: str) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_test_file_names_no_prompt_elsewhere(base: Path, name: str) -> None:
+    """The naive version, which joined the paths, read each of these, and printed its first line as wrong."""
     name = name.format(tmp=base.parent)
     said = messages_of(base, f"file: {name}\ncases: [{{prompt: [{{contains: x}}, {{snapshot: true}}]}}]\n")
     assert "a.test.yaml:1:7: " in said
@@ -149,6 +150,10 @@ def test_collecting_prints_nothing_from_elsewhere(base: Path) -> None:
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=base)  # noqa: S603 - pytest
     assert "outside allowed roots" in ran.stdout
     assert HIDDEN not in ran.stdout + ran.stderr
+    (base / "pytest.ini").write_text("[pytest]\nlazyprompt_roots = ..\n")
+    (base / "a.test.yaml").write_text("file: ../secret.prompty\ncases: [{prompt: [{contains: x}]}]\n")
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=base)  # noqa: S603 - as above
+    assert "1 test collected" in ran.stdout
 
 
 def test_a_pipe_of_rows_is_not_waited_for(base: Path) -> None:

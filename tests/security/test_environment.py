@@ -100,6 +100,7 @@ SHOWING: dict[str, tuple[tuple[str, ...], ...]] = {
 @EVERY_PLACE
 @pytest.mark.parametrize("command", SHOWING)
 def test_nothing_that_is_shown_or_written_has_it(base: Path, place: str, command: str) -> None:
+    """The naive version masks the text of a default; a template turns it, or cuts it, and it shows."""
     (base / "spy.prompty").write_text(PLACES[place])
     for name in ("old.prompty", "old@1.0.0.prompty", "old@2.0.0.prompty"):
         (base / name).write_text(PLACES[place].replace("name: spy", f"name: '{name}'").replace("Hi", name))
