@@ -302,11 +302,11 @@ class _SchemaTimeoutError(Exception):
 
 def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may be missing
     """Return a class of validators whose patterns end, and which end themselves."""
-    end = time.monotonic() + _SCHEMA_SECONDS
+    end = time.thread_time() + _SCHEMA_SECONDS
 
     def bounded(keyword: Callable[..., Iterable[Any] | None]) -> Callable[..., Iterator[Any]]:
         def check(*given: object) -> Iterator[Any]:
-            if time.monotonic() > end:
+            if time.thread_time() > end:
                 raise _SchemaTimeoutError(f"the schema takes more than {_SCHEMA_SECONDS:g} s for an answer")
             yield from keyword(*given) or ()
 

@@ -153,7 +153,7 @@ def test_collecting_prints_nothing_from_elsewhere(base: Path) -> None:
     (base / "pytest.ini").write_text("[pytest]\nlazyprompt_roots = ..\n")
     (base / "a.test.yaml").write_text("file: ../secret.prompty\ncases: [{prompt: [{contains: x}]}]\n")
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=base)  # noqa: S603 - as above
-    assert "1 test collected" in ran.stdout
+    assert "<PromptCase 1>" in ran.stdout
 
 
 def test_a_pipe_of_rows_is_not_waited_for(base: Path) -> None:
@@ -273,10 +273,10 @@ STEEP = "(a|a)+$"
 def test_a_pattern_of_a_test_file_ends(kind: str, pattern: str) -> None:
     """``re`` searched without an end: 2 ** 60 steps."""
     case = LoadedPrompt.load(Path("x"), text="user:\n" + "a" * 60 + "!").rendered()
-    begun = time.monotonic()
+    begun = time.process_time()
     (failure,) = prompt_failures(case, [make_check("prompt", kind, pattern)])
     assert "takes more than 1 s" in failure.message
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 SCHEMAS: list[dict[str, Any]] = [
@@ -292,10 +292,10 @@ SCHEMAS: list[dict[str, Any]] = [
 def test_a_pattern_of_a_schema_ends(schema: dict[str, Any]) -> None:
     """The validator's own patterns have no time limit."""
     long = "a" * 60 + "!"
-    begun = time.monotonic()
+    begun = time.process_time()
     for answer in (long, {long: 1}, {"a": [long]}):
         answer_failures(json.dumps(answer), [make_check("answer", "json_schema", schema)], None)
-    assert time.monotonic() - begun < 12
+    assert time.process_time() - begun < 12
 
 
 @SCHEMA
@@ -303,10 +303,10 @@ def test_a_schema_that_doubles_its_work_ends() -> None:
     """References to one another took 2 ** 40 steps."""
     defs = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)}
     schema = {"$ref": "#/$defs/d0", "$defs": {**defs, "d40": {"type": "string"}}}
-    begun = time.monotonic()
+    begun = time.process_time()
     (failure,) = answer_failures('"x"', [make_check("answer", "json_schema", schema)], None)
     assert "takes more than" in failure.message
-    assert time.monotonic() - begun < 20
+    assert time.process_time() - begun < 20
 
 
 @SCHEMA
