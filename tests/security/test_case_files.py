@@ -44,7 +44,7 @@ def run_in_process(*arguments: str) -> Ran:
     stdin = TextIOWrapper(BytesIO())
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", stdin):
         status = main([*arguments])
-    return Ran(status, *(each.buffer.getvalue().decode() for each in (out, err)))  # type: ignore[attr-defined]  # BytesIO
+    return Ran(status, *(each.buffer.getvalue().decode() for each in (out, err)))
 
 
 HIDDEN = "hunter2-the-secret"
@@ -203,6 +203,8 @@ def test_an_unpacked_repository_runs_nothing(base: Path) -> None:
 class Echo:
     """A model that repeats the prompt."""
 
+    prompter: Any = None
+
     def share(self, prompter: Any) -> Echo:
         made = Echo()
         made.prompter = prompter
@@ -302,7 +304,7 @@ def test_a_pattern_of_a_schema_ends(schema: dict[str, Any]) -> None:
 def test_a_schema_that_doubles_its_work_ends() -> None:
     """References to one another took 2 ** 40 steps."""
     defs = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)}
-    schema = {"$ref": "#/$defs/d0", "$defs": {**defs, "d40": {"type": "string"}}}
+    schema: Any = {"$ref": "#/$defs/d0", "$defs": {**defs, "d40": {"type": "string"}}}
     begun = time.process_time()
     (failure,) = answer_failures('"x"', [make_check("answer", "json_schema", schema)], None)
     assert "takes more than" in failure.message

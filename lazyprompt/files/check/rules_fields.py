@@ -74,7 +74,7 @@ def credentials(subject: Subject) -> Iterator[Hit]:
 
 def environment(subject: Subject) -> Iterator[Hit]:
     """Variables of the environment that are sent: in the prompt, in parameters, anywhere but in connection settings."""
-    waiting = [(node, (name,)) for name, node in reversed(subject.seen.items())]
+    waiting: list[tuple[Node, tuple[str, ...]]] = [(node, (name,)) for name, node in reversed([*subject.seen.items()])]
     while waiting:
         node, path = waiting.pop()
         value = node.value
@@ -84,7 +84,7 @@ def environment(subject: Subject) -> Iterator[Hit]:
             what = f"{value.reference} is sent to the model: only connection settings stay on this machine"
             yield Hit(subject.of(node), what, "declare an input in its place; on the command line it takes --env NAME")
         elif isinstance(value, dict):
-            waiting += [(item, (*path, name)) for name, item in reversed(value.items())]
+            waiting += [(item, (*path, name)) for name, item in reversed([*value.items()])]
         elif isinstance(value, list):
             waiting += [(item, (*path, "*")) for item in reversed(value)]
 
