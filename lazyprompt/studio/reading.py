@@ -6,7 +6,6 @@ for the family that is looked at: another's markers are text to it.
 
 from __future__ import annotations
 
-import json
 import re
 from copy import deepcopy
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic_core import from_json
 
-from lazyprompt._base.secret import shown
+from lazyprompt._base.secret import secrets_within, shown
 from lazyprompt.errors import FormatError
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.library.prompt_diff import Outline, outline_of, outline_of_yaml
@@ -373,4 +372,4 @@ def _empty(each: Property) -> Json:
 
 
 def _has_secret(value: Json) -> bool:
-    return json.dumps(value) != json.dumps(shown(value))
+    return next(secrets_within(value), None) is not None
