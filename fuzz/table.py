@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from fuzz.targets.answers import ANSWERS
+from fuzz.targets.cases import CASES
 from fuzz.targets.chat import CHAT
 from fuzz.targets.formatters import FORMATTERS
 from fuzz.targets.from_text import FROM_TEXT
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 TARGETS: Final[Mapping[str, Target]] = {
     each.name: each
     for each in (
-        *(SLOTS, ROLES, FROM_TEXT, STRICT, REFERENCES, PROMPTY, JINJA, MUSTACHE),
+        *(SLOTS, ROLES, FROM_TEXT, STRICT, REFERENCES, PROMPTY, CASES, JINJA, MUSTACHE),
         *(ANSWERS, SERVED, FORMATTERS, CHAT, LOSSY, PROMPTER, JOURNALS, TOKENIZERS),
     )
 }

@@ -150,6 +150,38 @@ def own_status(path: Path) -> os.stat_result | None:
     return status
 
 
+DATABASE_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
+"""The files of an SQLite database, by the ends of their names."""
+
+
+def own_database_status(path: Path) -> os.stat_result | None:
+    """Return the status of an SQLite database of ours; None where there is none.
+
+    Raises:
+        OSError: One of its files is not a regular file, or has other names beside this one.
+    """
+    first, *_ = [own_status(path.with_name(path.name + ending)) for ending in DATABASE_ENDINGS]
+    return first
+
+
+def make_own_directory(path: Path) -> bool:
+    """Make a directory of ours below the working directory, with those above it; return True if it is new.
+
+    Args:
+        path: The directory. The parts of a relative path are names that somebody else may have taken.
+
+    Raises:
+        OSError: It cannot be made, or a part of a relative path is a link.
+    """
+    if not path.is_absolute():
+        for part in (*reversed(path.parents), path):
+            check_no_link(part)
+    if path.exists():
+        return False
+    path.mkdir(parents=True)
+    return True
+
+
 def open_new(path: Path, mode: int = 0o666) -> int:
     """Make a file and open it for reading and writing.
 

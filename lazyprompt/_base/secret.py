@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
-from typing import TYPE_CHECKING, NoReturn, Self, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, Self, cast
 
 SHOWN = "***"
 # Anything shorter is in many a text by chance.
@@ -152,6 +150,36 @@ class SecretText(_Unshown, str):
     def __reduce__(self) -> tuple[object, ...]:
         return looked_up, (self.reference,)
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The text, and the values of the variables in it."""
+        names = (each[1].partition(":")[0] for each in _VARIABLE.finditer(self.reference))
+        found = (os.environ.get(name, "") for name in names)
+        return (self.reveal(), *(value for value in found if value and value in self.reveal()))
+
+    @property
+    def is_hidden(self) -> bool:
+        """True if the text is its own reference: what shows a prompt is given no value."""
+        return self.reveal() == self.reference
+
+
+class HiddenEnvironment(Mapping[str, str]):
+    """The variables of the environment with a reference in the place of each value, for all that shows a prompt.
+
+    No value can be shown that never enters the prompt, in whatever way a template changes it.
+    """
+
+    def __getitem__(self, name: str) -> str:
+        if name not in os.environ:
+            raise KeyError(name)
+        return f"${{env:{name}}}"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(os.environ)
+
+    def __len__(self) -> int:
+        return len(os.environ)
+
 
 class SecretAddress(str):
     """An address with a user or a password in it: plain text to clients, ``***`` in a repr, and never pickled."""
@@ -205,6 +233,45 @@ def variable(given: str, environment: Mapping[str, str]) -> str:
             f"Environment variable '{name}' not set: set it, or give a default, as ${{env:{name or 'X'}:default}}"
         )
     return found
+
+
+def shown(value: Any, secrets: Iterable[SecretText] = ()) -> Any:  # noqa: ANN401 - JSON in, the same JSON out
+    """Return JSON to be displayed or written: a reference in the place of each text out of the environment.
+
+    Args:
+        value: The value.
+        secrets: Texts of the environment that may be a part of other texts, where they become ``***``.
+    """
+    masks = [Secret(value) for value in dict.fromkeys(value for each in secrets for value in each.values)]
+
+    def masked(text: str) -> str:
+        for mask in masks:
+            text = mask.hidden_in(text)
+        return text
+
+    def of(value: object) -> object:
+        if isinstance(value, SecretText):
+            return value.reference
+        if isinstance(value, str):
+            return masked(value) if masks else value
+        if isinstance(value, list | tuple):
+            return [*map(of, cast("Sequence[object]", value))]
+        if isinstance(value, Mapping):
+            return {of(name): of(item) for name, item in cast("Mapping[object, object]", value).items()}
+        return value
+
+    return of(value)
+
+
+def secrets_within(value: object) -> Iterator[SecretText]:
+    """Yield the texts out of the environment within a value."""
+    if isinstance(value, SecretText):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in cast("Sequence[object]", value):
+            yield from secrets_within(item)
+    elif isinstance(value, Mapping):
+        yield from secrets_within([*cast("Mapping[object, object]", value).values()])
 
 
 def revealed(value: object) -> object:

@@ -24,6 +24,7 @@ from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase, Stat
 from lazyprompt.batch.forms import Limits, json_bytes
 from lazyprompt.batch.journal import Journal
 from lazyprompt.batch.rates import Pace, Rates
+from lazyprompt.batch.row_names import check_names, default_name
 from lazyprompt.batch.run import BatchJob, Outcome, Progress, Stopped, files_of, reject_line, watch
 from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
 from lazyprompt.modules.online import OnlineChatModule
@@ -108,8 +109,8 @@ def call_batch(
         The outcome; its tokens are those of the answers, as the provider has counted them.
 
     Raises:
-        BatchError: The rows cannot be read; or the output must not be written: it is there already, another run
-            writes it, or one with other settings was begun.
+        BatchError: The rows cannot be read, or two have the same name; or the output must not be written: it is there
+            already, another run writes it, or one with other settings was begun.
         BatchStoppedError: It stopped before its end: the model cannot be asked, a row is refused, a file cannot be
             written, or ``stopped`` gave a reason. Answers that have come are kept, and the next run continues.
     """
@@ -117,6 +118,7 @@ def call_batch(
     files = files_of(job)
     if files.output.exists() and not restart and not beside(files.output, ".run").exists():
         raise BatchError(f"{files.output} is there already; give another output, or --restart to ask all rows again")
+    check_names(job.choice.unread(job.rows), job.plan.cells)
     calls.module.prompt(job.plan.prompter)
     # Answers are for the user, so no service's limits hold for their file.
     with Journal(files, calls.asked(), Limits(), restart=restart) as journal:
@@ -373,7 +375,7 @@ class _Asking:
         cells = self._calls.job.plan.cells
         try:
             given = (cells.given(row), cells.history_of(row), cells.tools_of(row))
-            return _Question(number, row, cells.name_of(row) or f"row-{number}", given)
+            return _Question(number, row, cells.name_of(row) or default_name(number), given)
         except LazyPromptError as error:
             return RowFault(number, str(error))
 

@@ -16,7 +16,7 @@ from os.path import samestat
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from zlib import crc32
 
-from lazyprompt._base.files import own_status
+from lazyprompt._base.files import DATABASE_ENDINGS, own_database_status
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ _TABLES = [
 ]
 # A message of SQLite may hold damaged text.
 _DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
-# The files of a database, by the ends of their names.
-_ENDINGS = ("", "-journal", "-wal", "-shm")
 
 
 class BatchStoppedError(BatchError):
@@ -254,13 +252,13 @@ class RunDatabase:
 
     def _status(self) -> os.stat_result | None:
         """Check that no file of the database is somebody else's, and return the status of the first."""
-        first, *_ = [own_status(beside(self.path, ending)) for ending in _ENDINGS]
+        first = own_database_status(self.path)
         if first is not None and first.st_size == 1:  # SQLite would take it for an empty database
             raise sqlite3.DatabaseError("file is not a database")
         return first
 
     def _unlink(self) -> None:
-        for ending in _ENDINGS:
+        for ending in DATABASE_ENDINGS:
             beside(self.path, ending).unlink(missing_ok=True)
 
     @contextmanager

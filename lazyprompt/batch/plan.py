@@ -21,6 +21,7 @@ from lazyprompt._base.json import Json, JsonObject, checked_object, fresh
 from lazyprompt._version import __version__
 from lazyprompt.batch.cells import Cells
 from lazyprompt.batch.forms import BatchForm, form_of, json_bytes, text_bytes
+from lazyprompt.batch.row_names import default_name
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, ToolsError
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Payload
@@ -154,7 +155,7 @@ class RowPlan:
         form = self.form
         try:
             name = self.cells.name_of(row) if form.id_key else ""
-            return form.line(f"row-{number}" if name is None else form.checked_id(name), self.body(row))
+            return form.line(default_name(number) if name is None else form.checked_id(name), self.body(row))
         except LazyPromptError as error:
             raise type(error)(f"row {number}: {error}") from error
 

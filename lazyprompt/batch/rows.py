@@ -235,7 +235,7 @@ _quick = _quick_reader()
 
 def _read_jsonl(path: Path, start: int) -> Iterator[Unread]:
     number = 0
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         for at, line in enumerate(file, 1):
             if not line.isspace():
                 number += 1
@@ -294,7 +294,7 @@ def _object(line: bytes) -> Row:
 
 def _read_csv(path: Path, start: int) -> Iterator[Unread]:
     # What is no UTF-8 becomes lone surrogates, by which its row is found.
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+    with os.fdopen(open_regular(path), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         records = _records(csv.reader(file, strict=True))
         header = next(records, (1, list[str]()))[1]
         names = _checked_header(path, header)

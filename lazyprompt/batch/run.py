@@ -22,6 +22,7 @@ from lazyprompt._base.files import check_no_link
 from lazyprompt._version import __version__
 from lazyprompt.batch.database import BatchStoppedError, Line, State
 from lazyprompt.batch.journal import Files, Journal
+from lazyprompt.batch.row_names import check_names
 from lazyprompt.batch.rows import Choice, Row, RowFile, Unread, about_rows, fingerprint, parsed
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.prompters.rows import RowFault
@@ -238,12 +239,14 @@ def run_batch(
         The outcome.
 
     Raises:
-        BatchError: The rows cannot be read; or the output must not be written: another run writes it, or one with
-            other settings was begun.
+        BatchError: The rows cannot be read, or two have the same name; or the output must not be written: another run
+            writes it, or one with other settings was begun.
         BatchStoppedError: It stopped before its end: a row has no line, a file cannot be written, a process was
             ended, or ``stopped`` gave a reason. What is done is kept, and the next run of the job continues.
     """
     files = files_of(job)
+    if job.plan.form.id_key:
+        check_names(job.choice.unread(job.rows), job.plan.cells)
     with Journal(files, job.asked(), job.plan.form.limits, restart=restart, seconds=seconds) as journal:
         begun, before = monotonic(), journal.state
         if not before.done:

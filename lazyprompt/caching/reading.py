@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.secret import SecretText
+from lazyprompt._base.secret import shown
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.prompt import Prompt, Rendered
 from lazyprompt.prompters.prompter import Prompter
@@ -240,13 +240,13 @@ class Reading:
             for index, block in enumerate(blocks):
                 text = block.get("text")
                 is_text = isinstance(text, str) and block.get("type", "text") in _TEXT_KINDS
-                own = _plain(cast("str", text)) if is_text else _json(_unmarked(block))
+                own = shown(text) if is_text else _json(_unmarked(block))
                 alone = {**message, key: [block]} if index == 0 else {"role": role, key: [block]}
                 count = partial(self._count_block, alone, None if index == 0 else {"role": role, key: []})
                 own += behind if index == len(blocks) - 1 else ""
                 self._put(role if index == 0 else "", own, at, slot, count)
         else:
-            own = _plain(content) if isinstance(content, str) else _json(message[key]) if content else ""
+            own = shown(content) if isinstance(content, str) else _json(message[key]) if content else ""
             self._put(role, own + behind, at, slot, partial(self._count_block, message))
         if role in _ANSWERS:
             self.past = self._at
@@ -297,13 +297,8 @@ def _unmarked(block: Form) -> Form:
     return {key: value for key, value in block.items() if key not in _MARKS}
 
 
-def _plain(text: str) -> str:
-    """Return a text; of a secret out of the environment its name."""
-    return text.reference if isinstance(text, SecretText) else text
-
-
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(shown(value), ensure_ascii=False, default=str)
 
 
 def texts_between(text: str, marks: Iterable[str] = (_BEGIN, _ROLE_END, END)) -> str:

@@ -18,6 +18,7 @@ from lazyprompt.cli.options import (
     Options,
     address_options,
     count_option,
+    env_option,
     reference_options,
     settings_option,
     text_option,
@@ -115,6 +116,7 @@ class _Command(click.Command):
 )
 @click.option("--restart", is_flag=True, help="Begin anew, where a run was begun.")
 @reference_options
+@env_option
 @click.option("--run", is_flag=True, help="Ask the model, and write its answers in the order of rows.")
 @address_options
 @count_option("--concurrency", help="Rows asked at once.  [default: 8]")

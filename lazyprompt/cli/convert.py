@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lazyprompt._base.secret import HiddenEnvironment
 from lazyprompt.cli.options import output_option, reference_options
 from lazyprompt.cli.streams import blaming, note, write_visible
 from lazyprompt.files.library.names import YAML_SUFFIXES
@@ -48,8 +49,10 @@ def _read(path: Path, params: dict[str, str], roots: tuple[str, ...]) -> Prompty
     """Read a prompt from its file, or from a prompter's YAML."""
     from lazyprompt.files.prompt_file import PromptFile
     from lazyprompt.files.prompty import Prompty
+    from lazyprompt.files.references import References
 
     if path.suffix.lower() not in YAML_SUFFIXES:
-        return Prompty.load(path, params, roots)
+        references = References(path.parent, tuple(map(Path, roots)), dict(params), HiddenEnvironment())
+        return Prompty.of_file(path, references)
     file = PromptFile.load(path)
     return Prompty.from_prompter(file.prompter, name=path.stem, model=file.model)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from lazyprompt._base.secret import HiddenEnvironment
 from lazyprompt.cli.options import json_option, reference_options, with_options
 from lazyprompt.cli.streams import blaming, json_text, table, write_json, write_visible
 from lazyprompt.files.library.names import YAML_SUFFIXES, Entry
@@ -142,7 +143,11 @@ def _library(options: _Library) -> PromptLibrary:
     from lazyprompt.files.library.library import PromptLibrary
 
     return PromptLibrary(
-        options["directory"], layers=options["layers"], params=options["params"], allowed_roots=options["roots"]
+        options["directory"],
+        layers=options["layers"],
+        params=options["params"],
+        allowed_roots=options["roots"],
+        environment=HiddenEnvironment(),
     )
 
 

@@ -32,6 +32,7 @@ class Options(TypedDict):
     prompt_file: str | None
     params: dict[str, str]
     roots: tuple[str, ...]
+    env: tuple[str, ...] | None
     kind: Literal["chat", "alpaca"] | None
     instruction: str | None
     user_instruction: str | None
@@ -113,6 +114,12 @@ root_option = click.option(
 )
 _params_option = settings_option(
     "--param", "params", metavar="NAME=VALUE", help="The value of ${params:NAME} in a file."
+)
+env_option = click.option(
+    "--env",
+    multiple=True,
+    metavar="NAME",
+    help="A variable of the environment that the file may use outside of connection settings.",
 )
 reference_options = with_options(_params_option, root_option)
 

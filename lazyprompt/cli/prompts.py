@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from lazyprompt._base.secret import HiddenEnvironment
 from lazyprompt.cli.streams import (
     Stdin,
     WrongUseError,
@@ -299,8 +300,13 @@ def open_file(options: Options) -> PromptRequest | None:
     with blaming("PROMPT_FILE"):
         if has_references:
             from lazyprompt.files.prompty import Prompty
+            from lazyprompt.files.references import References
 
-            file = Prompty.load(name, params, roots)
+            place, env = Path(name), options.get("env")
+            # A command without --env shows the prompt, and sends nothing.
+            environment, named = (HiddenEnvironment(), None) if env is None else (None, frozenset(env))
+            allowed = tuple(map(Path, roots))
+            file = Prompty.of_file(place, References(place.parent, allowed, dict(params), environment, named))
             return PromptRequest(file.prompter, file)
         from lazyprompt.files.prompt_file import PromptFile
 

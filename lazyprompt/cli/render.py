@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from lazyprompt.cli.options import Options, color_option, json_option, output_option, prompt_options
+from lazyprompt.cli.options import Options, color_option, env_option, json_option, output_option, prompt_options
 from lazyprompt.cli.prompts import read_prompt
 from lazyprompt.cli.streams import (
     WrongUseError,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("render")
 @prompt_options
+@env_option
 @json_option
 @color_option
 @output_option

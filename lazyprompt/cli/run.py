@@ -10,6 +10,7 @@ from lazyprompt.cli.chat import talk
 from lazyprompt.cli.models import length_warning, opened_model, sources_help
 from lazyprompt.cli.options import (
     Options,
+    env_option,
     json_option,
     model_options,
     words_options,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 @click.command("run", epilog=sources_help())
 @words_options
+@env_option
 @model_options
 @click.option("--chat", "is_chat", is_flag=True, help="Keep talking: each line is a turn.")
 @click.option("--stream/--no-stream", default=None, help="Write the answer as it comes.  [default: on a terminal]")

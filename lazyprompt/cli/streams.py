@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import click
 
 from lazyprompt._base.files import read_regular, write_whole
+from lazyprompt._base.secret import shown
 from lazyprompt._base.signs import visible
 from lazyprompt.errors import LazyPromptError
 
@@ -237,8 +238,10 @@ def write_json(value: object, path: str | None = None, *, indent: int | None = N
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """Render a value as JSON, in one line without an indent."""
-    return json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None)
+    """Render a value as JSON, in one line without an indent; texts out of the environment as references."""
+    return json.dumps(
+        shown(value), ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None
+    )
 
 
 def write_lines(lines: Iterable[str]) -> None:

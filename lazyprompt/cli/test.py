@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from lazyprompt.cli.options import Options, base_url_option, count_option, reference_options, url_option
+from lazyprompt._base.signs import visible
+from lazyprompt.cli.options import Options, base_url_option, count_option, env_option, reference_options, url_option
 from lazyprompt.cli.progress import progress_bar
-from lazyprompt.cli.streams import Screen, WrongUseError, blaming, note, table, write_json, write_lines, write_text
+from lazyprompt.cli.streams import Screen, WrongUseError, blaming, json_text, note, table, write_lines, write_text
 from lazyprompt.errors import BatchError, LazyPromptError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class _Options(TypedDict):
     url: str | None
     answers: str
     concurrency: int
+    env: tuple[str, ...]
+    allow_code: bool
     params: dict[str, str]
     roots: tuple[str, ...]
 
@@ -62,6 +65,8 @@ class _Options(TypedDict):
     help="Where answers are kept.",
 )
 @count_option("--concurrency", default=8, show_default=True, help="Cases asked at once.")
+@env_option
+@click.option("--allow-code", is_flag=True, help="Let checks of answers call the functions that they name.")
 @reference_options
 @click.pass_context
 def command(context: click.Context, **options: Unpack[_Options]) -> None:
@@ -91,7 +96,7 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
     if options["update"] and options["against"]:
         raise WrongUseError("--update", "it takes the prompts as they are; leave out --against")
     places = [Path(each) for each in options["paths"] or (".",)]
-    files = _case_files(places)
+    files = _case_files(places, options["roots"])
     report = Report(options["against"] is not None, keeps_names=options["form"] == "junit")
     with ExitStack() as opened:
         runner = _runner(options, places, opened)
@@ -110,7 +115,7 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
         context.exit(_FAILED)
 
 
-def _case_files(places: list[Path]) -> list[CaseFile]:
+def _case_files(places: list[Path], roots: tuple[str, ...]) -> list[CaseFile]:
     from lazyprompt.testing.cases import CaseFile, case_files
 
     paths: list[Path] = []
@@ -124,7 +129,7 @@ def _case_files(places: list[Path]) -> list[CaseFile]:
     files: list[CaseFile] = []
     for path in dict.fromkeys(paths):
         with blaming("PATH"):
-            files.append(CaseFile.read(path))
+            files.append(CaseFile.read(path, roots))
     return files
 
 
@@ -144,7 +149,16 @@ def _runner(options: _Options, places: list[Path], opened: ExitStack) -> Runner:
         except BatchError as error:
             raise WrongUseError("--against", str(error)) from error
     answers = _answers(options, opened)
-    return Runner(options["params"], options["roots"], options["update"], older, answers, options["concurrency"])
+    return Runner(
+        options["params"],
+        options["roots"],
+        options["update"],
+        older,
+        answers,
+        options["concurrency"],
+        options["env"],
+        options["allow_code"],
+    )
 
 
 def _answers(options: _Options, opened: ExitStack) -> Answers | None:
@@ -154,6 +168,8 @@ def _answers(options: _Options, opened: ExitStack) -> Answers | None:
         for option, value in (("--base-url", options["base_url"]), ("--url", options["url"])):
             if value is not None:
                 raise WrongUseError(option, "it is the address of a model; give --run too")
+        if options["allow_code"]:
+            raise WrongUseError("--allow-code", "it is for checks of answers; give --run too")
         return None
     from lazyprompt.cli.models import file_model, opened_model
     from lazyprompt.modules.sources import SOURCES
@@ -176,8 +192,8 @@ def _answers(options: _Options, opened: ExitStack) -> Answers | None:
         return file_model(chosen, prompt.file).params
 
     module = opened.enter_context(opened_model(asked))
-    # Functions of checks are the user's own, as for pytest.
-    sys.path.insert(0, str(Path.cwd()))
+    if options["allow_code"]:  # functions of checks are the user's own, as for pytest
+        sys.path.insert(0, str(Path.cwd()))
     with blaming("--answers"):
         answers = Answers(Path(options["answers"]), module, name, params_of)
     opened.callback(answers.close)
@@ -209,7 +225,7 @@ def _write(report: Report, form: str) -> None:
     from lazyprompt.testing.report import change_lines, failure_lines, github, junit, table_rows
 
     if form == "json":
-        return write_json(report.to_dict(), indent=2)
+        return write_lines([visible(json_text(report.to_dict(), indent=2))])
     if form == "junit":
         return write_text(junit(report))
     if form == "github":

@@ -14,6 +14,7 @@ from lazyprompt.cli.options import (
     Options,
     budget_option,
     counter_option,
+    env_option,
     given_besides,
     json_option,
     prompt_options,
@@ -53,6 +54,7 @@ class _Row(NamedTuple):
 
 @click.command("tokens")
 @prompt_options
+@env_option
 @counter_option
 @click.option("--bpe-file", metavar="FILE", help="The vocabulary of tiktoken, where its cache lacks it.")
 @budget_option

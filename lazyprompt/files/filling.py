@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from jinja2 import ChainableUndefined
 
 from lazyprompt._base.json import JsonObject, checked_text
-from lazyprompt._base.secret import SecretText
+from lazyprompt._base.secret import secrets_within
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
 from lazyprompt.files.properties import RICH, Medium, Thread, checked_inputs, rich_value, schema_of
 from lazyprompt.files.roles import Layout, Section, layout_of, sections
@@ -298,8 +298,8 @@ class FilePrompter(Prompter):
         super().__init__(instruction, _TEMPLATE, system="", tools=functions or None)
         self._filling = filling
         self._left = tuple(notes)
+        self.secrets = tuple(secrets_within(filling.spec.to_dict()))
         self._fixed: Fixed = ()
-        self.secrets = tuple(each.default for each in filling.spec.inputs if isinstance(each.default, SecretText))
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from lazyprompt._base.secret import shown
 from lazyprompt.errors import PromptFileError, SlotError, TemplateError
 from lazyprompt.files.dialects.dialects import dialect_named, dialect_of
 from lazyprompt.files.includes import Expanded, expanded, place_in
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt._base.json import JsonObject
 
 
 Undefined: TypeAlias = Literal["error", "empty"]
@@ -153,5 +154,5 @@ def content_hash(dialect: str, content: JsonObject) -> str:
     model = content.get("model")
     if isinstance(model, dict):
         content = {**content, "model": {name: value for name, value in model.items() if name != "connection"}}
-    hashed: Json = [dialect, content]
+    hashed = shown([dialect, content])
     return sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
+from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
 from lazyprompt.files.yaml_nodes import Node, Source, Value, plain
 from lazyprompt.media.resolver import sniffed
@@ -382,7 +383,8 @@ def _misfits(value: object, declared: Property, where: str) -> Iterator[str]:
     elif not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind in ("integer", "float")):
         yield f"{where} is {_shown(value)}, and must be of the kind {kind}"
     else:
-        if declared.enum_values and value not in declared.enum_values:
+        is_hidden = isinstance(value, SecretText) and value.is_hidden
+        if declared.enum_values and value not in declared.enum_values and not is_hidden:
             yield f"{where} is {_shown(value)}, and must be one of {', '.join(map(repr, declared.enum_values))}"
         if not isinstance(value, str):
             yield from _misfits_within(value, declared, where)

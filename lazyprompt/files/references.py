@@ -20,12 +20,14 @@ from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_m
 from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, MAX_DEPTH, Node, Reader, Source, Value, plain, written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.files.library.layers import Trace
 
 # Other protocols are text: they are those of whoever runs the prompt.
 _NOWHERE: Final = Node(None, 0, 0)
+_CONNECTIONS: Final = (("model", "connection"), ("model", "configuration"))
+_TOOL_CONNECTION: Final = ("tools", "*", "connection")
 _REFERENCE = re.compile(r"\$\{(env|file|params):([^{}]*)\}", re.IGNORECASE)
 
 
@@ -38,6 +40,7 @@ class References:
         roots: Further directories that files may lie in.
         params: The values of ``${params:name}``.
         environment: The values of ``${env:NAME}``; None are those of the process.
+        named: The variables that may be used outside of connection settings; None is all.
         layers: Directories that are as one tree, in which included files are looked for.
         trace: Notes the files and variables that were looked at.
     """
@@ -46,6 +49,7 @@ class References:
     roots: tuple[Path, ...] = ()
     params: Mapping[str, object] = field(default_factory=dict[str, object])
     environment: Mapping[str, str] | None = None
+    named: frozenset[str] | None = None
     layers: tuple[Path, ...] = ()
     trace: Trace | None = field(default=None, compare=False, repr=False)
 
@@ -60,7 +64,7 @@ class References:
             PromptFileError: A reference leads to nothing, or where it may not; the message has its place.
         """
         looking = _Looking(self, source)
-        return {name: looking.resolved(node) for name, node in fields.items()}
+        return {name: looking.resolved(node, (name,)) for name, node in fields.items()}
 
     def starts(self, directory: Path | None) -> Iterator[Path | None]:
         """Find the directories in which an included file is looked for, in turn.
@@ -97,12 +101,22 @@ class References:
         path = Path() if is_elsewhere else Path(os.path.realpath(joined))
         if not any(path.is_relative_to(os.path.realpath(root)) for root in roots):
             raise ValueError(
-                f"{given!r} lies outside allowed roots: files are read from the directory of the prompt file, and from "
-                "allowed_roots="
+                f"{given!r} lies outside allowed roots: files are read from the directory of the file that names "
+                "them, and from allowed_roots= (--root)"
             )
         if self.trace is not None:
             self.trace.file(path)
         return path
+
+
+def is_connection(path: Sequence[str]) -> bool:
+    """Return True if a field of a front matter holds connection settings, which enter no prompt and no parameter.
+
+    Args:
+        path: The names of the fields that lead to it.
+    """
+    place = tuple(path)
+    return place in _CONNECTIONS or (len(place) == len(_TOOL_CONNECTION) and place[0::2] == _TOOL_CONNECTION[0::2])
 
 
 class _Looking:
@@ -111,18 +125,35 @@ class _Looking:
     def __init__(self, references: References, source: Source) -> None:
         self._references = references
         self._source = source
-        self._read: dict[Path, Node] = {}
+        self._read: dict[tuple[Path, bool], Node] = {}
+        self._connects = False
         self._within: list[Path] = []
         self._left = MAX_BYTES
         self._depth = 0
 
-    def resolved(self, node: Node) -> Node:
-        """Return a node with all references in it looked up."""
+    def resolved(self, node: Node, path: tuple[str, ...] = ()) -> Node:
+        """Return a node with all references in it looked up.
+
+        Args:
+            node: The node.
+            path: The names of the fields that lead to it; empty within a file that is referred to.
+        """
         value = node.value
+        connects, self._connects = self._connects, self._connects or is_connection(path)
+        try:
+            return self._resolved(node, value, path)
+        finally:
+            self._connects = connects
+
+    def _resolved(self, node: Node, value: Value, path: tuple[str, ...]) -> Node:
         if isinstance(value, list | dict):
             self._depth += 1
             of = self.resolved
-            made = [*map(of, value)] if isinstance(value, list) else {name: of(item) for name, item in value.items()}
+            made: Value
+            if isinstance(value, list):
+                made = [of(item, path and (*path, "*")) for item in value]
+            else:
+                made = {name: of(item, path and (*path, name)) for name, item in value.items()}
             self._depth -= 1
             return Node(made, node.at, node.key_at, node.flow)
         if not isinstance(value, str) or "${" not in value:
@@ -175,7 +206,13 @@ class _Looking:
         environment = os.environ if self._references.environment is None else self._references.environment
         name = given.partition(":")[0]
         if self._references.trace is not None:
-            self._references.trace.variable(name, environment.get(name))
+            self._references.trace.variable(name, os.environ.get(name))
+        named = self._references.named
+        if named is not None and name not in named and name in environment and not self._connects:
+            raise ValueError(
+                f"${{env:{name}}} would enter what is sent, outside of connection settings; give --env {name} if this "
+                "file may use it"
+            )
         found = variable(given, environment)
         # A default stands in the file, for all to read.
         return SecretText(found, f"${{env:{given}}}") if name in environment else found
@@ -192,17 +229,18 @@ class _Looking:
         if path in self._within:
             chain = " → ".join(each.name for each in (*self._within, path))
             raise ValueError(f"the references of files go round in a circle: {chain}")
-        if path not in self._read:
+        key = path, self._connects
+        if key not in self._read:
             node, source = _content(path, given)
             outer, self._source = self._source, source
             self._within.append(path)
             self._depth += 1
             self._check_depth(0)
-            self._read[path] = self.resolved(node)
+            self._read[key] = self.resolved(node)
             self._depth -= 1
             self._within.pop()
             self._source = outer
-        return self._read[path].value
+        return self._read[key].value
 
 
 _BY_PROTOCOL: Final[Mapping[str, Callable[[_Looking, str], Value]]] = {
@@ -231,6 +269,24 @@ def file_text(path: Path, given: str) -> str:
         raise ValueError(f"{given!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{given!r} is not UTF-8, at byte {error.start}") from error
+
+
+def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = ()) -> str:
+    """Read the text of a file that somebody else may have made: a link that leads out of its directory is refused.
+
+    Args:
+        path: The file.
+        roots: Further directories that a link may lead to.
+
+    Raises:
+        PromptFileError: It lies elsewhere, or cannot be read.
+    """
+    try:
+        return file_text(References(path.parent, tuple(map(Path, roots))).path_of(path.name), path.name)
+    except FileNotFoundError as error:
+        raise PromptFileMissingError(f"{path}:1:1: there is no such file") from error
+    except ValueError as error:
+        raise PromptFileError(f"{path}:1:1: {error}") from error
 
 
 def read_resolved(path: Path) -> bytes:

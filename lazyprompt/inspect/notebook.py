@@ -25,6 +25,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lazyprompt._base.roles import ROLES
+from lazyprompt._base.secret import shown
 from lazyprompt._base.signs import named, pieces, visible
 from lazyprompt.budget.report import TrimReport
 from lazyprompt.errors import HistoryError, MissingExtraError
@@ -247,17 +248,6 @@ def _short(text: object) -> str:
     return whole if len(whole) <= _NAME else f"{whole[:_NAME]}…"
 
 
-def _unrevealed(value: object) -> object:
-    """Return JSON values with their secret texts as they show."""
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _unrevealed(item) for key, item in cast("Mapping[object, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [*map(_unrevealed, cast("Sequence[object]", value))]
-    return value
-
-
 def _numbered(slots: Iterable[str]) -> dict[str, int]:
     """Number the slots by first appearance; text outside slots gets 0."""
     names = [slot for slot in dict.fromkeys(slots) if slot != MARKERS]
@@ -295,7 +285,7 @@ def _environment() -> Environment:
         "count": "{:,}".format,
         "hue": _hue,
         "joined": Markup().join,
-        "json": lambda value: json.dumps(_unrevealed(value), ensure_ascii=False, indent=2, default=repr),
+        "json": lambda value: json.dumps(shown(value), ensure_ascii=False, indent=2, default=repr),
         "numbered": _numbered,
         # In one line, with hidden characters written out.
         "plain": lambda value: _NO_TEXT.sub(lambda sign: named(sign[0]), visible(str(value))).replace("\n", " "),

@@ -15,6 +15,7 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
+from lazyprompt._base.secret import shown
 from lazyprompt._base.signs import pieces, visible
 from lazyprompt.inspect.cautions import Mark, marked
 from lazyprompt.inspect.look import Look, SlotChange, shared_prefix
@@ -176,7 +177,7 @@ def _by_line(segments: Iterable[Segment]) -> Text:
 
 def _json(payload: JsonObject) -> Text:
     """A payload in the colours of JSON."""
-    body = Text(visible(json.dumps(payload, ensure_ascii=False, indent=2)))
+    body = Text(visible(json.dumps(shown(payload), ensure_ascii=False, indent=2)))
     JSONHighlighter().highlight(body)
     return body
 

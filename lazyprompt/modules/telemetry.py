@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.secret import SHOWN, Secret, SecretText
+from lazyprompt._base.secret import shown
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
+    from lazyprompt._base.secret import SecretText
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.clients._base import Request
 
@@ -47,7 +48,7 @@ class CallRecord(NamedTuple):
         error: The reason of a failure, or of giving up; None if there is none.
         seconds: The seconds it took, waiting for a free place and further attempts included.
         streamed: True if the answer came in pieces.
-        secrets: The texts out of the environment that the payload may have in it. A log is to hold none of them.
+        secrets: The texts of the prompt that are from the environment, which a log hides.
     """
 
     source: str
@@ -67,7 +68,7 @@ CallHook: TypeAlias = "Callable[[CallRecord], object]"
 class CallLog:
     """A hook of modules that appends each call to a file, one line of JSON each.
 
-    The file holds whole prompts and answers; only its owner can read it. Secrets out of the environment are ``***``.
+    The file holds whole prompts and answers; only its owner can read it. Secrets out of the environment are not in it.
 
     Args:
         path: The file; made by the first call.
@@ -94,28 +95,17 @@ class CallLog:
             "reply": None if reply is None else str(reply),
             "usage": None if reply is None else reply.usage,
         }
-        masks = [Secret(secret.reveal()) for secret in record.secrets]
-        known = {name: _hidden(value, masks) for name, value in line.items() if value is not None}
-        data = json.dumps(known, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+        known = {name: value for name, value in line.items() if value is not None}
+        data = (
+            json.dumps(shown(known, record.secrets), ensure_ascii=False, default=str).encode(
+                "utf-8", "backslashreplace"
+            )
+            + b"\n"
+        )
         # One write that appends: lines of threads and processes do not mix.
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "ab", buffering=0) as file:
             file.write(data)
-
-
-def _hidden(value: object, masks: Sequence[Secret]) -> object:
-    """Return JSON with its secret texts masked, and those that are a part of other texts."""
-    if isinstance(value, SecretText):
-        return SHOWN
-    if isinstance(value, str):
-        for mask in masks:
-            value = mask.hidden_in(value)
-        return value
-    if isinstance(value, list | tuple):
-        return [_hidden(item, masks) for item in cast("Sequence[object]", value)]
-    if isinstance(value, Mapping):
-        return {name: _hidden(item, masks) for name, item in cast("Mapping[str, object]", value).items()}
-    return value
 
 
 @contextmanager

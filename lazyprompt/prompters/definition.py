@@ -76,7 +76,7 @@ class PromptDefinition:
     origin: Origin | None = None
     """The prompt file that the prompter was read from; None of any other."""
     secrets: tuple[SecretText, ...] = ()
-    """The texts out of the environment that prompts may have in them, as defaults of inputs."""
+    """The texts of a prompt file that are from the environment; whatever shows or logs a prompt hides them."""
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, cast
 
 from lazyprompt import errors
+from lazyprompt._base.secret import HiddenEnvironment
 from lazyprompt._version import __version__
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.files.check.check import check
@@ -67,7 +68,7 @@ class Looking:
         self.workspace = workspace
         # One file alone is read as Prompty.load reads it, the files of a directory as PromptLibrary does.
         layers = () if workspace.only is not None else (workspace.root,)
-        self._references = References(None, roots, dict(params or {}), layers=layers)
+        self._references = References(None, roots, dict(params or {}), HiddenEnvironment(), layers=layers)
         self._drafts: FileCache[Draft] = FileCache(_MOST_TEXTS)
 
     def _read(self, path: str, text: str) -> Draft:

@@ -6,23 +6,22 @@ for the family that is looked at: another's markers are text to it.
 
 from __future__ import annotations
 
-import json
 import re
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic_core import from_json
 
-from lazyprompt._base.secret import SecretText
+from lazyprompt._base.secret import secrets_within, shown
 from lazyprompt.errors import FormatError
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.library.prompt_diff import Outline, outline_of, outline_of_yaml
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
-from lazyprompt.files.references import References
 from lazyprompt.files.targets import target_of
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.prompters.kinds import ChatPrompter
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.library.layers import Trace
+    from lazyprompt.files.references import References
     from lazyprompt.prompters.prompter import Prompter
 
 
@@ -274,7 +274,7 @@ class Draft(NamedTuple):
     def form(self) -> tuple[str | None, str | None]:
         """The form of the file's own provider, and its model there; None and None where it names no provider."""
         model = self.file.model if isinstance(self.file, Prompty) else {}
-        provider, api, name = (_unsecret(model.get(key)) for key in ("provider", "apiType", "id"))
+        provider, api, name = (shown(model.get(key)) for key in ("provider", "apiType", "id"))
         if not isinstance(provider, str):
             return None, None
         try:
@@ -309,7 +309,7 @@ def read_draft(place: Path, path: str, text: str, references: References, trace:
     if place.suffix.lower() in YAML_SUFFIXES:
         file = PromptFile.loads(text, path)
         return Draft(file, file.prompter, _slots_of(file.prompter))
-    near = References(place.parent, references.roots, references.params, layers=references.layers, trace=trace)
+    near = replace(references, base=place.parent, trace=trace)
     prompt = Prompty.of_file(Path(path), near, text=text)
     inputs = {each.name: each for each in prompt.inputs}
     for name in prompt.slots:
@@ -339,8 +339,8 @@ def describe_input(each: Property) -> JsonObject:
         "name": each.name,
         "kind": each.kind,
         "required": each.required,
-        "default": _unsecret(each.default),
-        "sample": _unsecret(each.example),
+        "default": shown(each.default),
+        "sample": shown(each.example),
         "description": each.description,
         "enum": [*each.enum_values],
     }
@@ -372,13 +372,4 @@ def _empty(each: Property) -> Json:
 
 
 def _has_secret(value: Json) -> bool:
-    return json.dumps(value) != json.dumps(_unsecret(value))
-
-
-def _unsecret(value: Json) -> Json:
-    """A value with references in the place of secrets."""
-    if isinstance(value, list):
-        return [*map(_unsecret, value)]
-    if isinstance(value, dict):
-        return {name: _unsecret(item) for name, item in value.items()}
-    return value.reference if isinstance(value, SecretText) else cast("Json", value)
+    return next(secrets_within(value), None) is not None

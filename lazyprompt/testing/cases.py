@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, Unpack, cast
 
 from lazyprompt.batch.rows import Choice, Row, parsed, row_file
-from lazyprompt.errors import PromptFileError, did_you_mean
+from lazyprompt.errors import BatchError, PromptFileError, did_you_mean
 from lazyprompt.files.library.names import YAML_SUFFIXES, shown_files
+from lazyprompt.files.references import References, text_in_place
 from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
 from lazyprompt.prompters.rows import RowFault
 from lazyprompt.testing.checks import ANSWER, PROMPT, Check, make_check, prompt_failures, read_checks
@@ -96,24 +97,27 @@ class CaseFile:
     answer_checks: tuple[Check, ...] = ()
 
     @classmethod
-    def read(cls, path: Path) -> CaseFile:
+    def read(cls, path: Path, roots: Sequence[str] = ()) -> CaseFile:
         """Read a file of cases.
 
         Args:
             path: Its path.
+            roots: Directories that the files it names may lie in, beside its own.
 
         Raises:
-            PromptFileError: It is wrong, or has no prompt.
+            PromptFileError: It is wrong, has no prompt, or names a file elsewhere.
         """
+        places = References(path.parent, tuple(map(Path, roots)))
         if path.name.endswith(ROW_ENDS):
-            return cls(path, _beside(path, ROW_ENDS), {}, rows=path)
-        source = Source(text_of_file(str(path)), str(path))
+            try:
+                return cls(path, _beside(path, ROW_ENDS), {}, rows=_rows(path, path.name, places))
+            except ValueError as error:
+                raise PromptFileError(f"{path}:1:1: {error}") from error
+        source = Source(text_in_place(path, roots), str(path))
         fields = source.mapping_of(Reader(source).read(), "a file of cases")
         _check_names(source, fields, _FIELDS, "a file of cases")
         given = source.text_of(fields.get("file"), "file")
-        prompt = _beside(path, YAML_ENDS) if given is None else path.parent / given
-        if not prompt.is_file():
-            raise source.pointed(fields["file"].at, f"there is no prompt file {given!r}")
+        prompt = _beside(path, YAML_ENDS) if given is None else _prompt(source, fields["file"], path, given, places)
         params = cast("dict[str, object]", plain(fields.get("params")) or {})
         common = {kind: read_checks(source, fields.get(kind), kind) for kind in (PROMPT, ANSWER)}
         rows = source.text_of(fields.get("rows"), "rows")
@@ -128,8 +132,24 @@ class CaseFile:
             seen[case.name] = case.line
         if not cases and rows is None:
             raise source.pointed(0, "there is no case; give cases: [{inputs: {...}}], or rows: FILE.jsonl")
-        table = None if rows is None else path.parent / rows
+        try:
+            table = None if rows is None else _rows(path, rows, places)
+        except ValueError as error:
+            raise source.pointed(fields["rows"].at, str(error)) from error
         return cls(path, prompt, params, tuple(cases), table, common[PROMPT], common[ANSWER])
+
+    def check_no_code(self) -> None:
+        """Check that no answer is checked by a function.
+
+        Raises:
+            BatchError: A check names one.
+        """
+        places = [(self.path, 1, self.answer_checks), *((each.file, each.line, each.answer) for each in self.listed)]
+        for file, line, checks in places:
+            if named := next((each.value for each in checks if each.kind == "python"), None):
+                raise BatchError(
+                    f"{file}:{line}:1: the check python: {named} runs code; give --allow-code if you trust this file"
+                )
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases; rows are read as they are asked for.
@@ -147,6 +167,33 @@ class CaseFile:
                 yield Case(self.rows, line, f"row {number}", fault=row.reason)
             else:
                 yield Case(self.rows, line, f"row {number}", _NONE, *checks, row)
+
+
+def _prompt(source: Source, node: Node, path: Path, given: str, places: References) -> Path:
+    """Return the prompt file that a file of cases names."""
+    if not given.lower().endswith(_PROMPT_ENDS):
+        raise source.pointed(node.at, f"{given!r} is no prompt file; its name ends in {', '.join(_PROMPT_ENDS)}")
+    try:
+        found = places.path_of(given)
+    except ValueError as error:
+        raise source.pointed(node.at, str(error)) from error
+    if not found.name.lower().endswith(_PROMPT_ENDS):
+        raise source.pointed(node.at, f"{given!r} is a link to {found.name!r}, which is no prompt file")
+    if not found.is_file():
+        raise source.pointed(node.at, f"there is no prompt file {given!r}")
+    # Its own name, unless that is a link to another directory, where its references are relative to.
+    named = path.parent / given
+    return named if os.path.realpath(named.parent) == str(found.parent) else found
+
+
+def _rows(path: Path, given: str, places: References) -> Path:
+    """Return the file of rows of a file of cases.
+
+    Raises:
+        ValueError: It lies elsewhere.
+    """
+    places.path_of(given)
+    return path.parent / given
 
 
 def _case(source: Source, path: Path, number: int, node: Node, common: Mapping[str, tuple[Check, ...]]) -> Case:
@@ -186,7 +233,7 @@ def is_case_file(path: Path) -> bool:
     if any(each.suffix not in YAML_SUFFIXES for each in beside):
         return True
     try:
-        text = text_of_file(str(path))
+        text = text_in_place(path)
     except PromptFileError:
         return False
     return _CASES.search(text) is not None and bool(beside or _FILE.search(text))
@@ -242,7 +289,7 @@ def render_cases(
     """
     path = Path(prompt)
     found: list[RenderedCase] = []
-    for file in map(CaseFile.read, case_files(path)):
+    for file in (CaseFile.read(each, allowed_roots) for each in case_files(path)):
         loaded = LoadedPrompt.load(file.prompt, {**file.params, **(params or {})}, allowed_roots)
         for case in file.cases():
             if case.fault:
@@ -281,7 +328,7 @@ def assert_prompt(
     if isinstance(prompt, RenderedCase):
         case = prompt
     elif isinstance(prompt, str | os.PathLike):
-        case = LoadedPrompt.load(Path(prompt)).rendered(inputs, history, tools)
+        case = LoadedPrompt.load(Path(prompt), text=text_of_file(os.fspath(prompt))).rendered(inputs, history, tools)
     else:
         case = LoadedPrompt.of(prompt).rendered(inputs, history, tools)
     failures = prompt_failures(case, [make_check(PROMPT, kind, cast("Json", value)) for kind, value in checks.items()])

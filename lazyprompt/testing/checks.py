@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from functools import lru_cache
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+from lazyprompt._base.patterns import PatternTimeoutError, compile_pattern, find_first
 from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing_extra
 from lazyprompt.files.yaml_nodes import Node, Source, plain
 from lazyprompt.formatters.formatter import ChatFormatter
@@ -19,6 +22,8 @@ from lazyprompt.testing.rendered import RenderedCase, TurnText
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import regex
+
     from lazyprompt._base.json import Json
     from lazyprompt.tokens.counter import TokenCounter
 
@@ -27,6 +32,10 @@ if TYPE_CHECKING:
 PROMPT: Final = "prompt"
 ANSWER: Final = "answer"
 _MOST: Final = 80
+_MOST_FAULTS: Final = 100
+# The time that a schema may take for one answer: references to one another can double the work at each step.
+_SCHEMA_SECONDS: Final = 5.0
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ROLES: Final = ("system", "developer", "user", "assistant", "model", "tool")
 
 
@@ -97,8 +106,31 @@ def _snapshot_name(value: Json) -> Json:
 
 def _schema(value: Json) -> dict[str, Json]:
     if isinstance(value, dict):
+        for each in _mappings_in(value):
+            _check_schema_part(each)
         return value
     raise ValueError("a JSON Schema, which is a mapping")
+
+
+def _check_schema_part(part: Mapping[str, Json]) -> None:
+    for key in _REFERENCES:
+        target = part.get(key)
+        if isinstance(target, str) and not target.startswith("#"):
+            raise ValueError(f"a JSON Schema whose {key} stays inside it, as #/$defs/name, not {_shown(target)}")
+    if "patternProperties" in part and "unevaluatedProperties" in part:
+        raise ValueError("a JSON Schema without unevaluatedProperties beside patternProperties")
+
+
+def _mappings_in(value: Json) -> Iterator[dict[str, Json]]:
+    """Yield each mapping within a value."""
+    waiting: list[Json] = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            yield found
+            waiting += found.values()
+        elif isinstance(found, list):
+            waiting += found
 
 
 def _function(value: Json) -> str:
@@ -157,12 +189,12 @@ def _text_check(kind: str, value: Json, role: str | None) -> Check:
         ValueError: It is no text, or no pattern.
     """
     texts, rule = _texts(value), _ANSWER_TEXT_KINDS[kind]
-    patterns: list[tuple[str, re.Pattern[str]]] = []
+    patterns: list[tuple[str, regex.Pattern[str]]] = []
     for text in texts:
         wanted = text if rule.is_pattern else re.escape(text.strip() if rule.begin or rule.end else text)
         try:
-            patterns.append((text, re.compile(rule.begin + wanted + rule.end, re.MULTILINE)))
-        except re.error as error:
+            patterns.append((text, compile_pattern(rule.begin + wanted + rule.end, multiline=True)))
+        except ValueError as error:
             raise ValueError(f"a regular expression: {error}") from error
     return Check(kind, patterns, role)
 
@@ -170,7 +202,11 @@ def _text_check(kind: str, value: Json, role: str | None) -> Check:
 def _text_failures(turns: Sequence[TurnText], check: Check, where: str) -> Iterator[Failure]:
     kind = _ANSWER_TEXT_KINDS[check.kind]
     for wanted, pattern in check.value:
-        found = next(((turn, match) for turn in turns if (match := pattern.search(turn.text))), None)
+        try:
+            found = next(((turn, match) for turn in turns if (match := find_first(pattern, turn.text))), None)
+        except PatternTimeoutError as error:
+            yield Failure(check.kind, str(error))
+            continue
         if (found is not None) is kind.is_found:
             continue
         message = f"{where} {kind.fault} {_shown(wanted)}"
@@ -230,16 +266,86 @@ def _check_valid(case: RenderedCase, check: Check) -> Iterator[Failure]:
 
 def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:
     try:
-        library = import_module("jsonschema")
+        library, referencing = import_module("jsonschema"), import_module("referencing")
     except ImportError as error:
         raise missing_extra("jsonschema", "test") from error
     try:
-        found = [*library.Draft202012Validator(check.value).iter_errors(json.loads(answer))]
+        library.Draft202012Validator.check_schema(check.value)
+    except library.SchemaError as error:
+        yield Failure("json_schema", f"the schema is wrong: {error.json_path}: {error.message}")
+        return
+    # An empty registry retrieves nothing, whatever a reference names.
+    validator = _bounded_validator(library)(check.value, registry=referencing.Registry())
+    try:
+        value = json.loads(answer)
     except (ValueError, RecursionError) as error:
         yield Failure("json_schema", f"the answer is no JSON: {error}", text=answer)
         return
+    try:
+        found = [*islice(validator.iter_errors(value), _MOST_FAULTS)]
+    except referencing.exceptions.Unresolvable as error:
+        yield Failure("json_schema", f"the schema is wrong: nothing is at {error.ref}")
+        return
+    except RecursionError as error:
+        yield Failure("json_schema", f"the answer is nested too deeply for the schema: {error}", text=answer)
+        return
+    except (ValueError, _SchemaTimeoutError) as error:
+        yield Failure("json_schema", f"the schema cannot be used: {error}", text=answer)
+        return
     for fault in found:
         yield Failure("json_schema", f"{fault.json_path}: {fault.message}", text=answer)
+
+
+class _SchemaTimeoutError(Exception):
+    """A schema takes longer than an answer is validated."""
+
+
+def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may be missing
+    """Return a class of validators whose patterns end, and which end themselves."""
+    end = time.thread_time() + _SCHEMA_SECONDS
+
+    def bounded(keyword: Callable[..., Iterable[Any] | None]) -> Callable[..., Iterator[Any]]:
+        def check(*given: object) -> Iterator[Any]:
+            if time.thread_time() > end:
+                raise _SchemaTimeoutError(f"the schema takes more than {_SCHEMA_SECONDS:g} s for an answer")
+            yield from keyword(*given) or ()
+
+        return check
+
+    base = library.Draft202012Validator
+    keywords = {**base.VALIDATORS, **_pattern_keywords(library)}
+    return library.validators.extend(base, {name: bounded(keyword) for name, keyword in keywords.items()})
+
+
+def _pattern_keywords(library: Any) -> dict[str, Callable[..., Iterator[Any]]]:  # noqa: ANN401 - as above
+    """Return the keywords of JSON Schema that hold patterns; the package's own ones have no time limit."""
+
+    def pattern(_: object, given: str, text: object, __: object) -> Iterator[Any]:
+        if isinstance(text, str) and not _is_found(given, text):
+            yield library.ValidationError(f"{text!r} does not match {given!r}")
+
+    def properties(validator: Any, given: Mapping[str, Json], value: object, _: object) -> Iterator[Any]:  # noqa: ANN401 - as above
+        for each, schema in given.items():
+            for name, item in _fields_of(value):
+                if _is_found(each, name):
+                    yield from validator.descend(item, schema, path=name, schema_path=each)
+
+    def additional(validator: Any, given: Json, value: object, schema: Mapping[str, Any]) -> Iterator[Any]:  # noqa: ANN401 - as above
+        for name, item in _fields_of(value):
+            if name not in schema.get("properties", {}) and not any(
+                _is_found(each, name) for each in schema.get("patternProperties", {})
+            ):
+                yield from validator.descend(item, given, path=name)
+
+    return {"pattern": pattern, "patternProperties": properties, "additionalProperties": additional}
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    return find_first(compile_pattern(pattern), text) is not None
+
+
+def _fields_of(value: object) -> Iterable[tuple[str, Json]]:
+    return cast("dict[str, Json]", value).items() if isinstance(value, dict) else ()
 
 
 def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failure]:

@@ -12,9 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt._base.difference import Change, Part, compare, shared_length
+from lazyprompt._base.secret import shown
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.files.filling import Filled
 from lazyprompt.files.turns import Called, Turn
+from lazyprompt.files.yaml_nodes import MAX_BYTES
 from lazyprompt.rendering.markers import DEFAULT_MARKERS
 from lazyprompt.rendering.prompt_template import controls_of, neutralize
 from lazyprompt.tokens.approximate import approximate_tokens
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
 """A case has changed if its request to one of these has."""
 _OWN_TEXT: Final = "instruction"
+# So many files of a commit are in memory at once.
+_AT_ONCE: Final = 200
 
 
 class CaseChange(NamedTuple):
@@ -68,7 +72,8 @@ class Comparison:
         self._settings: tuple[str, ...] = ()
         if not (isinstance(before, str) or isinstance(after, str)):
             old, new = (
-                [Part(name, json.dumps(value)) for name, value in each.settings.items()] for each in (before, after)
+                [Part(name, json.dumps(shown(value))) for name, value in each.settings.items()]
+                for each in (before, after)
             )
             self._settings = tuple(change.name for change in compare(old, new))
         self._controls = controls_of(DEFAULT_MARKERS)
@@ -220,14 +225,47 @@ def older_version(against: str, places: Sequence[Path]) -> Generator[Callable[[P
     if against and Path(against).is_dir():
         yield _finder(Path(against), [place if place.is_dir() else place.parent for place in places])
         return
-    top = Path(_git(["rev-parse", "--show-toplevel"], against))
+    top = Path(_git(["rev-parse", "--show-toplevel"], against).decode().strip())
     commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{against}^{{commit}}"], against)
     with TemporaryDirectory(prefix="lazyprompt-") as directory:
-        # An index of its own: that of the repository stays as it is.
-        index, tree = Path(directory, "index"), Path(directory, "tree")
-        _git(["read-tree", f"--index-output={index}", commit], against, index=Path(directory, "empty"))
-        _git(["-C", str(top), "checkout-index", "--all", "--quiet", f"--prefix={tree}/"], against, index=index)
+        tree = Path(directory, "tree")
+        tree.mkdir()
+        _write_tree(top, commit.decode().strip(), against, tree)
         yield _finder(tree, [top])
+
+
+def _write_tree(top: Path, commit: str, against: str, tree: Path) -> None:
+    """Write the files of a commit, as its objects hold them: a checkout would run the repository's filters and hooks.
+
+    Links are left out. The names of files are those of git, which refuses "..".
+    """
+    listed = _git(["-C", str(top), "ls-tree", "-r", "-l", "-z", "--full-tree", commit], against)
+    found = (
+        (head.split(), name) for head, _, name in (entry.partition(b"\t") for entry in listed.split(b"\0")) if head
+    )
+    # No file of a prompt may be larger.
+    blobs = [(head[2], os.fsdecode(name)) for head, name in found if _is_file(head) and int(head[3]) <= MAX_BYTES]
+    for begin in range(0, len(blobs), _AT_ONCE):
+        _write_blobs(top, blobs[begin : begin + _AT_ONCE], against, tree)
+
+
+def _is_file(head: Sequence[bytes]) -> bool:
+    return head[1] == b"blob" and head[0].startswith(b"100")
+
+
+def _write_blobs(top: Path, blobs: Sequence[tuple[bytes, str]], against: str, tree: Path) -> None:
+    names = b"".join(blob + b"\n" for blob, _ in blobs)
+    content = _git(["-C", str(top), "cat-file", "--batch"], against, names)
+    at = 0
+    for _, name in blobs:
+        end = content.index(b"\n", at)
+        begin, size = end + 1, int(content[at:end].split()[2])
+        path = Path(tree, name)
+        if not path.resolve().is_relative_to(tree.resolve()):
+            raise BatchError(f"{against!r} has a file that lies outside of it: {name!r}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content[begin : begin + size])
+        at = begin + size + 1
 
 
 def _finder(root: Path, bases: Sequence[Path]) -> Callable[[Path], Path]:
@@ -243,13 +281,18 @@ def _finder(root: Path, bases: Sequence[Path]) -> Callable[[Path], Path]:
     return find
 
 
-def _git(arguments: list[str], against: str, index: Path | None = None) -> str:
-    environment = {**os.environ} | ({} if index is None else {"GIT_INDEX_FILE": str(index)})
+# Settings of a repository that run programs; the repository may be an unpacked archive of somebody else.
+_NO_PROGRAMS: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
+
+
+def _git(arguments: list[str], against: str, given: bytes = b"") -> bytes:
+    environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+    command = ["git", "--no-pager", "--no-replace-objects", *_NO_PROGRAMS, *arguments]
     try:
-        made = subprocess.run(["git", *arguments], capture_output=True, env=environment, check=False)  # noqa: S603, S607 - the user's git
+        made = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)  # noqa: S603 - the user's git
     except OSError as error:
         raise BatchError(f"{against} is no directory, and git cannot be run: {error.strerror}") from error
     if made.returncode:
         why = made.stderr.decode(errors="replace").strip() or "it is no revision, or a shallow clone lacks it"
         raise BatchError(f"{against!r} is neither a directory nor a revision of git here: {why}")
-    return made.stdout.decode().strip()
+    return made.stdout

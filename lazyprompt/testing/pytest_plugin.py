@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from lazyprompt.testing.running import Result
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the setting of further directories, as ``--root`` of the command."""
+    parser.addini("lazyprompt_roots", "directories that test files of prompts may read from, beside their own", "paths")
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect a file of cases, unless it is that of another tool, which has no prompt."""
     if not file_path.name.endswith((".test.yaml", ".test.yml")):
@@ -37,8 +42,9 @@ class PromptCases(pytest.File):
         from lazyprompt.testing.cases import CaseFile
         from lazyprompt.testing.running import Runner
 
+        roots = [*map(str, self.config.getini("lazyprompt_roots"))]
         try:
-            for result in Runner().run([CaseFile.read(self.path)]):
+            for result in Runner(roots=roots).run([CaseFile.read(self.path, roots)]):
                 yield PromptCase.from_parent(self, name=result.case.name, result=result)
         except LazyPromptError as error:
             raise self.CollectError(str(error)) from error

@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
+from lazyprompt._base.secret import HiddenEnvironment, SecretText, secrets_within
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.errors import FormatError, LazyPromptError, TokenizerError
 from lazyprompt.files.filling import Filled
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
+from lazyprompt.files.references import References, text_in_place
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn, messages_of
+from lazyprompt.files.yaml_nodes import plain
 from lazyprompt.inspect.cautions import Mark, marks_of
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.batch.cells import Cells
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import TokenCounter
 
     Arguments: TypeAlias = tuple[object, HistoryLike | None, ToolsLike]
+
+_HIDDEN: Final = HiddenEnvironment()
 
 
 class TurnText(NamedTuple):
@@ -71,28 +76,45 @@ class LoadedPrompt:
         prompter: Its prompter.
         file: The prompt file, if it is a ``.prompty`` file.
         settings: The contents of requests beside messages: model, parameters, tools, the form of the answer.
+        sent: The same prompt with values of the environment, which a model is sent; None if it is this one.
     """
 
     prompter: Prompter
     file: Prompty | None
     settings: JsonObject
+    sent: LoadedPrompt | None = None
 
     @classmethod
-    def load(cls, path: Path, params: Mapping[str, object] | None = None, roots: Sequence[str] = ()) -> LoadedPrompt:
-        """Read a prompt file.
+    def load(
+        cls,
+        path: Path,
+        params: Mapping[str, object] | None = None,
+        roots: Sequence[str] = (),
+        *,
+        text: str | None = None,
+        environment: Mapping[str, str] | None = _HIDDEN,
+        named: frozenset[str] | None = None,
+    ) -> LoadedPrompt:
+        """Read a prompt file; a link that leads out of its directory is refused.
 
         Args:
             path: The path.
             params: The values of ``${params:name}``.
             roots: Directories that files may refer to, beside its own.
+            text: Its text, if it has been read.
+            environment: The values of ``${env:NAME}``; None are those of the process. Left out, each is its reference,
+                as all that a test makes is shown.
+            named: The variables that may be used outside of connection settings; None is all.
 
         Raises:
             PromptFileError: It is wrong, or not there.
         """
+        held = text_in_place(path, roots) if text is None else text
         if path.suffix.lower() in YAML_SUFFIXES:
-            made = PromptFile.load(path)
+            made = PromptFile.loads(held, str(path))
             return cls(made.prompter, None, {"model": made.model, **cls.of(made.prompter).settings})
-        return cls.of(Prompty.load(path, params, roots))
+        references = References(path.parent, tuple(map(Path, roots)), dict(params or {}), environment, named)
+        return cls.of(Prompty.of_file(path, references, text=held))
 
     @classmethod
     def of(cls, prompt: Prompty | Prompter) -> LoadedPrompt:
@@ -105,6 +127,11 @@ class LoadedPrompt:
         tools, outputs = ([each.to_dict() for each in some] for some in (spec.tools, spec.outputs))
         settings = {"model": model, "parameters": options, "tools": tools, "answer form": outputs}
         return cls(prompt.prompter, prompt, cast("JsonObject", settings))
+
+    @cached_property
+    def secrets(self) -> tuple[SecretText, ...]:
+        """The texts out of the environment in its front matter."""
+        return () if self.file is None else tuple(secrets_within([plain(each) for each in self.file.seen.values()]))
 
     @cached_property
     def system(self) -> str:

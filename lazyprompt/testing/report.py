@@ -160,21 +160,24 @@ def table_rows(report: Report) -> list[tuple[str, ...]]:
 
 
 def failure_lines(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a failed case: a text, and the text to colour behind it."""
+    """Yield the lines of a failed case: a text, and the text to colour behind it.
+
+    Control characters are written out, as a log is shown on a terminal too.
+    """
     case = result.case
-    yield f"{case.file}:{case.line}: {case.name}", ""
+    yield visible(f"{case.file}:{case.line}: {case.name}"), ""
     for each in result.failures:
-        yield f"  {each.check}: {each.message}", f" [{each.slot}]" if each.slot else ""
-        yield from (("    ", line) for line in islice(each.text.splitlines(), _MOST_LINES))
+        yield visible(f"  {each.check}: {each.message}"), visible(f" [{each.slot}]") if each.slot else ""
+        yield from (("    ", visible(line)) for line in islice(each.text.splitlines(), _MOST_LINES))
 
 
 def change_lines(report: Report) -> Iterator[str]:
-    """Yield the lines of the changes: the groups, and the cases that differ most."""
-    yield from map(str, report.groups())
+    """Yield the lines of the changes: the groups, and the cases that differ most; control characters written out."""
+    yield from (visible(str(group)) for group in report.groups())
     for row, change in report.largest():
         yield ""
-        yield f"{row.file}: {row.name}: {', '.join(row.kinds)} ({row.tokens:+,} tokens)"
-        yield from (f"    {line}".rstrip() for line in changed_lines(*change.texts, context=1)[:_MOST_LINES])
+        yield visible(f"{row.file}: {row.name}: {', '.join(row.kinds)} ({row.tokens:+,} tokens)")
+        yield from (f"    {visible(line)}".rstrip() for line in changed_lines(*change.texts, context=1)[:_MOST_LINES])
 
 
 def junit(report: Report) -> str:

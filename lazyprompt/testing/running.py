@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from errno import ESTALE
 from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -14,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import yaml
 
 from lazyprompt._base.difference import changed_lines
-from lazyprompt._base.files import write_whole
+from lazyprompt._base.files import make_own_directory, open_own, own_database_status, write_whole
+from lazyprompt._base.secret import HiddenEnvironment, shown
 from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
-from lazyprompt.files.yaml_nodes import Reader, Source, plain, text_of_file
+from lazyprompt.files.references import text_in_place
+from lazyprompt.files.yaml_nodes import Reader, Source, plain
 from lazyprompt.testing.checks import Failure, answer_failures, prompt_failures
 from lazyprompt.testing.difference import CaseChange, Comparison
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
@@ -54,8 +58,8 @@ class Snapshots:
         self._update = update
         self._kept: JsonObject = {}
         self._used: JsonObject = {}
-        if self._path.exists():
-            source = Source(text_of_file(str(self._path)), str(self._path))
+        if os.path.lexists(self._path):
+            source = Source(text_in_place(self._path), str(self._path))
             fields = source.mapping_of(Reader(source).read(), "a file of snapshots")
             self._kept = {name: plain(node) for name, node in fields.items()}
 
@@ -92,7 +96,7 @@ class Snapshots:
 def _dump(value: object) -> str:
     # A copy that shares nothing: YAML would write an alias for what stands there twice.
     text: str = yaml.dump(
-        json.loads(json.dumps(value)), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000
+        json.loads(json.dumps(shown(value))), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000
     )
     return text
 
@@ -146,10 +150,9 @@ class Answers:
         self._module, self._name, self._params = module, name, params
         self._lock = Lock()
         try:
-            if not path.parent.exists():
-                path.parent.mkdir(parents=True)
+            if make_own_directory(path.parent):
                 path.with_name(".gitignore").write_text("*\n", encoding="utf-8")  # answers are no source
-            self._database = sqlite3.connect(path, check_same_thread=False)
+            self._database = _own_database(path)
             self._database.execute("PRAGMA journal_mode = WAL")
             with self._database:
                 self._database.execute("CREATE TABLE IF NOT EXISTS answers (request TEXT PRIMARY KEY, answer TEXT)")
@@ -166,7 +169,8 @@ class Answers:
         Raises:
             ModuleError: The model gives no answer.
         """
-        module, params = self._module.share(case.source.prompter), self._params(case.source)
+        source = case.source.sent or case.source
+        module, params = self._module.share(source.prompter), self._params(source)
         request = json.dumps([self._name, module.payload(*case.call, **params)], sort_keys=True, default=str)
         key = sha256(request.encode()).hexdigest()
         with self._lock:
@@ -177,7 +181,7 @@ class Answers:
         if self.fault is not None:
             raise ModuleError(f"not asked, because another case had no answer: {self.fault}")
         try:
-            answer = str(module(*case.call, **params))
+            answer: str = shown(str(module(*case.call, **params)), source.secrets)
         except ModuleError as error:
             if error.kind not in _OF_ONE:
                 self.fault = error
@@ -192,6 +196,27 @@ class Answers:
         self._database.close()
 
 
+def _own_database(path: Path) -> sqlite3.Connection:
+    """Open a database of ours; make it where there is none.
+
+    Raises:
+        OSError: Its name belongs to something else, as a link, or was changed meanwhile.
+    """
+    os.close(open_own(path))
+    before = own_database_status(path)
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA schema_version")  # SQLite opens the file only now
+        after = own_database_status(path)
+    except BaseException:
+        connection.close()
+        raise
+    if before is None or after is None or not os.path.samestat(before, after):
+        connection.close()
+        raise OSError(ESTALE, "another file has been put in its place")
+    return connection
+
+
 @dataclass(frozen=True)
 class Runner:
     """Runs files of cases.
@@ -203,6 +228,8 @@ class Runner:
         older: Finds the file of another version that stands in the place of a prompt file; None compares none.
         answers: The answers of a model; None asks none.
         concurrency: The number of cases asked at once.
+        env: The variables of the environment that may be sent to the model outside of connection settings.
+        allow_code: True to call the functions that checks of answers name, which runs code.
     """
 
     params: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -211,6 +238,8 @@ class Runner:
     older: Callable[[Path], Path] | None = None
     answers: Answers | None = None
     concurrency: int = 8
+    env: Sequence[str] = ()
+    allow_code: bool = False
 
     def run(self, files: Iterable[CaseFile]) -> Iterator[Result]:
         """Yield the result of each case, in order.
@@ -219,8 +248,12 @@ class Runner:
             files: The files of cases.
 
         Raises:
-            BatchError: A file of rows cannot be read, or a function of a check is not there.
+            BatchError: A file of rows cannot be read, or a function of a check is not there, or may not be called.
         """
+        files = [*files]
+        if self.answers is not None and not self.allow_code:
+            for each in files:
+                each.check_no_code()
         results = (result for file in files for result in self._checked(file))
         if self.answers is None:
             yield from results
@@ -246,6 +279,9 @@ class Runner:
     def _checked(self, file: CaseFile) -> Iterator[Result]:
         """Yield the results of a file, without answers."""
         loaded = self._loaded(file, file.prompt)
+        if self.answers is not None and isinstance(loaded, LoadedPrompt):
+            sent = self._loaded(file, file.prompt, is_sent=True)
+            loaded = replace(loaded, sent=sent) if isinstance(sent, LoadedPrompt) else sent
         older = None if self.older is None else self._loaded(file, self.older(file.prompt))
         snapshots = Snapshots(file.path, update=self.update)
         comparison = None if older is None else Comparison(older, loaded)
@@ -269,9 +305,12 @@ class Runner:
             yield Result(case, failures, made, change)
         snapshots.save()
 
-    def _loaded(self, file: CaseFile, path: Path) -> LoadedPrompt | str:
+    def _loaded(self, file: CaseFile, path: Path, *, is_sent: bool = False) -> LoadedPrompt | str:
+        environment, named = (None, frozenset(self.env)) if is_sent else (HiddenEnvironment(), None)
         try:
-            return LoadedPrompt.load(path, {**file.params, **self.params}, self.roots)
+            return LoadedPrompt.load(
+                path, {**file.params, **self.params}, self.roots, environment=environment, named=named
+            )
         except LazyPromptError as error:
             # The other version lies in a temporary directory.
             return str(error).replace(str(path), str(file.prompt)) if path.exists() or path == file.prompt else ""

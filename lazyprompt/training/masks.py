@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from lazyprompt._base.patterns import PatternTimeoutError, compile_pattern, find_all
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]
 # A pattern, several, or a function that is given the text of an answer and gives spans of it.
 Mask: TypeAlias = str | Sequence[str] | Callable[[str], Iterable[Span]]
-
-# The time that a pattern may take for one answer. A second is 10,000 times what a pattern takes that is no attack.
-_SECONDS = 1.0
 
 
 class Masked(NamedTuple):
@@ -78,20 +76,15 @@ def _checked(spans: Iterable[Any], length: int) -> Iterable[Span]:
 
 def _matches(pattern: regex.Pattern[str], text: str) -> list[Span]:
     try:
-        return [match.span() for match in pattern.finditer(text, timeout=_SECONDS) if match[0]]
-    except TimeoutError:
-        raise FormatError(
-            f"the mask's pattern {pattern.pattern!r} takes more than {_SECONDS:g} s for an answer of {len(text):,} "
-            "characters; write it without repetitions inside repetitions, or give a function"
-        ) from None
+        return [match.span() for match in find_all(pattern, text) if match[0]]
+    except PatternTimeoutError as error:
+        raise FormatError(f"{error}, or give a function as mask") from None
 
 
 def _compiled(pattern: object) -> regex.Pattern[str]:
-    import regex  # noqa: PLC0415 - only masks need it
-
     if not isinstance(pattern, str):
         raise FormatError(f"a mask is text, a list of texts or a function, but holds {pattern!r}; give its .pattern")
     try:
-        return regex.compile(pattern)
-    except regex.error as error:
+        return compile_pattern(pattern)
+    except ValueError as error:
         raise FormatError(f"the mask's pattern {pattern!r} is no regular expression: {error}") from error

@@ -9,7 +9,6 @@ import json
 import re
 import sys
 import tracemalloc
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd  # type: ignore[import-untyped]  # its types are a package of their own
@@ -29,6 +28,7 @@ from support.missing import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 PLAN = RowPlan.of(ChatPrompter({"system": "Be {style}.", "user": "{question}\n"}), "openai-batch", model="m")
 COLUMNS = ("style", "question", "note")
@@ -307,7 +307,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("lazyprompt.batch.rows.open_regular", refuse)
     with pytest.raises(BatchError, match=f"rows.{kind} cannot be read: Permission denied"):
         read(path)
 

@@ -57,7 +57,7 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     log(CallRecord("openai", "gpt-x", payload, {"temperature": 1}, reply, None, 2.0, streamed=False))
     log(CallRecord("openai", "gpt-x", PAYLOAD, {}, None, ValueError("no"), 2.0, streamed=False))
     first, second = read_calls(log.path)
-    assert first.prompt == {**PAYLOAD, "tools": [{"name": "***"}]}
+    assert first.prompt == {**PAYLOAD, "tools": [{"name": "${env:KEY}"}]}
     assert (first.conversation, first.model) == ("c1", "gpt-x")
     assert first.time is not None
     assert second.prompt == PAYLOAD
@@ -102,6 +102,19 @@ def test_a_log_holds_no_text_of_the_environment(
         assert json.dumps(secret, ensure_ascii=False)[1:-1] not in line
         assert "The code is ***" in line
         assert "Tell me" in line
+
+
+def test_a_log_has_no_value_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only whole texts were masked: a value that a template had put into a message was logged."""
+    monkeypatch.setenv("LOG_KEY", "hunter2-hunter2")
+    file = Prompty.loads("---\ninputs: {a: {default: 'k=${env:LOG_KEY}'}}\n---\nuser:\nUse {{ a }}.\n")
+    log = CallLog(tmp_path / "calls.jsonl")
+    payload = file.generate_prompt(return_dict=True)
+    reply = Reply(Msg("assistant", "It is hunter2-hunter2.", "assistant"), {})
+    log(CallRecord("openai", "m", payload, {}, reply, None, 1.0, streamed=False, secrets=file.prompter.secrets))
+    assert "hunter2" in str(payload)
+    assert "hunter2" not in log.path.read_text()
+    assert "***" in log.path.read_text()
 
 
 @PERMISSIONS

@@ -380,7 +380,7 @@ def test_answers_are_checked(
     monkeypatch.delitem(sys.modules, "own_checks", raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
     cases(answer=f"[{{{check}}}]")
-    ran = run("test", "--format", "json", *asking(model))
+    ran = run("test", "--format", "json", "--allow-code", *asking(model))
     assert (ran.status, [each for each, _ in failures(ran)]) == (
         (0, []) if holds else (1, [re.findall(r"\w+", check)[0]])
     )

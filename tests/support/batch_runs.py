@@ -53,7 +53,7 @@ class SmallPlan:
 
     @property
     def form(self) -> BatchForm:
-        return BatchForm("small", limits=self.limits)
+        return BatchForm("small", id_key="", limits=self.limits)
 
     def line(self, number: int, row: Row) -> bytes:
         if "x" not in row:

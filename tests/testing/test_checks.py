@@ -8,5 +8,5 @@ def test_an_answer_that_is_nested_too_deep_fails_and_stops_nothing() -> None:
     schema = make_check("answer", "json_schema", {"items": {"$ref": "#"}})
     for depth in (400, 100_000):
         (failure,) = answer_failures("[" * depth + "]" * depth, [schema], None)
-        assert failure.message.startswith("the answer is no JSON: maximum recursion depth")
+        assert "maximum recursion depth" in failure.message
     assert answer_failures("[[]]", [schema], None) == []

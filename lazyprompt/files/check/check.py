@@ -122,6 +122,7 @@ RULES: Final[dict[str, Rule]] = {
         Rule("LP054", "unbounded", "warning", body.unbounded),
         Rule("LP060", "secret", "error", fields.secrets, fixed=True),
         Rule("LP061", "credential", "error", fields.credentials, fixed=True),
+        Rule("LP062", "environment-in-prompt", "warning", fields.environment, fixed=True),
         Rule("LP070", "unknown-model", "info", body.unknown_models),
         Rule("LP071", "too-long", "error", body.too_long),
         Rule("LP090", "unknown-code", "warning", _unknown_codes),
@@ -294,9 +295,9 @@ def command(kind: str, file: str, line: int, title: str, message: str, column: i
         message: Its text.
         column: The column, from 1.
     """
-    place = f"file={Path(file).as_posix().translate(_OF_PROPERTY)},line={line}"
+    name, head = (visible(text).translate(_OF_PROPERTY) for text in (Path(file).as_posix(), title))
     at = "" if column is None else f",col={column}"
-    return f"::{kind} {place}{at},title={title.translate(_OF_PROPERTY)}::{visible(message).translate(_OF_MESSAGE)}\n"
+    return f"::{kind} file={name},line={line}{at},title={head}::{visible(message).translate(_OF_MESSAGE)}\n"
 
 
 def sarif(findings: Sequence[Finding]) -> JsonObject:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from jinja2 import nodes
 
+from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import SlotError, did_you_mean
 from lazyprompt.files.check.subject import Hit, Place, Subject, fields_of, items_of, nodes_in
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, Property, checked_inputs
+from lazyprompt.files.references import is_connection
 from lazyprompt.files.spec import FIELDS, FIELDS_OF_MODEL, FIELDS_OF_TOOL, OPTIONS, OTHERS
 from lazyprompt.files.yaml_nodes import KINDS, Node
 
@@ -68,6 +70,23 @@ def credentials(subject: Subject) -> Iterator[Hit]:
         if each.field:
             what = f"{each.field} holds {each.what}: {each.shown}… ({each.length} characters)"
             yield Hit(subject.place(each.begin), what, "write ${env:NAME} in its place")
+
+
+def environment(subject: Subject) -> Iterator[Hit]:
+    """Variables of the environment that are sent: in the prompt, in parameters, anywhere but in connection settings."""
+    waiting: list[tuple[Node, tuple[str, ...]]] = [(node, (name,)) for name, node in reversed([*subject.seen.items()])]
+    while waiting:
+        node, path = waiting.pop()
+        value = node.value
+        if is_connection(path):
+            continue
+        if isinstance(value, SecretText):
+            what = f"{value.reference} is sent to the model: only connection settings stay on this machine"
+            yield Hit(subject.of(node), what, "declare an input in its place; on the command line it takes --env NAME")
+        elif isinstance(value, dict):
+            waiting += [(item, (*path, name)) for name, item in reversed([*value.items()])]
+        elif isinstance(value, list):
+            waiting += [(item, (*path, "*")) for item in reversed(value)]
 
 
 _TYPES_OF_OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {**OPTIONS, "stopSequences": (list, str), OTHERS: (dict,)}

@@ -223,6 +223,8 @@ class Subject:
         """The errors that keep it from loading."""
         self.fields: Mapping[str, Node] = {}
         """The front matter as it is written."""
+        self.seen: Mapping[str, Node] = {}
+        """The front matter with its references looked up."""
         self.in_v2: Mapping[str, Node] = {}
         """The front matter in the fields of Prompty v2."""
         self.spec = Spec()
@@ -254,7 +256,7 @@ class Subject:
         self.fields, self.body, self.body_at = parts.fields or {}, parts.body, parts.body_at
         if dialect is None:
             self.dialect = dialect_of(self.fields, self.body)
-        seen: dict[str, Node] = {}
+        self.seen = seen = dict[str, Node]()
         for name, node in self.fields.items():
             try:
                 seen[name] = references.resolved({name: node}, source)[name]

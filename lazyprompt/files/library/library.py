@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -62,6 +63,7 @@ class PromptLibrary:
         params: The values of ``${params:name}``.
         allowed_roots: Directories that files may refer to, beside those of the library.
         undefined: The value of a variable that is nowhere: an ``error``, or ``empty``.
+        environment: The values of ``${env:NAME}``; None are those of the process.
 
     Raises:
         PromptFileError: There is no such directory or package.
@@ -75,15 +77,22 @@ class PromptLibrary:
         params: Mapping[str, object] | None = None,
         allowed_roots: Iterable[str | os.PathLike[str]] = (),
         undefined: Undefined = "error",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         given = (*layers,)
         roots = tuple(map(Path, allowed_roots))
         # Pickled as what it was made of: locks cannot travel.
         self._remade = partial(
-            PromptLibrary, path, layers=given, params=params, allowed_roots=roots, undefined=undefined
+            PromptLibrary,
+            path,
+            layers=given,
+            params=params,
+            allowed_roots=roots,
+            undefined=undefined,
+            environment=environment,
         )
         self._layers = Layers((*given, path))
-        self._references = References(None, roots, dict(params or {}), layers=self._layers.paths)
+        self._references = References(None, roots, dict(params or {}), environment, layers=self._layers.paths)
         self._undefined: Undefined = undefined
         self._prompts: FileCache[Prompty | PromptFile] = FileCache(_MOST_PROMPTS)
         self._listings: FileCache[_Listing] = FileCache(_MOST_DIRECTORIES)
@@ -305,8 +314,7 @@ class PromptLibrary:
         trace.file(path)
         if path.suffix.lower() in YAML_SUFFIXES:
             return PromptFile.load(path)
-        references = References(path.parent, plain.roots, plain.params, layers=plain.layers, trace=trace)
-        return Prompty.of_file(path, references, self._undefined)
+        return Prompty.of_file(path, replace(plain, base=path.parent, trace=trace), self._undefined)
 
     def _outline(self, entry: Entry) -> Outline:
         made = self._loaded(entry)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from lazyprompt._base.difference import Change, Part, State, compare
 from lazyprompt._base.frozen import read_only
+from lazyprompt._base.secret import shown
 from lazyprompt.files.dialects.dialects import dialect_named
 from lazyprompt.files.roles import sections
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
@@ -114,7 +115,7 @@ def _settings(fields: Mapping[str, Json]) -> list[Part]:
 
 
 def _shown(value: Json) -> str:
-    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+    return "none" if value is None else json.dumps(shown(value), ensure_ascii=False)
 
 
 def outline_of(prompt: Prompty) -> Outline:
@@ -130,7 +131,7 @@ def _parts(prompt: Prompty) -> list[Part]:
     """Return the sections of a template as it is written."""
     return [
         Part(
-            (each.role or "text") + (json.dumps(each.attributes, ensure_ascii=False) if each.attributes else ""),
+            (each.role or "text") + (json.dumps(shown(each.attributes), ensure_ascii=False) if each.attributes else ""),
             "".join(each.parts).strip("\n"),
         )
         for each in sections([prompt.instructions], dialect_named(prompt.dialect).roles)

@@ -91,7 +91,7 @@ class Request(NamedTuple):
             engines: flat text or token ids.
         params: Further arguments of the call in the client's own names, as :meth:`OfficialClient.params` gives them.
         origin: The name and version of the prompt, if it came from a file or library.
-        secrets: The texts out of the environment that the prompt may have in it.
+        secrets: The texts of the prompt that are from the environment.
     """
 
     model: str

@@ -1,0 +1,64 @@
+"""Regular expressions from files and options, searched with a time limit: a pattern can take exponential time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import regex
+
+SECONDS = 1.0
+"""The time that a pattern may take for one text, 10,000 times what a pattern without nested repetitions needs."""
+
+
+class PatternTimeoutError(ValueError):
+    """A pattern takes longer than :data:`SECONDS`."""
+
+
+def compile_pattern(pattern: str, *, multiline: bool = False) -> regex.Pattern[str]:
+    """Compile a pattern.
+
+    Args:
+        pattern: The pattern.
+        multiline: True if ``^`` and ``$`` match at each line.
+
+    Raises:
+        ValueError: It is not a regular expression.
+    """
+    import regex  # noqa: PLC0415 - most programs use no pattern of their own
+
+    try:
+        return regex.compile(pattern, regex.MULTILINE if multiline else 0)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise ValueError(str(error) or "it is nested too deeply") from error
+
+
+def find_all(pattern: regex.Pattern[str], text: str) -> list[regex.Match[str]]:
+    """Return all matches of a pattern.
+
+    Raises:
+        PatternTimeoutError: They are not found in time.
+    """
+    try:
+        return [*pattern.finditer(text, timeout=SECONDS)]
+    except TimeoutError:
+        raise _timeout(pattern, text) from None
+
+
+def find_first(pattern: regex.Pattern[str], text: str) -> regex.Match[str] | None:
+    """Return the first match of a pattern, or None.
+
+    Raises:
+        PatternTimeoutError: It is not found in time.
+    """
+    try:
+        return pattern.search(text, timeout=SECONDS)
+    except TimeoutError:
+        raise _timeout(pattern, text) from None
+
+
+def _timeout(pattern: regex.Pattern[str], text: str) -> PatternTimeoutError:
+    return PatternTimeoutError(
+        f"the pattern {pattern.pattern!r:.200} takes more than {SECONDS:g} s for {len(text):,} characters; write it "
+        "without repetitions inside repetitions"
+    )

@@ -1,0 +1,97 @@
+"""Names of rows: an answer is found again by the name of its row, so no two rows have the same."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import ChatPrompter
+from lazyprompt.batch.plan import RowPlan
+from lazyprompt.batch.rows import row_file
+from lazyprompt.batch.run import BatchJob, run_batch
+from lazyprompt.errors import BatchError
+from support.batch_runs import wait_for_no_disk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_for_no_disk(monkeypatch)
+
+
+def rows_of(base: Path, *ids: object, end: str = "jsonl") -> Path:
+    path = base / f"rows.{end}"
+    rows: list[dict[str, Any]] = [
+        {"question": "q", "document": "d", **({} if each is None else {"id": each})} for each in ids
+    ]
+    if end == "csv":
+        path.write_text("question,document,id\n" + "".join(f"q,d,{each}\n" for each in ids))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def job_of(rows: Path, *, form: str) -> BatchJob:
+    plan = RowPlan.of(
+        ChatPrompter("Answer {question} from {document}."), form, model="gpt-5-mini" if form == "openai-batch" else None
+    )
+    return BatchJob(row_file(rows), plan, rows.with_name("out.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        # The story: the first row's answer was taken for the second row's too.
+        (("row-2", None), "row 1 has the id 'row-2', which row 2 has by its number"),
+        ((None, "row-1"), "row 2 has the id 'row-1', which row 1 has by its number"),
+        ((None, "a", "b", "row-1"), "row 4 has the id 'row-1', which row 1 has"),
+        (("a", "b", "a"), "the rows 1 and 3 have the same id: 'a'"),
+        ((1, "1"), "the rows 1 and 2 have the same id: '1'"),
+        (("row-2", "row-2"), "the rows 1 and 2 have the same id: 'row-2'"),
+    ],
+)
+def test_two_rows_of_one_name_are_refused_before_anything_is_written(
+    tmp_path: Path, ids: tuple[object, ...], said: str
+) -> None:
+    with pytest.raises(BatchError, match=said):
+        run_batch(job_of(rows_of(tmp_path, *ids), form="openai-batch"))
+    assert [each.name for each in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ("row-2", "row-1"),
+        ("row-3", None),
+        ("row-02", None, "row-0", "row-", "row-x", "row-2x"),
+        (None, None),
+        ("row-1", None),
+        ("\u00e4", "a\u0308"),
+    ],
+)
+def test_names_that_differ_are_taken(tmp_path: Path, ids: tuple[object, ...]) -> None:
+    run_batch(job_of(rows_of(tmp_path, *ids), form="openai-batch"))
+    found = [json.loads(line)["custom_id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert found == [f"row-{number}" if each is None else each for number, each in enumerate(ids, 1)]
+
+
+def test_an_escaped_column_is_the_column(tmp_path: Path) -> None:
+    path = rows_of(tmp_path, "a", "a")
+    path.write_text(path.read_text().replace('"id"', '"\\u0069d"'))
+    with pytest.raises(BatchError, match="have the same id"):
+        run_batch(job_of(path, form="openai-batch"))
+
+
+def test_rows_of_csv_are_checked_too(tmp_path: Path) -> None:
+    with pytest.raises(BatchError, match="the rows 1 and 2 have the same id: 'row-2'"):
+        run_batch(job_of(rows_of(tmp_path, "row-2", "row-2", end="csv"), form="openai-batch"))
+
+
+def test_a_form_without_names_takes_any(tmp_path: Path) -> None:
+    rows = rows_of(tmp_path, "a", "a")
+    rows.write_text(rows.read_text().replace('"id"', '"label": "x", "id"'))
+    run_batch(job_of(rows, form="train-openai"))

@@ -1,0 +1,405 @@
+"""Test files of strangers: what they name stays in their directory, their patterns end, and they run no code.
+
+Test files came last, and had a reader of their own: ``file: ../../.ssh/id_rsa`` was read, and collecting it printed it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+
+from lazyprompt.cli.main import main
+from lazyprompt.errors import BatchError, LazyPromptError, PromptFileError
+from lazyprompt.testing.cases import CaseFile, is_case_file, render_cases
+from lazyprompt.testing.checks import answer_failures, make_check, prompt_failures
+from lazyprompt.testing.difference import older_version
+from lazyprompt.testing.rendered import LoadedPrompt
+from lazyprompt.testing.running import Answers, Runner, Snapshots
+from support.missing import needs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Ran(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+def run_in_process(*arguments: str) -> Ran:
+    """Run a command whose output is no terminal."""
+    out, err = (TextIOWrapper(BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    stdin = TextIOWrapper(BytesIO())
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", stdin):
+        status = main([*arguments])
+    return Ran(status, *(each.buffer.getvalue().decode() for each in (out, err)))
+
+
+HIDDEN = "hunter2-the-secret"
+LINES = f"user:\n{HIDDEN}\n"
+
+
+SCHEMA = pytest.mark.usefixtures("_jsonschema")
+
+
+@pytest.fixture
+def _jsonschema() -> None:
+    needs("jsonschema")
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Iterator[Path]:
+    """A directory of a stranger beside files of ours."""
+    made = tmp_path / "theirs"
+    (made / "in").mkdir(parents=True)
+    (made / "own.prompty").write_text("user:\nfine\n")
+    for name in ("secret.prompty", "secret.yaml", "secret.jsonl", "secret", ".env"):
+        (tmp_path / name).write_text(LINES)
+    (made / ".env").write_text(LINES)
+    (made / "link.prompty").symlink_to(tmp_path / "secret")
+    (made / "link.yaml").symlink_to("../secret.yaml")
+    (made / "inner.prompty").symlink_to(".env")
+    (made / "door").symlink_to(tmp_path)
+    (made / "rows.jsonl").symlink_to(tmp_path / "secret.jsonl")
+    before = Path.cwd()
+    os.chdir(made)
+    yield made
+    os.chdir(before)
+
+
+NAMES = [
+    *("../secret.prompty", "{tmp}/secret.prompty", "in/../../secret.yaml", "link.prompty", "link.yaml"),
+    *("door/secret.prompty", "inner.prompty", "../secret", ".env", "{tmp}/.env", "/etc/passwd", "in/../.env"),
+]
+
+
+def messages_of(base: Path, text: str) -> str:
+    """All that the command and pytest write about a test file."""
+    (base / "a.test.yaml").write_text(text)
+    said: list[str] = []
+    for form in ("table", "json", "junit", "github"):
+        ran = run_in_process("test", "a.test.yaml", "--format", form, "--update")
+        said += [ran.out, ran.err]
+    assert not (base / "a.test.snapshots.yaml").exists()
+    return "".join(said)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_test_file_names_no_prompt_elsewhere(base: Path, name: str) -> None:
+    """The naive version, which joined the paths, read each of these, and printed its first line as wrong."""
+    name = name.format(tmp=base.parent)
+    said = messages_of(base, f"file: {name}\ncases: [{{prompt: [{{contains: x}}, {{snapshot: true}}]}}]\n")
+    assert "a.test.yaml:1:7: " in said
+    assert HIDDEN not in said
+
+
+@pytest.mark.parametrize("name", ["../secret.jsonl", "{tmp}/secret.jsonl", "rows.jsonl", "door/secret.jsonl"])
+def test_a_test_file_names_no_rows_elsewhere(base: Path, name: str) -> None:
+    said = messages_of(base, f"file: own.prompty\nrows: {name.format(tmp=base.parent)}\n")
+    assert "a.test.yaml:2:7: " in said
+    assert "outside allowed roots" in said
+    assert HIDDEN not in said
+
+
+@pytest.mark.parametrize("end", ["yaml", "jsonl"])
+def test_no_link_beside_a_prompt_is_followed(base: Path, end: str) -> None:
+    """The name of a test file, of its prompt and of its snapshots may be links too: the first line was printed."""
+    (base / f"own.test.{end}").symlink_to(base.parent / "secret.jsonl")
+    if end == "yaml":
+        assert is_case_file(base / "own.test.yaml")
+    with pytest.raises(PromptFileError, match="outside allowed roots") as caught:
+        CaseFile.read(base / f"own.test.{end}")
+    assert HIDDEN not in str(caught.value)
+
+
+def test_a_prompt_beside_its_cases_is_no_link(base: Path) -> None:
+    (base / "link.test.yaml").write_text("cases: [{}]")
+    (base / "link.yaml").unlink()
+    assert HIDDEN not in str([*Runner().run([CaseFile.read(base / "link.test.yaml")])])
+    with pytest.raises(LazyPromptError, match="outside allowed roots"):
+        render_cases(base / "link.prompty")
+
+
+def test_snapshots_are_read_through_no_link(base: Path) -> None:
+    (base / "own.test.snapshots.yaml").symlink_to(base.parent / "secret.yaml")
+    with pytest.raises(PromptFileError, match="outside allowed roots"):
+        Snapshots(base / "own.test.yaml")
+
+
+def test_what_a_root_allows_is_read(base: Path) -> None:
+    (base / "a.test.yaml").write_text("file: ../secret.prompty\ncases: [{prompt: [{contains: hunter2}]}]\n")
+    assert run_in_process("test", "a.test.yaml").status == 2
+    assert run_in_process("test", "a.test.yaml", "--root", "..").status == 0
+
+
+def test_collecting_prints_nothing_from_elsewhere(base: Path) -> None:
+    (base / "a.test.yaml").write_text("file: ../secret.yaml\ncases: [{prompt: [{contains: x}]}]\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", str(base)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=base)  # noqa: S603 - pytest
+    assert "outside allowed roots" in ran.stdout
+    assert HIDDEN not in ran.stdout + ran.stderr
+    (base / "pytest.ini").write_text("[pytest]\nlazyprompt_roots = ..\n")
+    (base / "a.test.yaml").write_text("file: ../secret.prompty\ncases: [{prompt: [{contains: x}]}]\n")
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=base)  # noqa: S603 - as above
+    assert "<PromptCase 1>" in ran.stdout
+
+
+def test_a_pipe_of_rows_is_not_waited_for(base: Path) -> None:
+    """Rows of a test file were opened without a look: a pipe was waited for."""
+    os.mkfifo(base / "pipe.jsonl")
+    (base / "a.test.yaml").write_text("file: own.prompty\nrows: pipe.jsonl\n")
+    with pytest.raises(BatchError, match="not a regular file"):
+        [*Runner().run([CaseFile.read(base / "a.test.yaml")])]
+
+
+def test_a_version_is_read_through_no_link(base: Path) -> None:
+    """A link in another directory, or in a commit, was followed."""
+    (base / "old").mkdir()
+    (base / "old" / "own.prompty").symlink_to(base.parent / "secret.prompty")
+    (base / "own.test.yaml").write_text("cases: [{prompt: [{contains: fine}]}]")
+    ran = run_in_process("test", "own.test.yaml", "--against", "old")
+    assert HIDDEN not in ran.out + ran.err
+
+
+def git(*arguments: str) -> None:
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments], check=True, capture_output=True)  # noqa: S603, S607 - of the user
+
+
+def test_an_unpacked_repository_runs_nothing(base: Path) -> None:
+    """``--against`` checked a revision out: filters, hooks and the monitor of an archive's .git ran."""
+    git("init", "-q")
+    (base / ".gitattributes").write_text("*.prompty filter=evil\n")
+    git("add", ".gitattributes", "own.prompty", "link.prompty")
+    git("commit", "-q", "-m", "a")
+    script = base / "evil.sh"
+    script.write_text(f"#!/bin/sh\ntouch {base.parent}/ran\ncat\n")
+    script.chmod(0o700)
+    for name in ("post-index-change", "post-checkout", "reference-transaction", "fsmonitor-watchman"):
+        (base / ".git" / "hooks").mkdir(exist_ok=True)
+        (base / ".git" / "hooks" / name).symlink_to(script)
+    for name in ("filter.evil.smudge", "filter.evil.clean", "core.fsmonitor", "core.pager", "core.sshCommand"):
+        git("config", name, str(script))
+    (base.parent / "ran").unlink(missing_ok=True)
+    (base / "own.test.yaml").write_text("cases: [{prompt: [{contains: fine}]}]")
+    with older_version("HEAD", [base]) as find:
+        assert find(base / "own.prompty").read_text() == "user:\nfine\n"
+        assert not os.path.lexists(find(base / "link.prompty"))
+    assert run_in_process("test", "own.test.yaml", "--against", "HEAD").status == 0
+    assert not (base.parent / "ran").exists()
+
+
+class Echo:
+    """A model that repeats the prompt."""
+
+    prompter: Any = None
+
+    def share(self, prompter: Any) -> Echo:
+        made = Echo()
+        made.prompter = prompter
+        return made
+
+    def payload(self, *call: Any, **_: object) -> object:
+        return self.prompter.generate_prompt(*call, return_dict=True)
+
+    def __call__(self, *call: Any, **_: object) -> str:
+        return str(self.prompter.generate_prompt(*call))
+
+
+def answers(path: Path) -> Answers:
+    module: Any = Echo()
+    return Answers(path, module, "echo", lambda _: {})
+
+
+def folder_link(base: Path, victim: Path) -> None:
+    (base / ".lazyprompt").symlink_to(victim.parent)
+
+
+def file_link(base: Path, victim: Path) -> None:
+    (base / ".lazyprompt").mkdir()
+    (base / ".lazyprompt" / "answers.sqlite").symlink_to(victim)
+
+
+def second_name(base: Path, victim: Path) -> None:
+    (base / ".lazyprompt").mkdir()
+    (base / ".lazyprompt" / "answers.sqlite").hardlink_to(victim)
+
+
+def journal_link(base: Path, victim: Path) -> None:
+    (base / ".lazyprompt").mkdir()
+    (base / ".lazyprompt" / "answers.sqlite-wal").symlink_to(victim)
+
+
+@pytest.mark.parametrize("plant", [folder_link, file_link, second_name, journal_link])
+@pytest.mark.parametrize("exists", [True, False])
+def test_answers_are_kept_in_no_planted_database(
+    base: Path, plant: Callable[[Path, Path], None], *, exists: bool
+) -> None:
+    """The database of answers was opened through links: a table was added to any database, or a file made anywhere."""
+    victim = base.parent / "elsewhere" / "answers.sqlite"
+    victim.parent.mkdir()
+    if exists:
+        with sqlite3.connect(victim) as database:
+            database.execute("CREATE TABLE mine (a)")
+    elif plant is second_name:
+        pytest.skip("a second name needs a file")
+    before = {each.name: each.read_bytes() for each in victim.parent.iterdir()}
+    plant(base, victim)
+    with pytest.raises(BatchError, match="cannot keep answers"):
+        answers(Path(".lazyprompt/answers.sqlite"))
+    assert {each.name: each.read_bytes() for each in victim.parent.iterdir()} == before
+
+
+def test_answers_are_kept_in_a_database_of_ours(base: Path) -> None:
+    for _ in range(2):
+        answers(Path(".lazyprompt/answers.sqlite")).close()
+    assert sorted(each.name for each in (base / ".lazyprompt").iterdir()) == [".gitignore", "answers.sqlite"]
+
+
+STEEP = "(a|a)+$"
+
+
+@pytest.mark.parametrize("kind", ["regex", "not_regex"])
+@pytest.mark.parametrize("pattern", [STEEP, "(a|aa)+$", "^(?:b|(a|a)+$)"])
+def test_a_pattern_of_a_test_file_ends(kind: str, pattern: str) -> None:
+    """``re`` searched without an end: 2 ** 60 steps."""
+    case = LoadedPrompt.load(Path("x"), text="user:\n" + "a" * 60 + "!").rendered()
+    begun = time.process_time()
+    (failure,) = prompt_failures(case, [make_check("prompt", kind, pattern)])
+    assert "takes more than 1 s" in failure.message
+    assert time.process_time() - begun < 5
+
+
+SCHEMAS: list[dict[str, Any]] = [
+    {"type": "string", "pattern": STEEP},
+    {"type": "object", "patternProperties": {STEEP: True}},
+    {"type": "object", "patternProperties": {STEEP: True}, "additionalProperties": False},
+    {"properties": {"a": {"items": {"pattern": STEEP}}}},
+]
+
+
+@SCHEMA
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_a_pattern_of_a_schema_ends(schema: dict[str, Any]) -> None:
+    """The validator's own patterns have no time limit."""
+    long = "a" * 60 + "!"
+    begun = time.process_time()
+    for answer in (long, {long: 1}, {"a": [long]}):
+        answer_failures(json.dumps(answer), [make_check("answer", "json_schema", schema)], None)
+    assert time.process_time() - begun < 12
+
+
+@SCHEMA
+def test_a_schema_that_doubles_its_work_ends() -> None:
+    """References to one another took 2 ** 40 steps."""
+    defs = {f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)}
+    schema: Any = {"$ref": "#/$defs/d0", "$defs": {**defs, "d40": {"type": "string"}}}
+    begun = time.process_time()
+    (failure,) = answer_failures('"x"', [make_check("answer", "json_schema", schema)], None)
+    assert "takes more than" in failure.message
+    assert time.process_time() - begun < 20
+
+
+@SCHEMA
+@pytest.mark.parametrize(
+    ("schema", "answer", "faults"),
+    [
+        ({"pattern": "^a"}, "abc", 0),
+        ({"pattern": "^a"}, "bc", 1),
+        ({"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}, {"ab": 1}, 0),
+        ({"patternProperties": {"^a": {"type": "integer"}}, "additionalProperties": False}, {"ab": "x", "b": 1}, 2),
+        ({"properties": {"b": True}, "additionalProperties": {"type": "integer"}}, {"b": "", "c": 1}, 0),
+        ({"properties": {"b": True}, "additionalProperties": {"type": "integer"}}, {"b": "", "c": ""}, 1),
+        ({"type": 5}, "a", 1),
+        ({"$ref": "#/nowhere"}, "a", 1),
+        ({"$id": "https://example.com/s", "$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, "a", 0),
+    ],
+)
+def test_schemas_work_as_before(schema: dict[str, Any], answer: object, faults: int) -> None:
+    check = make_check("answer", "json_schema", schema)
+    assert len(answer_failures(json.dumps(answer), [check], None)) == faults
+
+
+@pytest.mark.parametrize(
+    "target", ["http://127.0.0.1:1/s.json", "file:///etc/passwd", "other.json", "/etc/passwd", "urn:a:b", "//host/s"]
+)
+@pytest.mark.parametrize("key", ["$ref", "$dynamicRef"])
+@pytest.mark.parametrize("place", ["{}", "{{properties: {{a: {}}}}}", "{{allOf: [true, {}]}}", "{{$defs: {{a: {}}}}}"])
+def test_a_schema_refers_to_itself_alone(base: Path, target: str, key: str, place: str) -> None:
+    """``$ref: http://…`` was fetched, ``file://`` read, and the content echoed."""
+    schema = place.format(f"{{{key}: '{target}'}}")
+    (base / "a.test.yaml").write_text(f"file: own.prompty\ncases: [{{answer: [{{json_schema: {schema}}}]}}]\n")
+    with pytest.raises(PromptFileError, match=r"a\.test\.yaml:2:\d+: json_schema is a JSON Schema whose .* inside it"):
+        CaseFile.read(base / "a.test.yaml")
+
+
+@SCHEMA
+def test_nothing_is_retrieved_for_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were a reference to pass the reader, nothing would be fetched for it either."""
+    asked: list[object] = []
+    monkeypatch.setattr("urllib.request.urlopen", lambda *given, **_: asked.append(given))
+    check = make_check("answer", "json_schema", {"type": "string"})
+    for schema in (
+        {"$ref": "http://127.0.0.1:1/a"},
+        {"$id": "http://127.0.0.1:1/b", "properties": {"a": {"$ref": "c"}}},
+    ):
+        (failure,) = answer_failures('{"a": 1}', [check._replace(value=schema)], None)
+        assert failure.message.startswith("the schema is wrong: nothing is at")
+    assert not asked
+
+
+@pytest.mark.parametrize("name", ["builtins:exec", "os:system", "evil:check"])
+@pytest.mark.parametrize("place", ["cases: [{{answer: {0}}}]", "cases: [{{}}]\nanswer: {0}"])
+def test_code_runs_only_when_asked(base: Path, name: str, place: str) -> None:
+    """``--run`` called any function: ``builtins:exec`` with the model's answer."""
+    (base / "evil.py").write_text(f"open({str(base.parent / 'ran')!r}, 'w')\ndef check(answer, inputs): pass\n")
+    (base / "a.test.yaml").write_text("file: own.prompty\n" + place.format(f"[{{python: '{name}'}}]"))
+    file = CaseFile.read(base / "a.test.yaml")
+    with pytest.raises(BatchError, match=f"python: {name} runs code; give --allow-code"):
+        [*Runner(answers=answers(Path("a.sqlite"))).run([file])]
+    assert not (base.parent / "ran").exists()
+    ran = run_in_process("test", "a.test.yaml", "--run", "openai:m", "--base-url", "http://127.0.0.1:1/v1")
+    assert ran.status == 2
+    assert not (base.parent / "ran").exists()
+
+
+def test_code_runs_when_it_is_asked_for(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(base)
+    (base / "kind.py").write_text("def check(answer, inputs):\n    return 'no' if 'fine' in answer else True\n")
+    (base / "a.test.yaml").write_text("file: own.prompty\ncases: [{answer: [{python: 'kind:check'}]}]\n")
+    runner = Runner(answers=answers(Path("a.sqlite")), allow_code=True)
+    (result,) = runner.run([CaseFile.read(base / "a.test.yaml")])
+    assert [each.message for each in result.failures] == ["kind:check: no"]
+    assert run_in_process("test", "a.test.yaml", "--allow-code").status == 2
+
+
+ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m"
+
+
+def test_no_form_writes_escape_sequences(base: Path) -> None:
+    """The table and GitHub's lines wrote them raw where the output was no terminal, and logs are shown on one."""
+    text = json.dumps(ESCAPE)
+    (base / "own.prompty").write_text("user:\n{{ a }}\n")
+    (base / "own.test.yaml").write_text(
+        f"cases: [{{name: {text}, inputs: {{a: {text}}}, "
+        f"prompt: [{{contains: {text[:-1]}!\"}}, {{not_contains: ']0'}}]}}]"
+    )
+    (base / "old").mkdir()
+    (base / "old" / "own.prompty").write_text("user:\n{{ a }} old\n")
+    for form in ("table", "github", "junit", "json"):
+        for more in ((), ("--against", "old")):
+            ran = run_in_process("test", "own.test.yaml", "--format", form, *more)
+            assert ran.status == 1
+            assert "\x1b" not in ran.out
+            assert "\x9b" not in ran.out

@@ -1,0 +1,258 @@
+"""Values of the environment: none is displayed, none is written, and on the command line few enter a prompt.
+
+A prompt file of a stranger may name any variable. ``default: ${env:AWS_SECRET_ACCESS_KEY}`` was sent to the provider;
+``lib show``, ``test``, its snapshots and ``inspect --json`` printed it: ``json.dumps`` of a secret text is the text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import PromptLibrary, Prompty
+from lazyprompt._base.secret import HiddenEnvironment, SecretText, secrets_within, shown
+from lazyprompt.errors import PromptFileError
+from lazyprompt.files.references import References, is_connection
+from lazyprompt.studio.looking import Looking
+from lazyprompt.studio.workspace import Workspace
+from lazyprompt.testing.cases import CaseFile
+from lazyprompt.testing.running import Runner
+from security.test_case_files import answers, run_in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEY = 'hunter2/"\\é+AbCdEfGh'
+HEAD = """---
+name: spy
+model:
+  id: gpt-4o
+  connection: {apiKey: "${env:SPY_KEY}"}
+"""
+# Where a file may put it, and what its template does to it.
+PLACES = {
+    "default": HEAD + "inputs: {a: {kind: string, default: '${env:SPY_KEY}'}}\n---\nuser:\nHi {{ a }}\n",
+    "part": HEAD + "inputs: {a: {kind: string, default: 'k=${env:SPY_KEY};'}}\n---\nuser:\n{{ a[2:] }}\n",
+    "turned": HEAD
+    + "inputs: {a: {kind: string, default: '${env:SPY_KEY}'}}\n---\nuser:\n{{ a | upper }} {{ a | reverse }}\n",
+    "letters": HEAD
+    + "inputs: {a: {kind: string, default: '${env:SPY_KEY}'}}\n---\nuser:\n{{ a | list | join('-') }}\n",
+    "choice": HEAD + "inputs: {a: {kind: string, default: '${env:SPY_KEY}', enumValues: [x]}}\n---\nuser:\n{{ a }}\n",
+    "instructions": HEAD + "inputs: {}\ninstructions: 'user: ${env:SPY_KEY}'\n---\n",
+    "file": HEAD + "inputs: {a: {kind: string, default: '${file:a.yaml}'}}\n---\nuser:\n{{ a }}\n",
+    "tool": HEAD
+    + "tools: [{name: f, kind: function, description: 'Look in ${env:SPY_KEY}.', parameters: []}]\n---\nuser:\nHi\n",
+    "option": HEAD.replace("  connection", "  options: {additionalProperties: {user: '${env:SPY_KEY}'}}\n  connection")
+    + "---\nuser:\nHi\n",
+    "metadata": HEAD + "metadata: {a: ['${env:SPY_KEY}']}\n---\nuser:\nHi\n",
+}
+EVERY_PLACE = pytest.mark.parametrize("place", PLACES)
+
+
+def forms() -> set[str]:
+    """The value as it is, as JSON has it, turned, and in capital letters."""
+    quoted = {json.dumps(KEY)[1:-1], json.dumps(KEY, ensure_ascii=False)[1:-1]}
+    parts = {KEY, *quoted, KEY.upper(), KEY[::-1], "-".join(KEY), KEY[:7], KEY[-8:]}
+    return {*parts, *(json.dumps(part)[1:-1] for part in parts)}
+
+
+def check_hidden(text: str) -> None:
+    assert not [form for form in forms() if form in text], text
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPY_KEY", KEY)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text("'${env:SPY_KEY}'")
+    (tmp_path / "spy.test.yaml").write_text(
+        "cases:\n  - prompt: [{contains: zzz}, {snapshot: true}, {regex: zzz}, {not_regex: '.'}, {max_tokens: 0}]\n"
+    )
+    return tmp_path
+
+
+SHOWING: dict[str, tuple[tuple[str, ...], ...]] = {
+    "lib": (("lib", "show", "spy"), ("lib", "show", "spy", "--json"), ("lib", "list", "--json")),
+    "diff": (("lib", "diff", "old", "1.0.0", "2.0.0"), ("lib", "diff", "old", "1.0.0", "2.0.0", "--json")),
+    "test": (
+        *(("test", "--format", form) for form in ("table", "json", "junit", "github")),
+        *(("test", "--format", form, "--against", "old") for form in ("table", "json", "github")),
+        ("test", "--update"),
+        ("test", "--format", "json"),
+    ),
+    "inspect": (
+        ("inspect", "spy.prompty"),
+        ("inspect", "spy.prompty", "--json"),
+        ("inspect", "spy.prompty", "--format", "openai", "--json"),
+        ("inspect", "spy.prompty", "--format", "anthropic"),
+        ("inspect", "spy.prompty", "--diff-model", "qwen3", "--json"),
+        ("inspect", "spy.prompty", "--diff", "old.prompty"),
+    ),
+    "check": (("check", "spy.prompty"), ("check", "spy.prompty", "--format", "json")),
+    "convert": (("convert", "spy.prompty", "--to", "v2"), ("convert", "spy.prompty", "--to", "agentschema")),
+}
+
+
+@EVERY_PLACE
+@pytest.mark.parametrize("command", SHOWING)
+def test_nothing_that_is_shown_or_written_has_it(base: Path, place: str, command: str) -> None:
+    """The naive version masks the text of a default; a template turns it, or cuts it, and it shows."""
+    (base / "spy.prompty").write_text(PLACES[place])
+    for name in ("old.prompty", "old@1.0.0.prompty", "old@2.0.0.prompty"):
+        (base / name).write_text(PLACES[place].replace("name: spy", f"name: '{name}'").replace("Hi", name))
+    (base / "old").mkdir()
+    (base / "old" / "a.yaml").write_text("'${env:SPY_KEY}'")
+    (base / "old" / "spy.prompty").write_text(PLACES[place] + "\nold\n")
+    before = {*base.rglob("*")}
+    for arguments in SHOWING[command]:
+        ran = run_in_process(*arguments)
+        check_hidden(ran.out + ran.err)
+        assert "Traceback" not in ran.err
+        assert ran.out
+    for path in {*base.rglob("*")} - before:
+        check_hidden(path.read_text())
+
+
+@EVERY_PLACE
+def test_the_studio_shows_no_value(base: Path, place: str) -> None:
+    """The page rendered the prompt with the values, and so showed them."""
+    (base / "spy.prompty").write_text(PLACES[place])
+    looking = Looking(Workspace.of(base))
+    check_hidden(json.dumps(looking.file("spy.prompty"), ensure_ascii=False))
+    prompt: Any = looking._read("spy.prompty", PLACES[place])  # noqa: SLF001 - what all its views are made of
+    check_hidden(prompt.prompter.generate_prompt())
+
+
+SENDING = [("render",), ("render", "--format", "openai"), ("tokens",), ("run", "--source", "openai")]
+TEXTS = [each for each in PLACES if each not in ("metadata", "choice")]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("command", [*SENDING, ("batch",)])
+def test_only_named_variables_enter_a_prompt(base: Path, place: str, command: tuple[str, ...]) -> None:
+    (base / "spy.prompty").write_text(PLACES[place])
+    (base / "rows.jsonl").write_text("{}\n")
+    more = ("rows.jsonl", "-o", "out.jsonl") if command == ("batch",) else ()
+    ran = run_in_process(command[0], "spy.prompty", *more, *command[1:])
+    assert ran.status == 2
+    assert "--env SPY_KEY" in ran.err
+    check_hidden(ran.out + ran.err)
+    assert not (base / "out.jsonl").exists()
+    ran = run_in_process(command[0], "spy.prompty", *more, *command[1:], "--env", "SPY_KEYS")
+    assert ran.status == 2
+
+
+@pytest.mark.parametrize("place", [each for each in TEXTS if each not in ("option", "tool")])
+def test_a_named_variable_enters_it(base: Path, place: str) -> None:
+    (base / "spy.prompty").write_text(PLACES[place])
+    ran = run_in_process("render", "spy.prompty", "--env", "SPY_KEY")
+    assert (ran.status, ran.err) == (0, "")
+    assert [form for form in forms() if form in ran.out]
+
+
+def test_connection_settings_need_no_name(base: Path) -> None:
+    (base / "spy.prompty").write_text(HEAD + "---\nuser:\nHi\n")
+    assert run_in_process("render", "spy.prompty").status == 0
+    assert run_in_process("check", "--strict", "spy.prompty").status == 0
+
+
+def test_check_reports_it(base: Path) -> None:
+    for place, text in PLACES.items():
+        (base / "spy.prompty").write_text(text)
+        ran = run_in_process("check", "--strict", "spy.prompty", "--select", "LP062")
+        assert ran.status == 1, place
+        assert "LP062" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("path", "connects"),
+    [
+        (("model", "connection"), True),
+        (("model", "configuration"), True),
+        (("tools", "*", "connection"), True),
+        (("tools", "search", "connection"), True),
+        (("inputs", "connection"), False),
+        (("inputs", "model", "connection"), False),
+        (("model", "options", "connection"), False),
+        (("connection",), False),
+        (("metadata", "model", "connection"), False),
+        ((), False),
+    ],
+)
+def test_connection_settings_are_known_by_their_place(path: tuple[str, ...], *, connects: bool) -> None:
+    assert is_connection(path) is connects
+
+
+def test_a_file_that_connection_settings_read_first_is_judged_again(base: Path) -> None:
+    """A file is read once; what it may hold depends on who refers to it."""
+    text = "---\nmodel: {connection: {apiKey: '${file:a.yaml}'}}\nmetadata: {a: '${file:a.yaml}'}\n---\nuser:\nHi\n"
+    path = base / "spy.prompty"
+    with pytest.raises(PromptFileError, match=r"a\.yaml:1:1: .*--env SPY_KEY"):
+        Prompty.of_file(path, References(base, named=frozenset()), text=text)
+    first = Prompty.of_file(path, References(base, named=frozenset({"SPY_KEY"})), text=text)
+    assert first.metadata["a"] == KEY
+
+
+def test_a_default_is_no_secret(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (base / "spy.prompty").write_text("---\ninputs: {a: {default: '${env:CITY:Paris}'}}\n---\nuser:\n{{ a }}\n")
+    assert "Paris" in run_in_process("render", "spy.prompty").out
+    monkeypatch.setenv("CITY", "Rome")
+    assert run_in_process("render", "spy.prompty").status == 2
+    assert "${env:CITY}" in run_in_process("inspect", "spy.prompty").out
+
+
+def test_answers_are_kept_without_it(base: Path) -> None:
+    """A model that repeats its prompt put the value into the file of answers, and into reports."""
+    (base / "spy.prompty").write_text(PLACES["default"])
+    (base / "spy.test.yaml").write_text("cases: [{answer: [{contains: zzz}]}]\n")
+    file = CaseFile.read(base / "spy.test.yaml")
+    (refused,) = Runner(answers=answers(Path("a.sqlite"))).run([file])
+    assert "--env SPY_KEY" in refused.failures[0].message
+    kept = answers(Path("a.sqlite"))
+    (result,) = Runner(answers=kept, env=["SPY_KEY"]).run([file])
+    kept.close()
+    assert kept.asked == 1
+    check_hidden(str(result.answer) + str(result.failures))
+    assert "***" in str(result.answer)
+    assert KEY.encode() not in b"".join(each.read_bytes() for each in base.glob("a.sqlite*"))
+
+
+def as_json(value: object) -> str:
+    return json.dumps(shown(value))
+
+
+def as_repr(value: object) -> str:
+    return repr(shown(value))
+
+
+@pytest.mark.parametrize("write", [as_json, as_repr])
+def test_one_encoder_hides_it_wherever_it_stands(write: Callable[[object], str]) -> None:
+    secret = SecretText(KEY, "${env:SPY_KEY}")
+    for value in (secret, [secret], {"a": {"b": (secret, 1)}}, {secret: 1}, [[{"a": [secret]}]]):
+        assert [*secrets_within(value)] == ([secret] if value != {secret: 1} else [])
+        check_hidden(write(value))
+        assert "${env:SPY_KEY}" in write(value)
+    other: dict[str, Any] = {"a": f"<{KEY}>", "b": json.dumps({"c": KEY})}
+    check_hidden(json.dumps(shown(other, [secret]), ensure_ascii=False))
+
+
+def test_a_hash_needs_no_value(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made of the values, and so told whether a guess at one is right, and differed from machine to machine."""
+    (base / "spy.prompty").write_text(PLACES["default"])
+    first = Prompty.load("spy.prompty").hash
+    monkeypatch.setenv("SPY_KEY", "another")
+    assert Prompty.load("spy.prompty").hash == first
+    assert PromptLibrary(base, environment=HiddenEnvironment()).hash("spy") == first
+
+
+def test_the_hidden_environment_has_all_names_and_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPY_KEY", KEY)
+    hidden = HiddenEnvironment()
+    assert {*hidden} == {*os.environ}
+    assert len(hidden) == len(os.environ)
+    assert hidden["SPY_KEY"] == "${env:SPY_KEY}"
+    assert "NO_SUCH_SPY" not in hidden
