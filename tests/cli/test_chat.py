@@ -94,12 +94,6 @@ def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -
     ]
 
 
-def test_input_where_all_slots_are_set(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("hi", str(PROMPTS / "assistant.yaml"), "--set", "today=2026-11-20")
-    assert asked(server)[-1] == ("user", "hi")
-    assert "Today is 2026-11-20." in asked(server)[0][1]
-
-
 def test_an_instruction_and_a_history_of_options(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
     history = write(tmp_path / "h.json", [["one", "1"]])
     talk("two", "--instruction", "Answer as {role}.", "--set", "role=Ada", "--system", "", "--history", history)
@@ -124,15 +118,6 @@ def test_tokens_as_told_and_about(talk: Callable[..., Ran], server: ModelServer)
         "2 answers: 20 tokens sent, 4 answered",
         "history: about 25 tokens in 4 messages",
     ]
-
-
-def test_tokens_that_are_not_told(
-    run: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    argv = ("run", "--chat", "--source", "openai", "--base-url", server.url("openai"))
-    told = run(*argv, stdin=b"one\n/tokens\n").out.decode().splitlines()[1]
-    assert told in ("last answer: the model did not tell its tokens", "last answer: 1 token sent, 1 answered")
 
 
 def test_saved_conversations_go_on(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
@@ -165,12 +150,6 @@ def test_results_of_calls_are_asked_for(talk: Callable[..., Ran], server: ModelS
 
 def test_no_tools(talk: Callable[..., Ran]) -> None:
     assert talk("/tools").out == b"there are no tools\n"
-
-
-def test_an_answer_that_is_not_whole(talk: Callable[..., Ran], server: ModelServer) -> None:
-    server.answer = Answer("on and", finish="length")
-    cut = "lazyprompt: the answer ended at the limit of tokens; give a larger --max-tokens\n"
-    assert talk("hi") == Ran(0, b"on and\n", cut)
 
 
 @pytest.mark.parametrize("trouble", [Status(404), Cut(2)])
@@ -212,12 +191,6 @@ def test_wrong_lines(talk: Callable[..., Ran], tmp_path: Path, line: bytes, mess
     [
         ("instruction: '{a} {b}'", [], "--set: no value for 'a', 'b'; the slots are 'a', 'b'"),
         ("instruction: '{a}'", ["--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
-        (
-            "type: alpaca\ninstruction: x",
-            [],
-            "PROMPT_FILE: the Alpaca form has no turns; give a prompt of",
-        ),
-        ("sytem: x", [], "PROMPT_FILE: p.yaml:1:1: unknown field 'sytem' (did you mean 'system'?)"),
     ],
 )
 def test_wrong_prompts(
