@@ -66,19 +66,14 @@ def test_each_line_is_a_turn(talk: Callable[..., Ran], server: ModelServer) -> N
     assert all(seen.streamed for seen in server.seen)
 
 
-def test_lines_with_a_backslash_go_on_in_the_next(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("one\\\n\\\ntwo\nlast\\")
-    assert [turn[-1] for turn in (asked(server, 0), asked(server, 1))] == [("user", "one\n\ntwo"), ("user", "last")]
-
-
-def test_two_slashes_begin_text_with_one(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("//usr/bin")
-    assert asked(server) == [("user", "/usr/bin")]
-
-
-def test_nothing_piped_in_asks_nothing(talk: Callable[..., Ran], server: ModelServer) -> None:
-    assert talk("") == Ran(0, b"", "")
-    assert not server.seen
+@pytest.mark.parametrize(
+    ("typed", "turns"), [("one\\\n\\\ntwo\nlast\\", ["one\n\ntwo", "last"]), ("//usr/bin", ["/usr/bin"]), ("", [])]
+)
+def test_a_backslash_goes_on_in_the_next_line_and_two_slashes_begin_text_with_one(
+    talk: Callable[..., Ran], server: ModelServer, typed: str, turns: list[str]
+) -> None:
+    assert talk(typed) == Ran(0, b"pong\n" * len(turns), "")
+    assert [asked(server, at)[-1] for at in range(len(server.seen))] == [("user", turn) for turn in turns]
 
 
 def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Callable[..., Ran], server: ModelServer) -> None:
