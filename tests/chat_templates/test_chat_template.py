@@ -123,21 +123,8 @@ def test_every_template_writes_what_transformers_writes_and_its_parts_are_the_te
 WORDS = ("woord", "x", "", " ", "\n", "\n\n", "\t", "\u3000", "\r\n", "\x0b", "\u2028", "你好", "ß", "e\u0301", "𝄞")
 TAGS = (
     *("<think>", "</think>", "<tool_call>", "<tool_response>", "</tool_response>", "<b>", "{}", "{{ x }}", "%s"),
-    *(
-        "&amp;",
-        "<",
-        "/no_think",
-        "### Response:",
-        "User:",
-        "Assistant:",
-        "<|x|>",
-        "</s>",
-        "<s>",
-        "[INST]",
-        "|",
-        ">",
-        "0",
-    ),
+    *("&amp;", "<", "/no_think", "### Response:", "User:", "Assistant:", "<|x|>", "</s>", "<s>", "[INST]"),
+    *("|", ">", "0"),
 )
 
 

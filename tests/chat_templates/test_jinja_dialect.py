@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lazyprompt.chat_templates import jinja as chat_jinja
-from lazyprompt.chat_templates.jinja import ChatJinja
+from lazyprompt.chat_templates.jinja import ChatJinja, without_none
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates import bounds
 from support.chat_judges import SPECIAL, TOOLS, USER, call, judged, templates
@@ -121,6 +121,11 @@ def test_variables_and_documents_are_given_to_the_template() -> None:
     assert judged(text, CHAT, tools=TOOLS, **SPECIAL | given) == ("!T[1, (2,)]23", "")
 
 
+def test_the_time_is_the_clocks_where_none_is_given() -> None:
+    before = datetime.now().strftime("%Y-%m-%d")  # noqa: DTZ005 - the local time
+    assert ChatJinja("{{ strftime_now('%Y-%m-%d') }}").render(CHAT) >= before
+
+
 def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
     text = (
         "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ 'call: ' + c.function.arguments }}"
@@ -173,6 +178,10 @@ def test_calls_of_other_shapes_are_left_to_the_template() -> None:
     assert rendered(text, [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{}"}]}]) == (
         "[{'name': 'f', 'arguments': {}}]"
     )
+
+
+def test_messages_without_what_is_none() -> None:
+    assert without_none([{"role": "user", "content": None, "x": 0}, {}]) == [{"role": "user", "x": 0}, {}]
 
 
 class Role(StrEnum):

@@ -125,15 +125,8 @@ def test_json_is_the_whole_look(run: Run) -> None:
 def test_each_token_of_a_training_sample(run: Run) -> None:
     tokenizer = f"huggingface:{deepseek()}"
     argv = ("--instruction", "Say {x}", "--set", "x=ab", "--system", "", "--input", "Hi", "--model", "deepseek-v3")
-    sample = (
-        "--label",
-        "<think>\n\n</think>Ja.\u202e",
-        "--tokens",
-        "--counter",
-        tokenizer,
-        "--mask",
-        r"<think>\s*</think>",
-    )
+    label = ("--label", "<think>\n\n</think>Ja.\u202e")
+    sample = (*label, "--tokens", "--counter", tokenizer, "--mask", r"<think>\s*</think>")
     shown = run("inspect", *argv, *sample, "--mask", "zzz").out.decode()
     table = [line.split() for line in shown.split("TOKEN")[-1].split("\n")]
     assert ["2", "639", "0", "instruction", "trusted", '"', 'ab"'] in table
@@ -143,14 +136,8 @@ def test_each_token_of_a_training_sample(run: Run) -> None:
     assert "- the mask 'zzz' matches nowhere in the answers\n" in shown
     found: Any = run("inspect", *argv, *sample, "--json").json
     assert found["unmatched"] == []
-    assert found["tokens"][-1] == {
-        "id": 1,
-        "text": "<｜end▁of▁sentence｜>",
-        "message": 2,
-        "slot": "markers",
-        "trusted": True,
-        "trained": True,
-    }
+    ends = {"id": 1, "text": "<｜end▁of▁sentence｜>", "message": 2, "slot": "markers", "trusted": True, "trained": True}
+    assert found["tokens"][-1] == ends
     assert "tokens" not in run("inspect", *argv, "--json").json
     for wrong, message in (
         (("--input", "a", "--tokens"), "--tokens: it shows what is trained; give the answer with --label"),
