@@ -81,14 +81,6 @@ def test_a_plan_pickles_small_whatever_it_has_done(name: str) -> None:
     assert again.settings == made.settings
 
 
-def test_a_chat_template_pickles_as_its_text() -> None:
-    template = ChatTemplate.load(TEMPLATE)
-    said = template.render(TALK).text
-    packed = pickle.dumps(template)
-    assert len(packed) < len(TEMPLATE) + 500
-    assert pickle.loads(packed).render(TALK).text == said  # noqa: S301 - our own
-
-
 def columns(count: int) -> dict[str, list[Any]]:
     found = rows(count)
     return {name: [row[name] for row in found] for name in found[0]}

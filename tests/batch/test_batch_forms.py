@@ -157,15 +157,6 @@ def test_the_judges_refuse_what_services_would(name: str, broken: dict[str, Any]
         judge(name, broken)
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_a_line_is_one_line_and_ends_in_one_end(name: str) -> None:
-    for line in lines_of(name):
-        assert line.endswith(b"\n")
-        assert line.count(b"\n") == 1
-        assert b"\r" not in line
-        assert type(json.loads(line)) is dict
-
-
 def test_alpacas_prompts_have_lines_too() -> None:
     prompter = AlpacaPrompter("Sum up {text}.")
     for name in ("flat", "openai-batch", "anthropic-batch", "gemini-batch"):

@@ -249,12 +249,6 @@ def test_a_file_without_rows(tmp_path: Path) -> None:
     assert left(tmp_path) == {"out.jsonl": b""}
 
 
-def test_outputs_of_an_earlier_run_are_told(tmp_path: Path) -> None:
-    rows = rows_file(tmp_path, 900)
-    run_batch(job_of(rows, SPLIT))
-    assert [path.name for path in run_batch(job_of(rows)).left_over] == [f"out-{index:05}.jsonl" for index in (1, 2, 3)]
-
-
 def test_rows_of_any_kind_can_be_rejected() -> None:
     work = Work(cast("RowPlan", SmallPlan()), skip=True)
     odd: Any = {"y": "\ud800", "z": float("nan"), "w": Path("a")}

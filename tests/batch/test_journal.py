@@ -183,16 +183,6 @@ def test_a_part_that_no_run_is_known_to_have_written_stays(tmp_path: Path, name:
     assert left(tmp_path) == {"out.jsonl": b"", "bad.jsonl": b""}
 
 
-def test_a_run_goes_on_unless_it_is_told_to_begin_anew(tmp_path: Path) -> None:
-    for _ in range(2):
-        with Journal(Files(tmp_path / "out.jsonl"), ASKED, NO_LIMITS) as journal:
-            journal.add(journal.state.number + 1, lines(journal.state.number + 1, journal.state.number + 1))
-    journal = Journal(Files(tmp_path / "out.jsonl"), ASKED, NO_LIMITS)
-    with journal:
-        journal.finish()
-    assert left(tmp_path) == {"out.jsonl": b"1\n2\n"}
-
-
 def test_what_the_system_writes_in_several_goes_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_file = os.fdopen
 
@@ -491,17 +481,6 @@ def test_what_is_counted_on_has_reached_the_disk_before(tmp_path: Path, events: 
             *("sync out-00003.jsonl.part", directory, "save"),
             *("sync bad.jsonl.part", *names, "name bad.jsonl", directory, "remove", directory),
         ]
-
-
-def test_nothing_is_saved_twice(tmp_path: Path, events: list[str]) -> None:
-    with opened(tmp_path) as journal:
-        journal.add(1, lines(1, 1))
-        assert events.count("save") == 2
-    assert events.count("save") == 2
-    with opened(tmp_path) as journal:
-        journal.finish()
-        assert journal.finish() == [tmp_path / "out.jsonl"]
-    assert events.count("save") == 4
 
 
 def test_it_saves_as_often_as_it_was_told_to(

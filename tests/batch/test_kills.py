@@ -2,31 +2,191 @@
 
 from __future__ import annotations
 
+import json
+import random
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from batch import killed_runs
-from batch.killed_calls import killed_again_and_again
 from lazyprompt.cli.main import main
+from support.batch_calls import Clocked, all_answered, lines, rows
+from support.batch_runs import answered, saved
+from support.client_scenes import KEY
+from support.model_server.server import Slow
 
 pytestmark = pytest.mark.slow  # runs that are killed
+
+# The command line, but a run makes safe what is done each hundredth of a second: it is killed often.
+PROGRAM = """
+import sys
+from functools import partial
+from lazyprompt.batch import run
+from lazyprompt.cli.main import main
+run.run_batch = partial(run.run_batch, seconds=0.01)
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+"""
+PROMPT = """---
+name: ask
+inputs: {question: {kind: string, required: true}, language: {kind: string, required: true}}
+---
+system:
+Answer in {{ language }}.
+
+user:
+{{ question }}
+"""
+DONE_WITH_REJECTS = 3
+# How many runs are killed, how many rows they have, and how many seconds a worker may outlive its run.
+KILLS, ROWS, PATIENCE = 3, 3000, 20
+
+
+def write_data(directory: Path, draw: random.Random) -> None:
+    """Write a prompt and rows, of which one in 997 has no value, and one in 1,999 is no JSON."""
+    (directory / "ask.prompty").write_text(PROMPT)
+    (directory / "program.py").write_text(PROGRAM)
+    with (directory / "data.jsonl").open("w") as file:
+        for number in range(1, ROWS + 1):
+            row = {"id": f"r{number}", "language": "French", "question": f"{number}? " + "é" * draw.randrange(200)}
+            if number % 997 == 0:
+                del row["language"]
+            line = json.dumps(row, ensure_ascii=False)
+            file.write(f"{line if number % 1999 else line[:9]}\n")
+
+
+def arguments(output: str, workers: int = 1) -> list[str]:
+    """The command line of a run."""
+    return [
+        *("batch", "ask.prompty", "data.jsonl", "-o", output),
+        *("--format", "anthropic-batch", "--model", "m", "--field", "max_tokens=9"),
+        *("--rejects", f"{output}.bad", "--workers", str(workers)),
+    ]
+
+
+def outputs(directory: Path, name: str) -> dict[str, bytes]:
+    """All files of an output, by what stands behind its name."""
+    found = [path for path in directory.iterdir() if path.name.startswith(name)]
+    return {path.name.removeprefix(name): path.read_bytes() for path in found}
+
+
+def written(directory: Path) -> int:
+    """How many bytes the parts have that are there now."""
+    sizes = 0
+    for path in directory.glob("out*.part"):
+        with suppress(FileNotFoundError):  # it has just been given its name
+            sizes += path.stat().st_size
+    return sizes
+
+
+def children(run: subprocess.Popen[bytes]) -> list[int]:
+    """The processes that a run has started."""
+    with suppress(OSError):
+        return [*map(int, Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split())]
+    return []
+
+
+def wait_for_end(workers: list[int]) -> None:
+    """Wait until the workers of a killed run have ended."""
+    until = time.monotonic() + PATIENCE
+    for worker in workers:
+        while Path(f"/proc/{worker}").exists():
+            assert time.monotonic() < until, f"the worker {worker} has outlived its run"
+            time.sleep(0.01)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="what a run has started is read from /proc")
 def test_killed_runs_go_on_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    killed_runs.write_data(tmp_path, 3000)
+    draw = random.Random(2)  # noqa: S311 - rows and moments keep no secret
+    write_data(tmp_path, draw)
     monkeypatch.chdir(tmp_path)
-    assert main(killed_runs.arguments("clean.jsonl")) == 3
+    assert main(arguments("clean.jsonl")) == DONE_WITH_REJECTS
     assert "2,996 rows, 4 rejected" in capsys.readouterr().err
-    done = killed_runs.kill_runs(tmp_path, 3, [1, 2, 1], 0.01, seed=2)
-    assert (done.kills, done.passes >= 1) == (3, True)
+    clean = outputs(tmp_path, "clean")
+    size = sum(map(len, clean.values()))
+    killed = passes = runs = 0
+    while killed < KILLS or not passes:
+        command = [sys.executable, "program.py", *arguments("out.jsonl", 1 + runs % 2)]
+        run = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: S603 - our own program
+        # One while it starts, the others when some more is written than there is now.
+        at = written(tmp_path) + draw.randrange(4 * size // KILLS) if runs else 0
+        until = time.monotonic() + (600 if runs else draw.random())
+        while killed < KILLS and run.poll() is None:
+            if (runs and written(tmp_path) >= at) or time.monotonic() > until:
+                at_work = children(run)
+                run.kill()
+                wait_for_end(at_work)
+                break
+            time.sleep(0.001)
+        _, said = run.communicate(timeout=600)
+        runs += 1
+        # A run that ended by itself just before counts as no kill.
+        if run.returncode == -9:
+            killed += 1
+        else:
+            assert run.returncode == DONE_WITH_REJECTS, said.decode()
+            assert outputs(tmp_path, "out") == clean, f"after {killed} kills, {saved(tmp_path / 'out.jsonl')}"
+            passes += 1
+            for name in clean:
+                (tmp_path / f"out{name}").unlink()
 
 
-def test_a_killed_run_asks_no_row_again_that_was_answered(tmp_path: Path) -> None:
-    # Ollama's client is the one that is imported soonest.
-    counts = killed_again_and_again(tmp_path, kills=1, count=40, source="ollama", seed=3)
-    assert counts.kills == 1
-    assert counts.most <= 4
+# How many rows are asked at once, and how many seconds the server takes for an answer at most.
+AT_ONCE, SLOW = 4, 0.02
+RUN = """
+import sys
+from pathlib import Path
+from lazyprompt import ChatPrompter, OnlineChatModule
+from lazyprompt.batch.calls import CallJob, call_batch
+from lazyprompt.batch.rates import Rates
+from lazyprompt.batch.render import RowPlan
+from lazyprompt.batch.rows import row_file
+from lazyprompt.batch.run import BatchJob
+
+path, source, url, at_once = Path(sys.argv[1]), *sys.argv[2:]
+plan = RowPlan.of(ChatPrompter("Answer in {language}."))
+job = BatchJob(row_file(path), plan, path.with_name("out.jsonl"))
+module = OnlineChatModule(source, model="m", base_url=url, api_key=sys.stdin.read())
+call_batch(CallJob(job, module, Rates(int(at_once))))
+"""
+
+
+def rows_answered(output: Path) -> set[int]:
+    """The rows whose answers are on the disk; at the end they stand in the output alone."""
+    return answered(output) or ({line["row"] for line in lines(output)} if output.exists() else set())
+
+
+def test_a_killed_run_loses_no_answer_and_asks_no_row_again_that_was_answered(tmp_path: Path) -> None:
+    moments, count = random.Random(3), 40  # noqa: S311 - no secret
+    path, output = rows(tmp_path, count), tmp_path / "out.jsonl"
+    killed = 0
+    with Clocked(lambda _: Slow(first=SLOW * moments.random())) as server:
+        # Ollama's client is the one that is imported soonest.
+        command = [sys.executable, "-c", RUN, str(path), "ollama", server.url("ollama"), str(AT_ONCE)]
+        while output.with_suffix(".jsonl.run").exists() or not output.exists():
+            before, had = len(server.came), rows_answered(output)
+            run = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - our own
+            assert run.stdin is not None
+            run.stdin.write(KEY.encode())
+            run.stdin.close()
+            if not killed:
+                more = moments.randint(1, count - 1)
+                while run.poll() is None and len(server.came) < before + more:
+                    time.sleep(0.001)
+                time.sleep(moments.random() * SLOW)
+                run.kill()
+            killed += run.wait() != 0
+            asked = {int(said) for said in server.said[before:]}
+            assert not asked & had, f"asked again though the answer was there: {sorted(asked & had)}"
+            if run.returncode:
+                assert run.returncode == -9
+                assert len(asked - rows_answered(output)) <= AT_ONCE
+    assert killed == 1
+    assert all_answered(output, count)
+    assert {each.name for each in tmp_path.iterdir()} <= {"data.jsonl", "out.jsonl"}
+    assert len(server.came) - count <= AT_ONCE

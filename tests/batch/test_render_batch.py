@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import subprocess
 import sys
 from copy import deepcopy
@@ -366,18 +365,6 @@ def test_columns_become_columns() -> None:
     assert found["error"] == [None, "row 12: column 'style' has no value"]
     with pytest.raises(BatchError, match="of one length"):
         render_columns(made, {"a": [1], "b": []})
-
-
-def test_a_plan_travels_small_and_is_the_same_there() -> None:
-    for of, made in PLANS.items():
-        made.line(1, {"style": "a", "question": "b", "input": "c"})
-        packed = pickle.dumps(made)
-        assert len(packed) < 6000, of
-        twin = pickle.loads(packed)  # noqa: S301 - our own bytes
-        assert twin.settings == made.settings
-        assert twin.line(1, {"style": "a", "question": "b", "input": "c"}) == made.line(
-            1, {"style": "a", "question": "b", "input": "c"}
-        )
 
 
 def test_settings_tell_plans_apart_and_are_json() -> None:

@@ -377,13 +377,6 @@ def test_each_message_is_counted_once_in_all_turns() -> None:
     assert len(asked) == len(set(asked)) == 13, "what stays, one more, and one for each turn that follows"
 
 
-def test_counts_of_many_messages_are_forgotten_in_time() -> None:
-    budget = Budget(60_000, Recorder())
-    for start in range(0, 80_000, 8_000):
-        budget.fit([said("user", f"{at} word") for at in range(start, start + 8_000)])
-    assert len(budget._tally._new) + len(budget._tally._old) <= 2 * 16_384  # noqa: SLF001 - its bound is what is tested
-
-
 def test_a_counter_without_count_text_will_do() -> None:
     class Bare:
         def count(self, messages: Any, tools: Any = None) -> int:

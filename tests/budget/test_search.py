@@ -12,17 +12,6 @@ from hypothesis import strategies as st
 
 from lazyprompt.budget.search import fewest
 
-SIZES = st.lists(st.integers(0, 500), max_size=60)
-
-
-@given(sizes=SIZES, weights=SIZES, target=st.integers(-10, 9_000), rest=st.integers(0, 400))
-def test_it_finds_what_looking_at_all_finds(sizes: list[int], weights: list[int], target: int, rest: int) -> None:
-    weights = (weights + [1] * len(sizes))[: len(sizes)]
-    full = sum(sizes) + rest
-    gone = [0, *accumulate(sizes)]
-    best = next((count for count, less in enumerate(gone) if full - less <= target), None)
-    assert fewest(weights, lambda count: full - gone[count], target, full, rest) == best
-
 
 # A whole that costs nothing divided by zero, where the target was below it.
 @example(costs=[0, 0], target=-1)

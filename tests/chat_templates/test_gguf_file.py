@@ -51,10 +51,6 @@ def test_a_template_is_taken_by_its_name(model: Path) -> None:
         ChatTemplate.load(model, name="tools")
 
 
-def test_a_path_may_be_text(model: Path) -> None:
-    assert ChatTemplate.load(str(model)) == ChatTemplate.load(model)
-
-
 def test_special_tokens_go_by_their_numbers(tmp_path: Path) -> None:
     keys = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad", "seperator": "sep", "mask": "mask"}
     special = {key: f"<{name}>" for key, name in keys.items()}

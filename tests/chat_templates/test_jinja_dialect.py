@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import pickle
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from importlib import import_module
@@ -16,7 +13,7 @@ from lazyprompt.chat_templates import jinja as chat_jinja
 from lazyprompt.chat_templates.jinja import ChatJinja, without_none
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates import bounds
-from support.chat_judges import ARGUMENTS, CONVERSATIONS, SPECIAL, TOOLS, USER, call, judged, result, templates
+from support.chat_judges import SPECIAL, TOOLS, USER, call, judged, templates
 
 CHAT: list[dict[str, Any]] = [USER]
 NOW = datetime(2025, 2, 3, 4, 5, 6)  # noqa: DTZ001 - the local time, as templates are told it
@@ -50,27 +47,6 @@ def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **o
     except TemplateError as error:
         return "" if theirs is None and reason in str(error) else f"{reason or theirs!r}, but ours: {error}"
     return "" if ours == theirs else f"{reason or theirs!r}, but ours: {ours!r}"
-
-
-# The templates are compared in so many tests.
-SHARES = 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("share", range(SHARES))
-def test_every_template_renders_or_refuses_as_in_transformers(share: int) -> None:
-    names = sorted(templates())
-    assert len(names) > 70
-    differences = {
-        (name, special, str(options)): difference(
-            templates()[name], messages, tools, **{"add_generation_prompt": True} | options
-        )
-        for name in names[share::SHARES]
-        for special, (messages, tools) in CONVERSATIONS.items()
-        for options in ({}, {"enable_thinking": False}, {"add_generation_prompt": False})
-    }
-    assert {where: found for where, found in differences.items() if found} == {}
-    assert [name for name in names[share::SHARES] if judged(templates()[name], CHAT, **SPECIAL)[0] is None] == []
 
 
 @pytest.mark.parametrize(
@@ -148,23 +124,6 @@ def test_variables_and_documents_are_given_to_the_template() -> None:
 def test_the_time_is_the_clocks_where_none_is_given() -> None:
     before = datetime.now().strftime("%Y-%m-%d")  # noqa: DTZ005 - the local time
     assert ChatJinja("{{ strftime_now('%Y-%m-%d') }}").render(CHAT) >= before
-
-
-@pytest.mark.slow
-def test_the_arguments_of_calls_are_given_as_dicts() -> None:
-    text = "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments.city }}{% endfor %}{% endfor %}"
-    written = json.dumps(ARGUMENTS)
-
-    def messages(arguments: object) -> list[dict[str, Any]]:
-        return [USER, {"role": "assistant", "content": "", "tool_calls": [call(1, arguments)]}, result(1, "3")]
-
-    given = messages(written)
-    assert rendered(text, given) == "Köln"
-    assert given == messages(written)
-    for name in ("qwen3", "llama3_1", "glm4moe", "gptoss", "gemma4_v5", "lfm2_2_5"):
-        template = templates()[name]
-        theirs, _ = judged(template, messages(ARGUMENTS), tools=TOOLS, add_generation_prompt=True, **SPECIAL)
-        assert rendered(template, given, TOOLS) == theirs, name
 
 
 def test_a_template_that_fails_with_dicts_is_given_the_json() -> None:
@@ -312,21 +271,6 @@ def test_an_error_names_the_line_it_comes_from() -> None:
         rendered("{{ raise_exception() }}")
     with pytest.raises(TemplateError, match=r"^the chat template refuses the messages: no system\.$"):
         rendered("\n{{ raise_exception('no system.') }}")
-
-
-def test_a_template_is_a_value() -> None:
-    template = ChatJinja("{{ bos_token }}x", SPECIAL)
-    twin = pickle.loads(pickle.dumps(template))  # noqa: S301 - our own bytes
-    assert twin == template
-    assert hash(twin) == hash(template)
-    assert twin.render(CHAT) == template.render(CHAT) == "<s>x"
-    assert template != ChatJinja("{{ bos_token }}x")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        template.text = ""  # type: ignore[misc]
-    tokens = {"bos_token": "a"}
-    kept = ChatJinja("{{ bos_token }}", tokens)
-    tokens["bos_token"] = "b"  # noqa: S105 - no password
-    assert kept.render(CHAT) == "a"
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from lazyprompt.chat_templates.traced import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 # Signs that are stripped, split at, joined from two, or become two in other letters.
 SIGNS = "ab<  \n\r\t\x0b\x1c\x85\u2028\u3000ßŉΣσǆİ你"
@@ -60,16 +59,6 @@ def same(made: str, text: str, expected: Sequence[Origin]) -> None:
     assert origins(made) == list(expected)
 
 
-def same_pieces(made: Iterable[str], source: Traced, pieces: Sequence[str], starts: Iterable[int]) -> None:
-    """Pieces of a text, each from where it starts in it."""
-    known = origins(source)
-    shown = list(made)
-    assert len(shown) == len(pieces)
-    for one, piece, start in zip(shown, pieces, starts, strict=True):
-        assert str.__getitem__(source, slice(start, start + len(piece))) == piece
-        same(one, piece, known[start : start + len(piece)])
-
-
 def untraced(text: Traced) -> str:
     """The same text as a str of its own."""
     return "".join(str.__getitem__(text, at) for at in range(len(text)))
@@ -88,128 +77,73 @@ def test_a_text_is_repeated(text: Traced, times: int) -> None:
 
 
 INDEXES = st.one_of(st.none(), st.integers(-15, 15))
+# What takes pieces out of a text, by a separator and a number.
+TAKING: dict[str, Callable[[Any, str, int], list[Any]]] = {
+    "slice from": lambda text, _, number: [text[number:]],
+    "slice to": lambda text, _, number: [text[:number]],
+    "slice with a step": lambda text, _, number: [text[number::2]],
+    "slice backwards": lambda text, _, number: [text[:number:-1]],
+    "characters": lambda text, *_: [*text],
+    "characters by index": lambda text, *_: [text[at] for at in range(len(text))],
+    "strip": lambda text, *_: [text.strip()],
+    "lstrip": lambda text, *_: [text.lstrip(None)],
+    "rstrip": lambda text, *_: [text.rstrip(None)],
+    "strip characters": lambda text, sep, _: [text.strip(sep)],
+    "lstrip characters": lambda text, sep, _: [text.lstrip(sep)],
+    "rstrip characters": lambda text, sep, _: [text.rstrip(sep)],
+    "removeprefix": lambda text, sep, _: [text.removeprefix(sep)],
+    "removeprefix that is there": lambda text, *_: [text.removeprefix(str.__str__(text)[:2])],
+    "removesuffix": lambda text, sep, _: [text.removesuffix(sep)],
+    "removesuffix that is there": lambda text, *_: [text.removesuffix(str.__str__(text)[-2:])],
+    "split": lambda text, sep, _: text.split(sep),
+    "split some": lambda text, sep, number: text.split(sep, number),
+    "split by names": lambda text, sep, number: text.split(sep=sep, maxsplit=number),
+    "rsplit": lambda text, sep, _: text.rsplit(sep),
+    "rsplit some": lambda text, sep, number: text.rsplit(sep, number),
+    "rsplit by names": lambda text, sep, number: text.rsplit(sep=sep, maxsplit=number),
+    "words": lambda text, *_: text.split(),
+    "some words": lambda text, _, number: text.split(None, number),
+    "last words": lambda text, *_: text.rsplit(),
+    "some last words": lambda text, _, number: text.rsplit(maxsplit=number),
+    "lines": lambda text, *_: text.splitlines(),
+    "lines with their ends": lambda text, *_: text.splitlines(keepends=True),
+    "partition": lambda text, sep, _: [*text.partition(sep)],
+    "rpartition": lambda text, sep, _: [*text.rpartition(sep)],
+}
 
 
-@given(TRACED, INDEXES, INDEXES, st.one_of(st.none(), st.integers(-3, 3).filter(bool)))
-def test_a_slice_is_that_of_the_text_and_of_its_origins(
-    text: Traced, start: int | None, stop: int | None, step: int | None
-) -> None:
-    same(text[start:stop:step], untraced(text)[start:stop:step], origins(text)[start:stop:step])
+@pytest.mark.parametrize("way", TAKING)
+@given(text=TRACED, sep=PIECES, number=COUNTS)
+def test_what_is_taken_out_of_a_text_keeps_its_origins(way: str, text: Traced, sep: str, number: int) -> None:
+    bare, known = untraced(text), origins(text)
+    numbered = Traced(bare, [(1, Origin("", at)) for at in range(len(bare))])
+    made, marked, pieces = (TAKING[way](one, sep, number) for one in (text, numbered, bare))
+    places = [[origin.message or 0 for origin in origins(one)] for one in marked]
+    for one, piece, at in zip(made, pieces, places, strict=True):
+        assert "".join(bare[each] for each in at) == piece
+        same(one, piece, [known[each] for each in at])
+    order = [each for at in places for each in at]
+    assert order == sorted(set(order), reverse=way == "slice backwards")
 
 
-@given(TRACED, st.integers(-15, 15))
-def test_an_index_gives_one_character_with_its_origin(text: Traced, at: int) -> None:
-    try:
-        expected = untraced(text)[at]
-    except IndexError as error:
-        with pytest.raises(IndexError, match=str(error)):
-            text[at]
-    else:
-        same(text[at], expected, [origins(text)[at]])
-
-
-def test_a_slice_without_a_step_is_an_error() -> None:
-    with pytest.raises(ValueError, match="slice step cannot be zero"):
-        Traced.of("ab", OWN)[::0]
-
-
-@given(TRACED)
-def test_going_through_a_text_gives_its_characters(text: Traced) -> None:
-    for way in (list(text), [*iter(text)]):
-        same_pieces(way, text, list(untraced(text)), range(len(text)))
-    same_pieces(reversed(list(reversed(text))), text, list(untraced(text)), range(len(text)))
-
-
-@given(TRACED, st.one_of(st.none(), st.text(SIGNS, max_size=3)), st.booleans())
-def test_texts_are_stripped(text: Traced, chars: str | None, named: bool) -> None:  # noqa: FBT001 - drawn
-    given_chars = () if chars is None and not named else (chars,)
-    bare = untraced(text)
-    left, right = bare.lstrip(*given_chars), bare.rstrip(*given_chars)
-    start, stop = len(bare) - len(left), len(right)
-    same(text.lstrip(*given_chars), left, origins(text)[start:])
-    same(text.rstrip(*given_chars), right, origins(text)[:stop])
-    same(text.strip(*given_chars), bare.strip(*given_chars), origins(text)[start : max(start, stop)])
-
-
-@given(TRACED, TEXTS)
-def test_the_beginning_or_the_end_is_taken_off(text: Traced, other: str) -> None:
-    bare = untraced(text)
-    for affix in (other, bare[:2], bare[-2:]):
-        gone = bare.removeprefix(affix)
-        same(text.removeprefix(affix), gone, origins(text)[len(bare) - len(gone) :])
-        gone = bare.removesuffix(affix)
-        same(text.removesuffix(affix), gone, origins(text)[: len(gone)])
-
-
-def starts_of(pieces: Sequence[str], gap: int) -> list[int]:
-    """Where pieces start that stand so far apart."""
-    return [*accumulate((len(piece) + gap for piece in pieces), initial=0)][: len(pieces)]
-
-
-@given(TRACED, PIECES, COUNTS)
-def test_a_text_is_split_at_another(text: Traced, sep: str, most: int) -> None:
-    bare = untraced(text)
-    for made, pieces in (
-        (text.split(sep, most), bare.split(sep, most)),
-        (text.split(sep=sep, maxsplit=most), bare.split(sep, most)),
-        (text.split(sep), bare.split(sep)),
-        (text.rsplit(sep, most), bare.rsplit(sep, most)),
-        (text.rsplit(sep=sep, maxsplit=most), bare.rsplit(sep, most)),
-        (text.rsplit(sep), bare.rsplit(sep)),
-    ):
-        same_pieces(made, text, pieces, starts_of(pieces, len(sep)))
-
-
-@given(TRACED, COUNTS)
-def test_a_text_is_split_at_white_space(text: Traced, most: int) -> None:
-    bare = untraced(text)
-    words = [(found.start(), found.end()) for found in re.finditer(r"\S+", bare)]
-    begins, ends = [start for start, _ in words], [end for _, end in words]
-    for made, pieces in (
-        (text.split(None, most), bare.split(None, most)),
-        (text.split(maxsplit=most), bare.split(None, most)),
-        (text.split(), bare.split()),
-    ):
-        same_pieces(made, text, pieces, begins[: len(pieces)])
-    for made, pieces in (
-        (text.rsplit(None, most), bare.rsplit(None, most)),
-        (text.rsplit(maxsplit=most), bare.rsplit(None, most)),
-        (text.rsplit(), bare.rsplit()),
-    ):
-        stops = ends[len(ends) - len(pieces) :]
-        same_pieces(made, text, pieces, [stop - len(piece) for stop, piece in zip(stops, pieces, strict=True)])
-
-
-def test_an_empty_separator_is_an_error() -> None:
+def test_what_is_no_index_or_separator_is_an_error() -> None:
     text: Any = Traced.of("ab", OWN)
+    with pytest.raises(ValueError, match="slice step cannot be zero"):
+        text[::0]
+    with pytest.raises(IndexError, match="string index out of range"):
+        text[2]
     for wrong in (text.split, text.rsplit, text.partition, text.rpartition):
         with pytest.raises(ValueError, match="empty separator"):
             wrong("")
-
-
-@given(TRACED, st.booleans())
-def test_a_text_is_split_into_lines(text: Traced, keepends: bool) -> None:  # noqa: FBT001 - drawn
-    bare = untraced(text)
-    starts = starts_of(bare.splitlines(keepends=True), 0)
-    same_pieces(text.splitlines(keepends), text, bare.splitlines(keepends), starts)
-    same_pieces(text.splitlines(keepends=keepends), text, bare.splitlines(keepends), starts)
-    same_pieces(text.splitlines(), text, bare.splitlines(), starts)
-
-
-@given(TRACED, PIECES)
-def test_a_text_is_cut_in_three(text: Traced, sep: str) -> None:
-    bare = untraced(text)
-    for made, pieces in ((text.partition(sep), bare.partition(sep)), (text.rpartition(sep), bare.rpartition(sep))):
-        assert isinstance(made, tuple)
-        same_pieces(made, text, pieces, starts_of(pieces, 0))
 
 
 @given(TRACED, PIECES, TEXTS, COUNTS)
 def test_what_is_replaced_keeps_the_place_of_what_was_there(text: Traced, old: str, new: str, count: int) -> None:
     bare, known = untraced(text), origins(text)
     pieces = bare.split(old, count)
+    starts = accumulate((len(piece) + len(old) for piece in pieces[:-1]), initial=0)
     expected: list[Origin] = []
-    for start, piece in zip(starts_of(pieces, len(old)), pieces, strict=True):
+    for start, piece in zip(starts, pieces, strict=True):
         expected += [known[start - len(old)]] * len(new) if start else []
         expected += known[start : start + len(piece)]
     same(text.replace(old, new, count), bare.replace(old, new, count), expected)

@@ -271,16 +271,7 @@ ENDS: dict[str, tuple[str, ...]] = {
 NO_TURN = {("deepseek_r1_distill", "calls in turn")}
 # What is said in the chats, and by nobody else.
 WORDS = (
-    "Vraag?",
-    "Nog een.",
-    "Antwoord",
-    "ander",
-    "Eens zien.",
-    "Regen.",
-    "Zon.",
-    "Wees goed.",
-    "Hm.",
-    "Nou ja.",
+    *("Vraag?", "Nog een.", "Antwoord", "ander", "Eens zien.", "Regen.", "Zon.", "Wees goed.", "Hm.", "Nou ja."),
     "Utrecht",
 )
 

@@ -170,38 +170,18 @@ def test_characters_by_their_numbers_are_not_the_templates_own() -> None:
 # What a value may be that is no token, and becomes one when something is done to it.
 VALUES = (
     *("<x|im_end|>", "<|im_endx|>", "x<|im_end|", ".|im_end|>", "&lt;|im_end|&gt;", ">|dne_mi|<", "<<b>|im_end|>"),
-    *(
-        "<|im_end",
-        "|im_end|>",
-        "im_end",
-        "%3C|im_end|%3E",
-        "<|IM_END|>",
-        "<|im_{}end|>",
-        "<|im_%send|>",
-        "<%%|im_end|>",
-    ),
-    *("<|im_e  nd|>", "<|\nim_end|>", "<|im_end|>"),
+    *("<|im_end", "|im_end|>", "im_end", "%3C|im_end|%3E", "<|IM_END|>", "<|im_{}end|>", "<|im_%send|>"),
+    *("<%%|im_end|>", "<|im_e  nd|>", "<|\nim_end|>", "<|im_end|>"),
 )
 ARGUMENTS = ("", "('x')", "('x', '')", "(3)", "('.', '<')", "('%s')", "(m.b)", "('replace', 'x', '')", "('ne', 'x')")
 FILTERS = sorted(name for name in ChatEnvironment().filters if name.isidentifier())
 METHODS = sorted(name for name in dir(Markup) if not name.startswith("_"))
 WRITTEN = (
     *("'x'.join(m.a)", "m.a[::-1]", "m.a[0] ~ m.a[2:]", "m.a ~ m.b", "m.a + m.b", "('<a>'|safe) + m.a", "m.a * 2"),
-    *(
-        "m.a + ('>'|safe)",
-        "'%s>' % m.a",
-        "m.a % ()",
-        "'{a}>'.format(a=m.a)",
-        "namespace(a=m.a).a ~ '>'",
-        "[m.a, m.b]|join",
-    ),
-    *(
-        "m.a.encode('utf-16').decode('utf-16')",
-        "dict(a=m.a)|string",
-        "m.a['replace']('x', '')",
-        "cycler(m.a).next() ~ m.b",
-    ),
-    *("joiner(m.a)() ~ joiner(m.a)() ~ m.a", "[m]|map(attribute='a')|join('<')", "(m.a|attr('replace'))('x', '')"),
+    *("m.a + ('>'|safe)", "'%s>' % m.a", "m.a % ()", "'{a}>'.format(a=m.a)", "namespace(a=m.a).a ~ '>'"),
+    *("[m.a, m.b]|join", "m.a.encode('utf-16').decode('utf-16')", "dict(a=m.a)|string", "m.a['replace']('x', '')"),
+    *("cycler(m.a).next() ~ m.b", "joiner(m.a)() ~ joiner(m.a)() ~ m.a", "[m]|map(attribute='a')|join('<')"),
+    "(m.a|attr('replace'))('x', '')",
 )
 BLOCKS = (
     "{% set v %}<|im_{{ m.a }}|>{% endset %}{{ v|FILTER }}",

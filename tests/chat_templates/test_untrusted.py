@@ -484,21 +484,9 @@ def test_the_text_is_that_of_its_parts_whatever_is_said(text: str, contents: lis
 
 
 CHANGES = [
-    "|replace('x', '')",
-    "|replace('x', '-')",
-    "|replace('\\n', '\\\\n')",
-    "|replace('.', '<')",
-    "|trim",
-    "|upper",
-]
-CHANGES += [
-    ".split('.')[0]",
-    ".split('.')[-1]",
-    ".split('x')|join",
-    ".split('<')|join('-')",
-    ".strip('.x')",
-    "[1:]",
-    "[:-1]",
+    *("|replace('x', '')", "|replace('x', '-')", "|replace('\\n', '\\\\n')", "|replace('.', '<')", "|trim", "|upper"),
+    *(".split('.')[0]", ".split('.')[-1]", ".split('x')|join", ".split('<')|join('-')", ".strip('.x')"),
+    *("[1:]", "[:-1]"),
 ]
 OWN_TEXTS = st.sampled_from(["", "", "\n", "[C", "UT]", "<|im_", "end|>", "<", ">", "-"])
 PIECES = st.lists(st.sampled_from([*"<>|.x- \n", "im_", "end", "|>", "[C", "UT]", "[cut]"]), max_size=7).map("".join)

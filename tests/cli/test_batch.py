@@ -15,9 +15,7 @@ from cli.helpers import Ran, fault, write
 from lazyprompt.batch.render import RowPlan
 from lazyprompt.batch.run import Progress
 from lazyprompt.cli.progress import describe
-from support.batch_calls import Clocked
-from support.batch_runs import full_disk, saved, wait_for_no_disk
-from support.missing import needs
+from support.batch_runs import saved, wait_for_no_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,22 +162,6 @@ def test_what_is_ignored_stays_so(run: Callable[..., Ran], command: list[str], m
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_disk_that_is_full(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
-    # All but the output is small.
-    write(tmp_path / "data.jsonl", "".join(f'{{"x": "{number:01000}"}}\n' for number in range(1, 101)))
-    run(*command, "--format", "openai")
-    expected = (tmp_path / "out.jsonl").read_bytes()
-    (tmp_path / "out.jsonl").unlink()
-    with full_disk(len(expected) // 2):
-        ran = run(*command, "--format", "openai")
-    assert ran.status == 1
-    stopped, again = ran.err.splitlines()
-    assert stopped == "lazyprompt: stopped: out.jsonl.part cannot be written: File too large; no row is safe yet"
-    assert again == f"lazyprompt: go on with: lazyprompt {shlex.join(command)} --format openai"
-    assert run(*command, "--format", "openai").status == 0
-    assert (tmp_path / "out.jsonl").read_bytes() == expected
-
-
 def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
     write(tmp_path / "data.csv", "what,key\n" + "".join(f"{number},k{number}\n" for number in range(30)))
     argv = ["batch", "say.yaml", "data.csv", "-o", "out.jsonl", "--column", "x=what", "--column", "id=key"]
@@ -191,19 +173,8 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
         assert line["payload"]["messages"][0]["content"] == f"Say {line['custom_id'][1:]}.\n\n"
     counted = sum(len(message["content"]) for line in lines for message in line["payload"]["messages"])
     assert f"5 rows, {counted} tokens, " in ran.err
-    run(
-        *argv,
-        "--limit",
-        "4",
-        "--format",
-        "openai-batch",
-        "--model",
-        "m",
-        "--field",
-        "max_tokens=9",
-        "--field",
-        "user=me",
-    )
+    fields = ("--field", "max_tokens=9", "--field", "user=me")
+    run(*argv, "--limit", "4", "--format", "openai-batch", "--model", "m", *fields)
     body = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[3])["body"]
     assert (body["max_tokens"], body["user"]) == (9, "me")
     assert command
@@ -221,10 +192,7 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
         (["-o", "no/out.jsonl"], "--output: no/out.jsonl: there is no directory no"),
         (["--rejects", "no/x"], "--rejects: no/x: there is no directory no"),
         (["--column", "x"], "--column: 'x' is not of the form name=value"),
-        (["--concurrency", "3"], "--concurrency: it says how a model is asked; give --run too"),
         (["--run", "--engine", "ray"], "--engine: with --run one process asks; --concurrency says how much at once"),
-        (["--run", "--source", "openai", "--workers", "2"], "--workers: with --run one process asks; --concurrency"),
-        (["--run", "--source", "opnai"], "--source: "),
         (["--limit", "0"], "--limit: 0 is not in the range x>=1."),
         (["--workers", "0"], "--workers: 0 is not in the range x>=1."),
         (["--param", "a=b"], "--param: it is for files whose names end with .prompty"),
@@ -252,22 +220,6 @@ def test_outputs_of_an_earlier_run_are_told(run: Callable[..., Ran], tmp_path: P
     assert ran.err.splitlines()[1] == "lazyprompt: of an earlier run, and not of this one: out-00002.jsonl"
 
 
-def test_rows_are_asked_of_a_model(
-    run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
-    needs("openai")
-    monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-a-test")
-    write(tmp_path / "data.jsonl", '{"x": "1"}\n{"x": "2"}\n{}\n')
-    with Clocked() as server:
-        argv = [*command, "--run", "--source", "openai", "--base-url", server.url("openai"), "--model", "m"]
-        ran = run(*argv, "--field", "max_tokens=7", "--on-error", "skip")
-    assert (ran.status, ran.out) == (3, b"")
-    assert ran.err.startswith("lazyprompt: out.jsonl: 2 rows, 1 rejected (out.rejects.jsonl), 50 tokens, ")
-    assert {seen.body["max_tokens"] for seen in server.seen} == {7}
-    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [(line["row"], line["model"]) for line in answers] == [(1, "m"), (2, "m")]
-
-
 class Screen(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -290,9 +242,3 @@ def test_how_far_it_is_in_words() -> None:
     assert describe(Progress(1000, 2000, 3, 250, 70_000, 3725.2)) == (
         "1,000 of ~2,000 rows, 250 rows/s, 3 rejected, 70,000 tokens, 1:02:05 left"
     )
-
-
-def test_help(run: Callable[..., Ran]) -> None:
-    out = run("batch", "--help").out.decode()
-    assert "\n    lazyprompt batch qa.yaml data.jsonl -o out.jsonl\n" in out
-    assert max(map(len, out.splitlines())) <= 80

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.helpers import fault, write
-from support.batch_calls import Clocked, all_answered, lines, rows
+from support.batch_calls import Clocked, all_answered, rows
 from support.client_scenes import KEY
 from support.missing import needs
-from support.model_server.server import Slow, Status
+from support.model_server.server import Slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,33 +50,6 @@ def test_the_answers_are_written_and_what_they_took_is_said(
     assert {seen.body["max_completion_tokens"] for seen in server.seen} == {9}
     again = fault(run(*COMMAND, *at(server)))
     assert again == "--output: out.jsonl is there already; give another output, or --restart to ask all rows again"
-
-
-def test_a_row_that_is_refused_stops_and_the_command_that_passes_over_it_is_said(
-    run: Callable[..., Ran], server: Clocked, tmp_path: Path
-) -> None:
-    server.misbehaves = lambda said: Status(400, "Too rude") if said == "4" else None
-    stopped = run(*COMMAND, *at(server), "--concurrency", "1")
-    assert stopped.status == 1
-    first, second = stopped.err.splitlines()
-    assert first.startswith("lazyprompt: stopped: row 4: openai: ")
-    assert first.endswith("; 3 rows have an answer")
-    assert second.startswith("lazyprompt: pass over such rows with: lazyprompt batch qa.yaml data.jsonl -o out.jsonl")
-    assert second.endswith("--concurrency 1 --on-error skip")
-    went_on = run(*second.partition("with: lazyprompt ")[2].split())
-    assert went_on.status == 3
-    assert [line["row"] for line in lines(tmp_path / "out.rejects.jsonl")] == [4]
-    assert sorted(server.said) == ["1", "2", "3", "4", "4", "5", "6"]
-
-
-def test_a_wrong_key_is_said_with_what_to_do(
-    run: Callable[..., Ran], server: Clocked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
-    ran = run(*COMMAND, *at(server))
-    assert ran.status == 1
-    assert "give a right key" in ran.err
-    assert "lazyprompt: go on with: lazyprompt batch qa.yaml data.jsonl" in ran.err
 
 
 @pytest.mark.parametrize(

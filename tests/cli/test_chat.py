@@ -66,19 +66,14 @@ def test_each_line_is_a_turn(talk: Callable[..., Ran], server: ModelServer) -> N
     assert all(seen.streamed for seen in server.seen)
 
 
-def test_lines_with_a_backslash_go_on_in_the_next(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("one\\\n\\\ntwo\nlast\\")
-    assert [turn[-1] for turn in (asked(server, 0), asked(server, 1))] == [("user", "one\n\ntwo"), ("user", "last")]
-
-
-def test_two_slashes_begin_text_with_one(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("//usr/bin")
-    assert asked(server) == [("user", "/usr/bin")]
-
-
-def test_nothing_piped_in_asks_nothing(talk: Callable[..., Ran], server: ModelServer) -> None:
-    assert talk("") == Ran(0, b"", "")
-    assert not server.seen
+@pytest.mark.parametrize(
+    ("typed", "turns"), [("one\\\n\\\ntwo\nlast\\", ["one\n\ntwo", "last"]), ("//usr/bin", ["/usr/bin"]), ("", [])]
+)
+def test_a_backslash_goes_on_in_the_next_line_and_two_slashes_begin_text_with_one(
+    talk: Callable[..., Ran], server: ModelServer, typed: str, turns: list[str]
+) -> None:
+    assert talk(typed) == Ran(0, b"pong\n" * len(turns), "")
+    assert [asked(server, at)[-1] for at in range(len(server.seen))] == [("user", turn) for turn in turns]
 
 
 def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Callable[..., Ran], server: ModelServer) -> None:
@@ -92,12 +87,6 @@ def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -
         "文档：\n文\n\n问题：谁？",
         "文档：\n文\n\n问题：何时？",
     ]
-
-
-def test_input_where_all_slots_are_set(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("hi", str(PROMPTS / "assistant.yaml"), "--set", "today=2026-11-20")
-    assert asked(server)[-1] == ("user", "hi")
-    assert "Today is 2026-11-20." in asked(server)[0][1]
 
 
 def test_an_instruction_and_a_history_of_options(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
@@ -124,15 +113,6 @@ def test_tokens_as_told_and_about(talk: Callable[..., Ran], server: ModelServer)
         "2 answers: 20 tokens sent, 4 answered",
         "history: about 25 tokens in 4 messages",
     ]
-
-
-def test_tokens_that_are_not_told(
-    run: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    argv = ("run", "--chat", "--source", "openai", "--base-url", server.url("openai"))
-    told = run(*argv, stdin=b"one\n/tokens\n").out.decode().splitlines()[1]
-    assert told in ("last answer: the model did not tell its tokens", "last answer: 1 token sent, 1 answered")
 
 
 def test_saved_conversations_go_on(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
@@ -165,12 +145,6 @@ def test_results_of_calls_are_asked_for(talk: Callable[..., Ran], server: ModelS
 
 def test_no_tools(talk: Callable[..., Ran]) -> None:
     assert talk("/tools").out == b"there are no tools\n"
-
-
-def test_an_answer_that_is_not_whole(talk: Callable[..., Ran], server: ModelServer) -> None:
-    server.answer = Answer("on and", finish="length")
-    cut = "lazyprompt: the answer ended at the limit of tokens; give a larger --max-tokens\n"
-    assert talk("hi") == Ran(0, b"on and\n", cut)
 
 
 @pytest.mark.parametrize("trouble", [Status(404), Cut(2)])
@@ -212,12 +186,6 @@ def test_wrong_lines(talk: Callable[..., Ran], tmp_path: Path, line: bytes, mess
     [
         ("instruction: '{a} {b}'", [], "--set: no value for 'a', 'b'; the slots are 'a', 'b'"),
         ("instruction: '{a}'", ["--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
-        (
-            "type: alpaca\ninstruction: x",
-            [],
-            "PROMPT_FILE: the Alpaca form has no turns; give a prompt of",
-        ),
-        ("sytem: x", [], "PROMPT_FILE: p.yaml:1:1: unknown field 'sytem' (did you mean 'system'?)"),
     ],
 )
 def test_wrong_prompts(

@@ -57,9 +57,3 @@ def test_what_cannot_be_written(run: "Callable[..., Ran]", tmp_path: "Path") -> 
     assert fault(run("convert", path, "--to", "v3")).startswith("--to: 'v3' is not one of")
     assert fault(run("convert", path)).startswith("--to: ")
     assert fault(run("convert", "none.prompty", "--to", "v2")) == "FILE: none.prompty:1:1: there is no such file"
-
-
-def test_help(run: "Callable[..., Ran]") -> None:
-    out = run("convert", "--help").out.decode()
-    assert "\n    lazyprompt convert old.prompty --to v2 -o new.prompty\n" in out
-    assert max(map(len, out.splitlines())) <= 80

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyte
 import pytest
 
-from cli.helpers import QA, TOOLS, fault, write
+from cli.helpers import QA, fault, write
 from cli.pseudo_terminal import written_to_terminal
 from lazyprompt.prompters.definition import FORMATS
 from support.chat_judges import deepseek
@@ -95,38 +95,11 @@ def test_hostile_text_does_nothing_to_the_terminal_and_hides_nothing(form: str) 
     assert not re.search("[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\xad\U000e0000-\U000e0fff]", left)
 
 
-def test_what_joins_letters_and_emoji_stays() -> None:
-    kept = "👨\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 🇩🇪 می\u200cخواهم क्\u200dष"
-    assert kept.encode() in on_terminal("--instruction", "{x}", "--set", f"x={kept}")
-
-
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_without_colour_there_is_not_one_escape(env: dict[str, Any]) -> None:
     data = on_terminal(*PLAIN, **env)
     assert b"\x1b" not in data
     assert "x           *+ Who?" in lines(screen_of(data))
-
-
-def test_forty_columns_are_enough() -> None:
-    shown = lines(screen_of(on_terminal(*PLAIN, columns=40), 40))
-    table = shown[shown.index(next(line for line in shown if line.startswith("SLOT"))) :]
-    assert [line.split()[0] for line in table if line] == [
-        "SLOT",
-        "system",
-        "instruction",
-        "x",
-        "input",
-        "markers",
-        "total",
-    ]
-
-
-def test_a_diff_on_a_terminal() -> None:
-    screen = screen_of(on_terminal(*PLAIN, "--diff-model", "llama3.1"))
-    shown = lines(screen)
-    assert (shown[0], shown[1]) == ("--- flat · qwen2.5 · 48 tokens (about)", "+++ flat · llama3.1 · 83 tokens (about)")
-    colors = {screen.buffer[at][0].fg for at, line in enumerate(shown) if line.startswith(("-<", "+<"))}
-    assert colors == {"red", "green"}
 
 
 # In a pipe.
@@ -152,15 +125,8 @@ def test_json_is_the_whole_look(run: Run) -> None:
 def test_each_token_of_a_training_sample(run: Run) -> None:
     tokenizer = f"huggingface:{deepseek()}"
     argv = ("--instruction", "Say {x}", "--set", "x=ab", "--system", "", "--input", "Hi", "--model", "deepseek-v3")
-    sample = (
-        "--label",
-        "<think>\n\n</think>Ja.\u202e",
-        "--tokens",
-        "--counter",
-        tokenizer,
-        "--mask",
-        r"<think>\s*</think>",
-    )
+    label = ("--label", "<think>\n\n</think>Ja.\u202e")
+    sample = (*label, "--tokens", "--counter", tokenizer, "--mask", r"<think>\s*</think>")
     shown = run("inspect", *argv, *sample, "--mask", "zzz").out.decode()
     table = [line.split() for line in shown.split("TOKEN")[-1].split("\n")]
     assert ["2", "639", "0", "instruction", "trusted", '"', 'ab"'] in table
@@ -170,14 +136,8 @@ def test_each_token_of_a_training_sample(run: Run) -> None:
     assert "- the mask 'zzz' matches nowhere in the answers\n" in shown
     found: Any = run("inspect", *argv, *sample, "--json").json
     assert found["unmatched"] == []
-    assert found["tokens"][-1] == {
-        "id": 1,
-        "text": "<｜end▁of▁sentence｜>",
-        "message": 2,
-        "slot": "markers",
-        "trusted": True,
-        "trained": True,
-    }
+    ends = {"id": 1, "text": "<｜end▁of▁sentence｜>", "message": 2, "slot": "markers", "trusted": True, "trained": True}
+    assert found["tokens"][-1] == ends
     assert "tokens" not in run("inspect", *argv, "--json").json
     for wrong, message in (
         (("--input", "a", "--tokens"), "--tokens: it shows what is trained; give the answer with --label"),
@@ -215,15 +175,6 @@ def test_the_same_is_wrong_as_for_render(run: Run) -> None:
     ):
         said = fault(run("inspect", *argv))
         assert said == fault(run("render", *argv)).replace("nothing to render", "nothing to look at")
-
-
-def test_a_budget_and_tools(run: Run, tmp_path: Path) -> None:
-    tools, history = write(tmp_path / "t.json", TOOLS), write(tmp_path / "h.json", [["Hi " * 50, "Yes"], ["a", "b"]])
-    argv = ("--input", "Hi", "--tools", tools, "--history", history, "--format", "openai", "--max-tokens", "70")
-    text = run("inspect", *argv).out.decode()
-    assert "2 dropped" in text
-    assert "- history[0] (user) dropped" in text
-    assert re.search(r"^tools +\d+ ", text, re.MULTILINE)
 
 
 # Prompters in Python.

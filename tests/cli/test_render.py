@@ -87,9 +87,7 @@ def test_value_from_a_file_is_exact(run: Callable[..., Ran], tmp_path: Path) -> 
     ran = run("render", "--instruction", "[{x}]", "--set", "x=@v.txt")
     assert "[a\r\n中\n\n]".encode() in ran.out
     assert "\na\r\n中\n\n\n".encode() in run("render", "--input", "@v.txt").out
-
-
-def test_value_from_a_file_with_a_byte_order_mark(run: Callable[..., Ran], tmp_path: Path) -> None:
+    # Without its byte order mark.
     (tmp_path / "v.txt").write_bytes(b"\xef\xbb\xbfa")
     assert b"[a]" in run("render", "--instruction", "[{x}]", "--set", "x=@v.txt").out
 
@@ -164,21 +162,6 @@ def test_prompt_file(run: Callable[..., Ran]) -> None:
     text = ran.out.decode()
     assert text.startswith("<|im_start|>system\n")
     assert text.endswith("文档：\n合同\n\n问题：谁？<|im_end|>\n<|im_start|>assistant\n")
-
-
-def test_prompt_file_with_examples(run: Callable[..., Ran]) -> None:
-    made = run("render", str(PROMPTS / "translate.yaml"), "--format", "openai", stdin=b"Save {x}?\n").json
-    said = [turn["content"] for turn in made["messages"]]
-    assert said[1:3] == ["Are you sure you want to delete {file_name}?", "确定要删除 {file_name} 吗？"]
-    assert said[-1] == "Save {x}?"
-    assert "such as {name} and" in str(said[0])
-
-
-def test_prompt_file_with_tools(run: Callable[..., Ran]) -> None:
-    given = ("--set", "today=2026-11-20", "--input", "明天北京冷吗？", "--format", "openai")
-    made = run("render", str(PROMPTS / "assistant.yaml"), *given).json
-    assert [turn["role"] for turn in made["messages"]] == ["system", "user", "assistant", "tool", "assistant", "user"]
-    assert made["tools"][0]["type"] == "function"
 
 
 def test_options_that_override_a_prompt_file(run: Callable[..., Ran], tmp_path: Path) -> None:

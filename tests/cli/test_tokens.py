@@ -14,9 +14,7 @@ from cli.helpers import QA, TOOLS, Ran, fault, write
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.tokens.openai import TiktokenCounter
-from support.paths import PROMPTS
 from support.vocabularies import CL100K, vocabulary_folder
 
 if TYPE_CHECKING:
@@ -177,11 +175,6 @@ total           365    204   100%
     )
 
 
-def test_table_of_a_budget_that_nothing_has_to_leave_for(run: Callable[..., Ran], files: Files) -> None:
-    out = run("tokens", *ASKED, *files.pairs, *CHARS, "--max-tokens", "1000").out.decode()
-    assert re.search(r"\n\n\d+ of 1,000 tokens: nothing had to go\n\Z", out)
-
-
 def test_wide_characters_are_aligned(run: Callable[..., Ran], files: Files) -> None:
     argv = ("--instruction", "说{语言}。", "--set", "语言=法语", "--counter", "chars", "--system", "", "--input", "x")
     lines = run("tokens", *argv, *files.history, "--format", "anthropic").out.decode().splitlines()
@@ -268,22 +261,6 @@ def test_json_of_a_budget(run: Callable[..., Ran], files: Files) -> None:
     assert found == plain
 
 
-def test_flat_and_a_budget_agree_with_the_report(run: Callable[..., Ran], files: Files) -> None:
-    argv = ("tokens", *ASKED, *files.history, *files.tools, *CHARS, "--json")
-    plain = account(run(*argv))
-    found = account(run(*argv, "--max-tokens", str(plain["total"] - 1)))
-    report = found["report"]
-    assert (found["total"], found["after"]["total"]) == (report["before"], report["after"])
-    for side, name in ((found, "before"), (found["after"], "after")):
-        own = {slot: tokens[name] for slot, tokens in report["slots"].items()}
-        assert side["slots"] | {"tools": side["tools"], "framing": side["framing"]} == own
-    shares = [(message["before"], message["after"]) for message in report["messages"] if message["role"] != "slot"]
-    assert [(message["tokens"], message["after"]) for message in found["messages"]] == shares
-    assert 0 in [after for _, after in shares]
-    sums = ("total", "slots", "tools", "framing")
-    assert {key: found[key] for key in sums} == {key: plain[key] for key in sums}
-
-
 # --- Prompts -----------------------------------------------------------------------------------------------------
 
 
@@ -303,60 +280,6 @@ def test_payload_of_every_provider(run: Callable[..., Ran], files: Files, form: 
     assert [message["tokens"] for message in found["messages"]] == [CharTokenCounter().count([m]) for m in messages]
 
 
-@pytest.mark.parametrize("form", PROVIDERS)
-def test_plain_talk_counts_the_same_for_every_provider(run: Callable[..., Ran], files: Files, form: str) -> None:
-    found = account(run("tokens", *ASKED, *files.pairs, "--format", form, *CHARS, "--json"))
-    assert found["slots"] == {"system": 8, "instruction": 7, "x": 2, "history": 140, "input": 5}
-    # A line break between the texts; where all is one text, who speaks as well.
-    headings = "## Conversation History\nuser: \nassistant: \nuser: \nassistant: \nuser: "
-    assert found["framing"] == 1 + (len(headings) if form == "ollama-generate" else 0)
-
-
-@pytest.mark.parametrize("form", PROVIDERS)
-def test_budget_of_every_provider(run: Callable[..., Ran], files: Files, form: str) -> None:
-    argv = ("tokens", *ASKED, *files.history, *files.tools, "--format", form, *CHARS, "--json")
-    before = account(run(*argv))
-    found = account(run(*argv, "--max-tokens", str(before["total"] - 1)))
-    after, report = found.pop("after"), found.pop("report")
-    assert (report["before"], report["after"]) == (before["total"], after["total"])
-    assert after["total"] < before["total"]
-    tools = before["total"] - sum(message["tokens"] for message in before["messages"])
-    assert sum(message["tokens"] for message in found["messages"]) + tools == after["total"]
-    changed = {slot for slot in before["slots"] if before["slots"][slot] != after["slots"].get(slot)}
-    assert changed == {"history"}
-    assert after["tools"] == before["tools"]
-    sums = ("total", "slots", "tools", "framing")
-    assert {key: found[key] for key in sums} == {key: before[key] for key in sums}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_flat_text_of_every_family(run: Callable[..., Ran], files: Files, family: str) -> None:
-    argv = (*ASKED, *files.pairs, "--model", family)
-    found = account(run("tokens", *argv, *CHARS, "--json"))
-    assert found["total"] == len(run("render", *argv).out.decode())
-    assert found["slots"]["history"] == 140
-    assert [message["tokens"] for message in found["messages"]] == [50, 50, 20, 20]
-
-
-@pytest.mark.parametrize("form", ["openai", "anthropic", "gemini", "ollama"])
-@pytest.mark.parametrize("more", [("--input", "x"), (), ("--label", "Yes."), ("--input", "x", "--system", "")])
-def test_pictures_in_a_history(run: Callable[..., Ran], files: Files, form: str, more: tuple[str, ...]) -> None:
-    """Flat text cannot show them, so slots that were counted in flat text could not be counted at all."""
-    found = account(run("tokens", *files.picture, *more, "--format", form, "--counter", "approximate", "--json"))
-    assert found["slots"]["history"] > 0
-    # Ollama's form has no place for a picture at an address: it counts in the history, and is not sent.
-    assert (found["framing"] < 0) is (form == "ollama")
-    assert any(message["text"].startswith(("[image] What", "What")) for message in found["messages"])
-
-
-def test_history_that_waits_for_an_answer(run: Callable[..., Ran], tmp_path: Path) -> None:
-    write(tmp_path / "h.json", HISTORY[:1])
-    argv = ("tokens", "--history", "h.json", "--system", "", *CHARS, "--json", "--format")
-    assert account(run(*argv, "openai"))["slots"] == {"history": 13}
-    labelled = account(run(*argv, "anthropic", "--label", "Two."))
-    assert (labelled["slots"], labelled["framing"]) == ({"history": 13, "label": 4}, 0)
-
-
 def test_prompt_file_with_a_history_of_its_own(run: Callable[..., Ran], tmp_path: Path) -> None:
     write(tmp_path / "p.yaml", 'history: [[a, b]]\nsystem: ""\nmodel: chatml')
     history = write(tmp_path / "h.json", [["c", "d"], ["e", "f"]])
@@ -370,23 +293,6 @@ def test_prompt_file_with_a_history_of_its_own(run: Callable[..., Ran], tmp_path
     payload = account(run(*argv, "5", "--format", "openai"))
     assert [message["text"] for message in payload["messages"]] == ["a", "b", "e", "f", "x"]
     assert (payload["slots"], payload["after"]["slots"]) == ({"history": 6, "input": 1}, {"history": 4, "input": 1})
-
-
-def test_prompt_file_of_a_family_with_a_system_text(run: Callable[..., Ran], tmp_path: Path) -> None:
-    write(tmp_path / "p.yaml", "model: qwen2.5")
-    qwen = len("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.")
-    for argv in (("p.yaml",), ("--model", "qwen2.5"), ("p.yaml", "--model", "qwen2.5"), ("p.yaml", "--format", "xai")):
-        assert account(run("tokens", *argv, "--input", "x", *CHARS, "--json"))["slots"]["system"] == qwen
-    other = account(run("tokens", "p.yaml", "--model", "chatml", "--input", "x", *CHARS, "--json"))
-    assert other["slots"]["system"] != qwen
-
-
-def test_alpaca(run: Callable[..., Ran]) -> None:
-    argv = ("--type", "alpaca", "--instruction", "Add {a}.", "--set", "a=1", "--system", "")
-    for form in ("flat", "openai", "anthropic"):
-        found = account(run("tokens", *argv, "--format", form, *CHARS, "--json"))
-        assert found["slots"].keys() == {"instruction", "a"}
-        assert found["slots"]["a"] == 1
 
 
 def test_slots_named_like_what_stands_beside_them(run: Callable[..., Ran], files: Files) -> None:
@@ -496,12 +402,6 @@ def test_errors_of_a_client_are_one_line(
     assert "\x1b" not in message
 
 
-def test_a_counter_reads_the_form_of_another_provider(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazyprompt.formatters.counters.AnthropicTokenCounter._ask", lambda *_: 5)
-    ran = run("tokens", "--input", "x", "--format", "gemini", "--counter", "anthropic:m")
-    assert (ran.status, ran.out.decode().partition("\n")[0]) == (0, "gemini: 5 tokens (anthropic:m)")
-
-
 # --- Downloads ---------------------------------------------------------------------------------------------------
 
 
@@ -590,13 +490,3 @@ def test_both_commands_take_the_same_prompts(run: Callable[..., Ran]) -> None:
     own = {"--counter", "--bpe-file", "--max-tokens", "--download"}
     assert options("tokens") - own == options("render") - {"--color", "--output"}
     assert own < options("tokens")
-    assert max(map(len, run("tokens", "-h").out.decode().splitlines())) <= 80
-
-
-def test_prompt_files_are_counted(run: Callable[..., Ran]) -> None:
-    given = ("--set", "today=2026-11-20", "--input", "明天北京冷吗？")
-    found = account(run("tokens", str(PROMPTS / "assistant.yaml"), *given, "--format", "openai", "--json", *CHARS))
-    assert found["slots"]["today"] == 10
-    assert found["tools"] > 0
-    roles = [message["role"] for message in found["messages"]]
-    assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+ALPACA = ("--type", "alpaca", "--instruction", "x")
+ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y")
+
 
 @pytest.mark.parametrize(
     ("argv", "message"),
@@ -37,10 +40,7 @@ if TYPE_CHECKING:
         (["list", "families", "x"], "families: Got unexpected extra argument (x)"),
         (["render"], "PROMPT_FILE: nothing to render; give a prompt file, --instruction or --input"),
         (["render", *QA], "--set: no value for 'question', 'context'; the slots are 'question', 'context'"),
-        (
-            ["render", *QA, "--set", "question=x"],
-            "--set: no value for 'context'; the slots are 'question', 'context'",
-        ),
+        (["render", *QA, "--set", "question=x"], "--set: no value for 'context'; the slots are 'question', 'context'"),
         (
             ["render", *QA, "--set", "question=x", "--set", "contxt=y"],
             "--set: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); the slots are",
@@ -73,10 +73,18 @@ if TYPE_CHECKING:
         (["render", "--set", "a=1", "--set", "b=\udcff"], "--set: the text is not UTF-8"),
         (["render", "--input", "x", "--label", "\udcff"], "--label: the text is not UTF-8"),
         (["render", "--input", "x", "--system", "\udcff"], "--system: the text is not UTF-8"),
+        (["render", *ALPACA, "--history", "h.json"], "--history: the Alpaca form has no turns"),
+        (["render", *ASSISTANT, "--tools", "t.json"], "--tools: this prompter has the tools get_weather"),
+        # Errors of several lines are joined to one, and cannot speak to the terminal.
+        (["render", "p.yaml"], "PROMPT_FILE: p.yaml:2:15: mapping values are not allowed"),
+        (["render", "a\n\x1b[31m\rb"], "PROMPT_FILE: a; \\u001b[31m; b:1:1: "),
     ],
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )
-def test_wrong_use_is_one_line(run: Callable[..., Ran], argv: list[str], message: str) -> None:
+def test_wrong_use_is_one_line(run: Callable[..., Ran], tmp_path: Path, argv: list[str], message: str) -> None:
+    write(tmp_path / "h.json", [["a", "b"]])
+    write(tmp_path / "t.json", TOOLS)
+    write(tmp_path / "p.yaml", "type: chat\ninstruction: a: b\n")
     assert fault(run(*argv)).startswith(message)
 
 
@@ -108,20 +116,6 @@ def test_wrong_bytes_in_files(run: Callable[..., Ran], tmp_path: Path) -> None:
     assert fault(run("render", stdin=b"ab\xff")) == "stdin: the standard input: byte 0xff at 2 is not UTF-8"
 
 
-def test_history_for_alpaca(run: Callable[..., Ran], tmp_path: Path) -> None:
-    write(tmp_path / "h.json", [["a", "b"]])
-    message = fault(run("render", "--type", "alpaca", "--instruction", "x", "--history", "h.json"))
-    assert message.startswith("--history: the Alpaca form has no turns")
-
-
-def test_tools_given_twice(run: Callable[..., Ran], tmp_path: Path) -> None:
-    write(tmp_path / "t.json", TOOLS)
-    message = fault(
-        run("render", str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y", "--tools", "t.json")
-    )
-    assert message.startswith("--tools: this prompter has the tools get_weather")
-
-
 def test_standard_input_read_twice(run: Callable[..., Ran]) -> None:
     message = fault(run("render", *QA, "--set", "question=@-", "--set", "context=@-", stdin=b"x"))
     assert message == "--set: the standard input was read already, by --set"
@@ -131,17 +125,6 @@ def test_piped_object_with_wrong_names(run: Callable[..., Ran]) -> None:
     message = fault(run("render", *QA, stdin=b'{"question": 1, "contxt": 2}'))
     assert message.startswith("stdin: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); ")
     assert message.endswith("; --set name=value gives one slot its value")
-
-
-def test_prompt_file_error_is_joined_to_one_line(run: Callable[..., Ran], tmp_path: Path) -> None:
-    write(tmp_path / "p.yaml", "type: chat\ninstruction: a: b\n")
-    message = fault(run("render", "p.yaml"))
-    assert message.startswith("PROMPT_FILE: p.yaml:2:15: mapping values are not allowed")
-    assert message.endswith("; instruction: a: b")
-
-
-def test_errors_cannot_speak_to_the_terminal(run: Callable[..., Ran]) -> None:
-    assert fault(run("render", "a\n\x1b[31m\rb")).startswith("PROMPT_FILE: a; \\u001b[31m; b:1:1: ")
 
 
 def test_long_wrong_setting_is_shortened(run: Callable[..., Ran]) -> None:

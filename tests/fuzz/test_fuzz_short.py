@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fuzz.__main__ import main
-from fuzz.chance import Bytes, said, written
+from fuzz.chance import Bytes, written
 from fuzz.engines import by_hypothesis, findings
-from fuzz.judge import BrokenError, calm, chatml_turns, require, shape
-from fuzz.keep import corpus_of, fewest, lines_of
-from fuzz.reduce import reduced
-from fuzz.sandbox import directory
+from fuzz.judge import BrokenError, chatml_turns
+from fuzz.keep import corpus_of
 from fuzz.table import TARGETS
 from fuzz.target import Target
 from fuzz.watch import peak, watched
@@ -49,16 +47,6 @@ def test_drawn_texts_hold(name: str) -> None:
 def test_what_was_found_holds(case: dict[str, Any]) -> None:
     target = TARGETS[case["target"]]
     assert watched(target, Bytes(written(case["texts"], case["numbers"]))) is None, case["story"]
-
-
-def test_bytes_are_texts_and_numbers() -> None:
-    chance = Bytes(written(["a", "é\udc80", ""], [3, 1, 2]))
-    assert [chance.text(), chance.number(10), chance.text(), chance.number(300), chance.text()] == [
-        *("a", 3, "é\udc80", (256 + 2) % 300, "")
-    ]
-    assert (chance.text(), chance.number(5)) == ("", 0)
-    assert said(written(["a", "b"], [7])) == (["a", "b"], [7])
-    assert Bytes(b"\xc3(").text() == "\ufffd("
 
 
 def raising(error: Exception) -> Target:
@@ -102,22 +90,6 @@ def test_what_takes_much_memory_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert finding.kind == "large"
 
 
-def test_hypothesis_finds_what_does_not_hold() -> None:
-    with pytest.raises(BrokenError, match="ValueError in"):
-        by_hypothesis(raising(ValueError("a")), 50, chosen=1)
-
-
-def test_an_input_is_reduced_to_what_shows_it() -> None:
-    assert reduced(b"abc<x>def<y>", lambda data: b"<" in data and b"y" in data) == b"<y"
-
-
-def test_the_fewest_inputs_are_kept_that_run_all_lines() -> None:
-    first, second, both = (frozenset({("a.py", line) for line in lines}) for lines in ((1, 2), (3,), (1, 2, 3)))
-    assert fewest({b"a": first, b"bb": second, b"cccc": both, b"ccc": both, b"": frozenset()}) == [b"ccc"]
-    assert lines_of(TARGETS["slots"], b"{a}") > lines_of(TARGETS["slots"], b"") > set()
-    assert not lines_of(raising(ValueError("a")), b"x")
-
-
 def test_chatml_is_read_strictly() -> None:
     assert chatml_turns("<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n") == [("user", "a")]
     for forged in (
@@ -128,22 +100,6 @@ def test_chatml_is_read_strictly() -> None:
     ):
         with pytest.raises(BrokenError):
             chatml_turns(forged)
-
-
-def test_a_shape_has_no_texts_but_those_that_are_structure() -> None:
-    told = {"role": "user", "name": "Bob", "content": [{"type": "text", "text": "a"}, 3]}
-    assert shape(told, {"role", "type"}.__contains__, without="name") == {
-        "role": "user",
-        "content": [{"type": "text", "text": "str"}, "int"],
-    }
-    assert (calm("a"), calm(" ")) == ("x", " ")
-    with pytest.raises(BrokenError, match="no"):
-        require(holds=False, what="no")
-
-
-def test_the_file_outside_is_where_references_would_find_it() -> None:
-    assert (directory() / "../secret.txt").is_file()
-    assert (directory() / "link.txt").read_text() == "canary-outside"
 
 
 def test_the_command_runs_without_atheris(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

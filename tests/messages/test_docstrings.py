@@ -1,75 +1,56 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import pytest
 from pydantic import Field
 
 from messages.helpers import Point, properties, schema_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def google(query, limit=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Search the web.
-
-    Looks far
-    and wide.
-
-    Args:
-        query (str): What to find,
-            in words.
-        limit: How many: at most 5.
-
-    Returns:
-        What was found.
-
-    Raises:
-        ValueError: Nothing was.
-    """
-    return query, limit
-
-
-def numpy(query, limit=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Search the web.
-
-    Looks far
-    and wide.
-
-    Parameters
-    ----------
-    query : str
-        What to find,
+SAME = "Search the web.\n\nLooks far\nand wide.\n\n"
+STYLES = {
+    "google": """
+Args:
+    query (str): What to find,
         in words.
-    limit : int, optional
-        How many: at most 5.
+    limit: How many: at most 5.
 
-    Returns
-    -------
-    str
-        What was found.
-    """
-    return query, limit
+Returns:
+    What was found.
+
+Raises:
+    ValueError: Nothing was.
+""",
+    "numpy": """
+Parameters
+----------
+query : str
+    What to find,
+    in words.
+limit : int, optional
+    How many: at most 5.
+
+Returns
+-------
+str
+    What was found.
+""",
+    "rest": """
+:param query: What to find,
+    in words.
+:param int limit: How many: at most 5.
+:returns: What was found.
+""",
+}
 
 
-def rest(query, limit=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Search the web.
+@pytest.mark.parametrize("style", STYLES)
+def test_docstrings_of_each_style_are_read(style: str) -> None:
+    def search(query, limit=3):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return query, limit
 
-    Looks far
-    and wide.
-
-    :param query: What to find,
-        in words.
-    :param int limit: How many: at most 5.
-    :returns: What was found.
-    """
-    return query, limit
-
-
-@pytest.mark.parametrize("function", [google, numpy, rest])
-def test_docstrings_of_each_style_are_read(function: Callable[..., object]) -> None:
-    schema = schema_of(function)
+    search.__doc__ = SAME + STYLES[style].lstrip("\n")
+    schema = schema_of(search)
     assert schema["description"] == "Search the web.\n\nLooks far\nand wide."
     assert schema["parameters"]["properties"] == {
         "query": {"description": "What to find,\nin words."},

@@ -167,41 +167,6 @@ def test_a_result_that_no_call_waits_for_is_refused() -> None:
         messages_from([*answered, {"role": "tool", "content": "2"}])
 
 
-def test_ids_that_are_missing_are_made_the_same_each_time() -> None:
-    given: Any = [["a", "b"], asks("f"), {"role": "tool", "content": "1"}]
-    assert History.of(given).to_openai() == History.of(copy.deepcopy(given)).to_openai()
-    assert results(given) == ["call_history_1_tool_calls_0"]
-
-
-def test_messages_of_agentscope_are_read_and_written() -> None:
-    given: list[Any] = [
-        {"name": "system", "role": "system", "content": "Be kind."},
-        {"name": "Bob", "role": "user", "content": [{"type": "text", "text": "hi"}], "metadata": None},
-        {
-            "name": "Friday",
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {"a": [104.48]}}],
-        },
-        {
-            "name": "system",
-            "role": "system",
-            "content": [
-                {"type": "tool_result", "id": "1", "name": "f", "output": [{"type": "text", "text": "104.48, 36.30"}]}
-            ],
-        },
-    ]
-    history = History.of(given)
-    assert history.messages[3] == Msg("system", (ToolResultBlock("1", "f", (TextBlock("104.48, 36.30"),)),), "system")
-    assert history.waits_for_answer
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": [104.48]}'}}
-    assert history.to_openai() == [
-        {"role": "system", "content": "Be kind."},
-        {"role": "user", "name": "Bob", "content": "hi"},
-        {"role": "assistant", "name": "Friday", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "1", "content": "104.48, 36.30", "name": "f"},
-    ]
-
-
 def test_a_pair_may_hold_blocks() -> None:
     picture = ImageBlock(URLSource("https://example.org/a.png"))
     user, assistant = messages_from([([{"type": "text", "text": "look"}, picture], "nice")])  # type: ignore[list-item]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt.errors import FormatError, HistoryError, MediaError
+from lazyprompt.errors import FormatError, HistoryError
 from lazyprompt.messages.history import messages_from
 from lazyprompt.messages.msg import (
     AudioBlock,
@@ -143,13 +143,6 @@ def test_a_result_of_data_is_written_as_json() -> None:
         assert json.loads(block.text) == content
 
 
-def test_a_result_takes_the_oldest_waiting_call() -> None:
-    waiting = ["old", "new"]
-    message = message_from_openai({"role": "tool", "content": "42"}, "here", waiting)
-    assert message.content == (ToolResultBlock("old", "", "42"),)
-    assert waiting == ["old", "new"]
-
-
 def test_a_message_with_several_results_becomes_one_dict_for_each() -> None:
     results = ToolResultBlock("1", "f", "a"), ToolResultBlock("2", "g", [TextBlock("b")])
     assert to_openai(Msg("system", (*results, TextBlock("go on")), "user")) == [
@@ -252,10 +245,3 @@ def test_a_form_of_a_wrong_shape_is_refused_with_its_place(form: Any, said: str)
     with pytest.raises(HistoryError, match=f"^{said}"):
         read(form)
     assert repr(form) == before
-
-
-def test_half_of_a_surrogate_pair_is_refused_in_names_and_addresses() -> None:
-    with pytest.raises(HistoryError, match="lone surrogate"):
-        read({"role": "user", "name": "\ud800", "content": "x"})
-    with pytest.raises(MediaError, match="lone surrogate"):
-        read({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "\ud800"}}]})

@@ -47,37 +47,9 @@ def as_tokenizers(encoding: tiktoken.Encoding) -> Tokenizer:
 
 
 TEXTS = (
-    *(
-        "The order",
-        " of",
-        "it's",
-        "Zürich",
-        "e\u0301",
-        "你好",
-        "ไทย",
-        "🙂",
-        " ",
-        "  ",
-        "\n",
-        "\n\n",
-        "\t",
-        "7",
-        "12345",
-        "x=1;",
-    ),
-    *(
-        "def f(x):\n\treturn x",
-        "<b>",
-        "{{",
-        "...",
-        "CamelCase",
-        "<｜User｜>",
-        "<think>",
-        "<|im_start|>",
-        "<|end|>",
-        "[INST]",
-        "</s>",
-    ),
+    *("The order", " of", "it's", "Zürich", "e\u0301", "你好", "ไทย", "🙂", " ", "  ", "\n", "\n\n", "\t", "7"),
+    *("12345", "x=1;", "def f(x):\n\treturn x", "<b>", "{{", "...", "CamelCase", "<｜User｜>", "<think>"),
+    *("<|im_start|>", "<|end|>", "[INST]", "</s>"),
 )
 PLANES = ((32, 127), (0x80, 0x3000), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x1F300, 0x1FAFF))
 

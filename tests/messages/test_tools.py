@@ -354,13 +354,6 @@ def test_a_mistake_is_found_on_every_call() -> None:
 # The module
 
 
-def test_importing_the_module_imports_nothing_heavy() -> None:
-    code = "import sys, lazyprompt.messages.tools as t; t.ToolSet.of([{'type': 'x'}]); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()  # noqa: S603
-    assert "lazyprompt.messages.tools" in loaded
-    assert not {"pydantic", "pydantic_core", "docstring_parser", "typing_extensions"} & set(loaded)
-
-
 def test_the_same_functions_give_the_same_bytes_in_every_process() -> None:
     code = (
         "from lazyprompt.messages.tools import ToolSet\n"

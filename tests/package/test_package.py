@@ -10,7 +10,10 @@ import pytest
 import lazyprompt
 from support.paths import PACKAGE
 
-HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", "yaml", "asyncio", "ssl", "urllib3")
+HEAVY = (
+    *("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", "yaml", "asyncio", "ssl", "urllib3"),
+    *("tokenizers", "transformers", "numpy", "PIL"),
+)
 
 
 def test_the_public_names_are_listed_sorted_and_there() -> None:
@@ -39,6 +42,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         "from lazyprompt import ChatPrompter; ChatPrompter('{input}').generate_prompt('x', model='qwen2.5')",
         "from lazyprompt import AlpacaPrompter; AlpacaPrompter('{a}').generate_prompt('x', return_dict=True)",
         "from lazyprompt import ChatFormatter; ChatFormatter('gemini').format({'role': 'user', 'content': 'x'})",
+        "from lazyprompt import ApproximateTokenCounter; ApproximateTokenCounter().count_text('x')",
+        "from lazyprompt.messages.tools import ToolSet; ToolSet.of([{'type': 'x'}])",
+        "import lazyprompt.messages.encoding",
     ],
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(code: str) -> None:
