@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -459,3 +461,58 @@ def test_a_thread_is_whole_in_the_neutral_form() -> None:
         {"role": "tool", "tool_call_id": "c", "content": [{"type": "tool_result", "tool_result": "42"}]},
         {"role": "assistant", "content": "x"},
     ]
+
+
+def test_attributes_are_no_fields_and_media_keep_their_types() -> None:
+    prompt = Prompty.loads("---\ninputs: {a: {kind: audio}, p: {kind: image}}\n---\nuser[zip=123]:\n{{ a }}{{ p }}")
+    sound, picture = AudioBlock(Base64Source("audio/flac", "ZkxhQwA=")), ImageBlock(Base64Source("image/png", "aGk="))
+    for given in (sound, "data:audio/flac;base64,ZkxhQwA="):
+        for made in (
+            prompt.request({"a": given, "p": picture}),
+            prompt.generate_prompt({"a": given, "p": picture}, format="openai"),
+        ):
+            assert made["messages"] == [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_audio", "input_audio": {"data": "ZkxhQwA=", "format": "flac"}},
+                        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                    ],
+                }
+            ]
+            assert "the attribute 'zip' is the template's own" in [
+                each.reason for each in made.report if each.kind == "metadata"
+            ]
+
+
+def test_what_a_provider_cannot_have_is_told_and_what_it_can_have_is_in_its_form() -> None:
+    prompt = Prompty.loads(
+        "---\nmodel: m\ninputs: {f: {kind: file}, a: {kind: audio}}\n"
+        "tools: [{name: t, kind: function}, {name: s, kind: mcp}, {name: o, kind: openapi}, {name: c, kind: own}]\n"
+        "---\ndeveloper:\nD\nuser:\n{{ f }}{{ a }}!"
+    )
+    given = {"f": FileBlock(Base64Source("application/pdf", "JVBERi0=")), "a": "data:audio/wav;base64,UklGRg=="}
+    made = prompt.request(given, provider="anthropic")
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+    assert made["system"] == "D"
+    assert made["messages"] == [
+        {"role": "user", "content": [{"type": "document", "source": pdf}, {"type": "text", "text": "!"}]}
+    ]
+    assert [each.text or each.kind for each in made.report] == ["s", "o", "c", "audio"]
+    empty: dict[str, Any] = {"type": "object", "properties": {}}
+    assert made["tools"] == [{"name": "t", "input_schema": empty}]
+    for report in (made.report, prompt.generate_prompt(given, format="anthropic").report):
+        assert [each.text for each in report if each.kind == "tools"] == ["s", "o", "c"]
+    assert prompt.request(given)["tools"] == [{"type": "function", "function": {"name": "t", "parameters": empty}}]
+
+
+def test_a_request_needs_no_client() -> None:
+    program = (
+        "import sys\n"
+        "from lazyprompt.files.prompty import Prompty\n"
+        "made = Prompty.loads('---\\nmodel: m\\n---\\nuser:\\n{{ q }}').request({'q': 'hi'})\n"
+        "assert not {'openai', 'anthropic', 'ruamel'} & set(sys.modules)\n"
+        "print(dict(made))"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own program
+    assert shown == "{'model': 'm', 'messages': [{'role': 'user', 'content': 'hi'}]}\n"
