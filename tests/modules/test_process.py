@@ -14,7 +14,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,17 +102,6 @@ def test_it_starts_answers_and_stops(model: Path, temporary: Path) -> None:
     assert (running(model), is_free(port), list(temporary.iterdir())) == ([], True, [])
     engine.stop()
     assert engine.status() == "stopped"
-
-
-def test_it_starts_again(model: Path) -> None:
-    engine = llama(model)
-    texts = []
-    for _ in range(2):
-        with engine:
-            texts.append(answer(engine))
-            assert engine.start().status() == "running"  # which does nothing
-            assert len(running(model)) == 2
-    assert texts[0] == texts[1] != ""
 
 
 def test_an_exception_stops_it(model: Path) -> None:
@@ -354,20 +342,6 @@ def test_an_engine_that_is_killed_while_it_runs_has_died(model: Path, temporary:
     assert len(list(temporary.iterdir())) == 1  # of the one that died
 
 
-def test_an_answer_that_is_cut_off_is_told(model: Path) -> None:
-    engine = llama(model).start()
-    with openai.OpenAI(base_url=engine.url + "/v1", api_key="none", max_retries=0) as client:
-        more = {"ignore_eos": True}
-        stream = client.completions.create(model="m", prompt="a", stream=True, max_tokens=400, extra_body=more)
-        next(stream)
-        os.kill(server_of(model), signal.SIGKILL)
-        # How much of it was on its way already is not to be said, but it is no more than that.
-        with stream, suppress(Exception):
-            assert sum(1 for _ in stream) < 400
-    assert "SIGKILL" in engine.why(wait=SECONDS)
-    engine.stop()
-
-
 def test_a_guard_that_is_killed_leaves_nothing(model: Path) -> None:
     engine = llama(model).start()
     os.kill(min(running(model)), signal.SIGKILL)
@@ -536,23 +510,6 @@ def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Pat
     assert f"script is loading {model}, its log is {temporary}/lazyprompt-script-".encode() in shown
     assert b"KeyboardInterrupt" in shown
     assert (running(model), list(temporary.iterdir())) == ([], [])
-
-
-class Terminal(StringIO):
-    """Standard error that is one."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_terminal_is_told_what_is_waited_for(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr", terminal := Terminal())
-    monkeypatch.setenv("COLUMNS", "1000")
-    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever it says
-    with llama(model) as engine:
-        # How much of the line is shown is up to the width of the terminal, as rich found it.
-        shown, line = terminal.getvalue(), f"llama.cpp is loading {model}, its log is {engine.log}"
-        assert line[:40] in shown
 
 
 @pytest.mark.parametrize(

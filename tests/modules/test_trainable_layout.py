@@ -192,10 +192,6 @@ def test_a_mere_name_lays_prompts_out_and_says_at_the_start_what_is_missing() ->
         TrainableModule("owner/name", engine="other").start()
 
 
-def test_weights_are_for_vllm(folder: Path) -> None:
-    assert TrainableModule(folder).engine.name == TrainableModule("owner/name").engine.name == "vllm"
-
-
 def test_the_home_directory_is_known_by_its_sign(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(gguf.parent))
     assert TrainableModule("~/nobody.gguf").base_model == str(gguf)
