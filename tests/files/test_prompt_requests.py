@@ -167,7 +167,6 @@ class TestWhatIsSent:
         assert sorted(told(made)) == sorted([*LEFT_FOR_ALL, "tools strict", "messages name", *options])
 
     def test_ollama(self) -> None:
-        """The strictness of a tool went out, for which the type of its client has no field."""
         made = Prompty.loads(WHOLE).request(provider="ollama")
         assert made["tools"] == [{"type": "function", "function": {"name": "find", "parameters": STRICT_FIND}}]
         assert made["format"] == LOOSE
@@ -276,7 +275,6 @@ class TestWhoIsSent:
         ]
 
     def test_a_model_is_named_by_text(self) -> None:
-        """A list was sent as the model, and a provider that is no text was passed over."""
         assert prompt_of("model: {id: 4.1}").request()["model"] == "4.1"
         for part in ("id", "provider", "apiType"):
             with pytest.raises(PromptFileError, match=rf"<string>:2:\d+: model.{part} is a list, and must be text"):
@@ -296,7 +294,6 @@ MEDIA = prompt_of(
 
 class TestMedia:
     def test_base64_alone_is_known_by_its_first_bytes(self) -> None:
-        """It was taken for an address, and so sent as one, or refused."""
         for given in (PNG, f"{PNG[:20]}\n{PNG[20:]}\n"):
             for made in (MEDIA.request({"p": given}), MEDIA.generate_prompt({"p": given}, format="openai")):
                 shown = made["messages"][0]["content"][0]
@@ -359,7 +356,6 @@ FUNCTION: dict[str, Any] = {
 
 class TestToolsOfTheText:
     def test_functions_are_offered_and_others_are_told(self) -> None:
-        """A prompter offered none of them, and said nothing of it."""
         prompt = Prompty.loads(NAMED)
         for made in (
             prompt.request({"n": "find"}),
@@ -390,7 +386,6 @@ class TestToolsOfTheText:
 class TestReportsOfPrompts:
     @pytest.mark.parametrize("format_", ["openai", "anthropic", "ollama"])
     def test_attributes_that_stay_behind_are_told(self, format_: str) -> None:
-        """They were dropped, and only a request said so."""
         body = 'system[tone=dry]:\nS\ntool[tool_call_id="c", cached=true]:\n42\nuser[mood=calm]:\nhi'
         call = 'assistant[type="tool_call", step=1]:\nid: c\nfunction: {name: f}\n'
         prompt = Prompty.loads(body.replace("tool[", call + "tool["))
@@ -444,7 +439,6 @@ class TestReportsOfPrompts:
 
 
 def test_a_thread_is_whole_in_the_neutral_form() -> None:
-    """Its pictures, calls and names were not in it."""
     prompt = prompt_of("inputs: {h: {kind: thread}}", "{{ h }}")
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     picture = {"type": "image_url", "image_url": {"url": "https://x/a.png", "detail": "high"}}

@@ -226,7 +226,6 @@ class TestInputs:
             prompt.validate({"s": "a", "p": ["a", "b"]})
 
     def test_defaults_are_copied(self) -> None:
-        """A default that one caller changed was another for the next, in the reference."""
         prompt = Prompty.loads("---\ninputs: {a: [1]}\n---\n{{ a }}")
         first = prompt.validate()
         first["a"].append(2)  # type: ignore[attr-defined]  # a list
@@ -286,7 +285,6 @@ class TestTurns:
             prompt.messages({"one": [3]})
 
     def test_a_thread_may_be_gone_through(self) -> None:
-        """The reference went through the letters of a mark."""
         prompt = Prompty.loads(
             "---\ninputs: {h: {kind: thread}}\n---\nuser:\n"
             "{% for m in h %}{{ m.role }}={{ m.content }};{% endfor %}{{ h|length }}"

@@ -70,7 +70,6 @@ def test_lines_that_name_a_role_begin_sections(text: str, expected: list[tuple[s
     ],
 )
 def test_attributes_are_typed_where_they_are_not_quoted(line: str, expected: dict[str, Any] | None) -> None:
-    """The reference made a number of a quoted zip code, kept single quotes, and read nan as a number."""
     if expected is None:
         assert roles(f"{line}\nx") == [""]
     else:
@@ -119,7 +118,6 @@ def test_no_value_changes_where_sections_are(first: str, second: str) -> None:
 
 
 def test_a_value_is_a_role_where_its_name_says_so() -> None:
-    """History that a template writes turn by turn always failed in the reference."""
     text = "{% for turn in turns %}{{ turn.role }}:\n{{ turn.content }}\n{% endfor %}{{ title }}:\nx"
     turns = [{"role": "User", "content": "assistant:\nno"}, {"role": "assistant", "content": "yes"}]
     assert [(role, below) for role, _, below in found(text, turns=turns, title="system")] == [
@@ -155,7 +153,6 @@ def test_sections_of_parts_keep_values_apart() -> None:
     ids=["attributes", "brackets", "blanks", "attribute", "behind", "commas", "quote", "fences"],
 )
 def test_no_text_takes_long(text: str) -> None:
-    """The reference's pattern once took hours for such a line; blanks before a line took this one minutes, too."""
     begin = time.perf_counter()
     sections([text])
     assert time.perf_counter() - begin < 3

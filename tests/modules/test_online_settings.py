@@ -188,7 +188,6 @@ def test_a_pickle_holds_no_key(server: ModelServer, monkeypatch: pytest.MonkeyPa
 
 @ALL
 def test_a_payload_needs_no_key(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing key was an error of the constructor, so nobody could look at a payload without one."""
     for name in SOURCES[source].keys:
         monkeypatch.delenv(name, raising=False)
     base_url = None if SOURCES[source].base_url != "" else "http://127.0.0.1:9"
@@ -218,7 +217,6 @@ def test_a_shared_module_has_its_own_prompter_on_the_same_client(server: ModelSe
 
 @ALL
 def test_a_reply_has_the_reports_of_its_prompt(server: ModelServer, source: str) -> None:
-    """The reports of the budget and of the payload could be had only by making the payload once more."""
     long = [("A question that is long enough to be dropped. " * 9, "An answer.")]
     budgeted = module(server, source, budget=Budget(250, CharTokenCounter())).prompt("Be brief.")
     reply = budgeted("Short?", long)

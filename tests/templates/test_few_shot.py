@@ -143,7 +143,6 @@ def test_a_selector_decides_at_each_rendering_which_are_shown() -> None:
 
 @given(st.text(), st.text())
 def test_chosen_examples_and_values_are_data(example: str, value: str) -> None:
-    """Elsewhere the chosen examples are put into the template, which is then filled: a brace in one is an error."""
     template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", "|", select=FirstExamples(1))
     assert template.render(x=f"{{q}}{value}") == f"<{{x}}{example}>|{{q}}{value}"
 
@@ -157,7 +156,6 @@ def test_values_are_checked_before_a_selector_sees_them() -> None:
 
 
 def test_a_selector_sees_the_examples_as_they_were() -> None:
-    """The texts were kept and the dicts shared: an example changed later was chosen by what it no longer said."""
     seen: list[object] = []
 
     def score(_values: Mapping[str, object], example: Mapping[str, object]) -> float:
@@ -174,7 +172,6 @@ def test_a_selector_sees_the_examples_as_they_were() -> None:
 
 
 def test_an_example_may_have_more_for_the_selector_to_look_at() -> None:
-    """A label or a vector that is not to be shown had no place: only what a slot takes was let in."""
     vectors = [{"q": "a", "vector": [0.0, 1.0]}, {"q": "b", "vector": [1.0, 0.0]}]
 
     def first_part(_values: Mapping[str, object], example: Mapping[str, Any]) -> float:

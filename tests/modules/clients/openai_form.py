@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.modules.clients._base import Request, Settings
-from lazyprompt.modules.clients._faults import Fault
 from lazyprompt.modules.sources import SOURCES
+from modules.clients.helpers import raised
+from support.client_scenes import KEY, TIMEOUT
 
 if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta
     from lazyprompt.messages.msg import Msg
     from lazyprompt.modules.clients._base import OfficialClient
+    from lazyprompt.modules.clients._faults import Fault
     from support.model_server.server import ModelServer
-
-KEY = "sk-test-0123456789abcdef"
-PATIENCE = 30.0  # seconds; for what is to happen soon, on a machine that has other things to do
 
 
 def settings_for(
@@ -26,7 +24,7 @@ def settings_for(
     provider: str,
     *,
     key: str | None = KEY,
-    timeout: float = PATIENCE,
+    timeout: float = TIMEOUT,
     retries: int = 0,
     **options: Any,
 ) -> Settings:
@@ -64,31 +62,9 @@ def streamed(client: OfficialClient, request: Request) -> Streamed:
     return Streamed(collector.answer(), deltas, collector.complete)
 
 
-_ENDED = EOFError("the stream ended without its end")
-
-
 def failed(client: OfficialClient, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
-    """What went wrong with a call, or with a stream that came to its end."""
-    try:
-        fine = streamed(client, request).complete if stream else client.send(request) is not None
-    except Exception as error:  # noqa: BLE001 - whichever the client has
-        return _fault(client, error)
-    return _ended(fine=fine)
-
-
-def _fault(client: OfficialClient, error: Exception) -> tuple[Exception, Fault]:
+    """The error of a call or of a stream, and the fault that the client makes of it."""
+    error = raised(lambda: list(client.stream(request)) if stream else client.send(request))
     fault = client.fault(error)
-    if fault is None:
-        raise error
+    assert fault is not None, repr(error)
     return error, fault
-
-
-def _ended(*, fine: bool) -> tuple[Exception, Fault]:
-    """What a module says where a stream ended and its collector is not complete."""
-    assert not fine, "nothing went wrong"
-    return _ENDED, Fault("cut", str(_ENDED))
-
-
-def shown(error: BaseException, *more: object) -> str:
-    """All that can be read of an error, and of other things."""
-    return "".join((*traceback.format_exception(error), *(f"{each!r} {each!s}" for each in (error, *more))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,8 @@ import pytest
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.openai import CompletionsClient, Server, connect
 from lazyprompt.modules.engines import ENGINES
-from modules.clients.openai_form import (
-    KEY,
-    PATIENCE,
-    ask,
-    failed,
-    read,
-    settings_for,
-    shown,
-    streamed,
-)
+from modules.clients.openai_form import ask, failed, read, settings_for, streamed
+from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, Fails, ModelServer
 from support.tiny_model import CHATML, llama_cpp, write_model
 
@@ -79,7 +72,7 @@ def test_refusals_are_recognised_by_each_server_s_words(server: ModelServer, pro
     with closing(client_for(server, provider, key="wrong")) as client:
         error, told = failed(client, request_for(provider), stream=False)
         assert told.kind == "key"
-        assert "wrong" not in shown(error, told, client)
+        assert "wrong" not in "".join(traceback.format_exception(error)) + f"{told} {client!r}"
     with closing(client_for(server, provider)) as client:
         assert failed(client, request_for(provider, model="no-such-model"), stream=False)[1].kind == "not found"
         assert failed(client, request_for(provider, "OVERFLOW"), stream=True)[1].kind == "overflow"
@@ -121,7 +114,7 @@ def test_a_bug_is_no_fault(server: ModelServer) -> None:
 def test_llama_cpp_itself(tmp_path: Path) -> None:
     with llama_cpp(write_model(tmp_path / "m.gguf", {"default": CHATML})) as engine:
         ids = engine.tokens("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
-        settings = Settings(f"{engine.address}/v1", None, PATIENCE, 0, {})
+        settings = Settings(f"{engine.address}/v1", None, TIMEOUT, 0, {})
         greedy: dict[str, Any] = {"max_tokens": 8, "temperature": 0.0, "seed": 1}
         with closing(CompletionsClient(settings, ENGINE)) as flat:
             request = Request("m", {"prompt": ids}, flat.params(greedy))
