@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROWS = 10_000
-MOST = 2.0
+MOST = 16.0
 MOST_BYTES = 8_000_000
 PROMPTY = """---
 name: desk

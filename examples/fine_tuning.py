@@ -18,7 +18,7 @@ ROWS = [
     {"input": "Just what I was looking for.", "label": "positive"},
     {"input": "Nobody answers the phone.", "label": "negative"},
 ]
-# The layout of the model that is trained; `lazyprompt families` lists the names.
+# The layout of the model that is trained; `lazyprompt list families` lists the names.
 PROMPTER = ChatPrompter("Say whether the review is positive, negative or mixed.", system="").with_markers("qwen2.5")
 TEST_EVERY = 5
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
-
-from lazyprompt._moved import MovedModules
 
 if TYPE_CHECKING:
     from lazyprompt._base.secret import Secret
@@ -269,9 +266,6 @@ _HOMES = {
     "rendering.prompt_template": "AlpacaPromptTemplate ChatPromptTemplate PromptTemplate neutralize restore",
     "_base.trusted": "Trusted",
 }
-if MovedModules not in sys.meta_path:
-    sys.meta_path.append(MovedModules)
-
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 

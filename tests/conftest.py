@@ -20,7 +20,7 @@ from hypothesis import settings
 
 UNCOUNTED = pytest.StashKey[bool]()
 
-pytest_plugins = ["support.missing", "support.stay_offline"]
+pytest_plugins = ["support.missing", "support.stay_offline", "support.browser"]
 
 settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
@@ -60,7 +60,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 # Helpers are no test modules, but their asserts are to show values all the same.
-for helpers in ("cli.helpers", "messages.helpers", "modules.clients", "studio.helpers", "support.browser"):
+for helpers in ("cli.helpers", "messages.helpers", "modules.clients", "studio.helpers"):
     pytest.register_assert_rewrite(helpers)
 
 
@@ -92,3 +92,12 @@ def _authorities_read_once(request: pytest.FixtureRequest) -> Iterator[None]:
         if not hasattr(request.module, "trustme"):
             patched.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns, whatever the environment says."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")

@@ -287,7 +287,7 @@ def form_of(name: str) -> tuple[Form, Begins, tuple[str, ...]]:
             return FORMS[written], FORMS[written].begins, FORMS[written].stop
         raise TemplateError(
             f"no form of answers is known for {name!r}{did_you_mean(model, (*FORMS, *FAMILIES))}; known are the forms "
-            f"{', '.join(FORMS)}, and the families that `lazyprompt families` lists"
+            f"{', '.join(FORMS)}, and the families that `lazyprompt list families` lists"
         ) from error
 
 

@@ -1,19 +1,17 @@
-"""Past one process: tables of Ray Data, Hugging Face datasets, Daft and Spark, rendered where they are.
+"""Rendering of columns, for Ray Data and Hugging Face datasets.
 
-Each adapter adds two columns to a table: ``line``, the line of a row without its end, and ``error``, which says why a
-row has none. A row that is wrong never ends the work of a cluster. The plan is pickled, sent to each worker once, and
-what it makes on first use is made there.
+Rendering adds two columns to a table: ``line``, a row's line without its newline, and ``error``, the reason why a row
+has no line. An invalid row never stops the job. The plan is pickled and sent to each worker once.
 
-Pieces of a table know nothing of each other, so its rows have no numbers: where a form names its rows, each row needs
-a name of its own, in the column of ids. Only datasets tell at which place a row stands.
+A block of a table doesn't know the row numbers of the whole table. If the form names its rows, each row needs an id
+in the id column. Only datasets pass the index of a row.
 
-Tables are read by Arrow, where the engine has it, and not by pandas: there a column of integers in which one is
-missing becomes one of floats, and 7 would be rendered as 7.0.
+Ray Data hands over Arrow, not pandas: pandas turns integers into floats where one is missing, and 7 would be rendered
+as 7.0.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lazyprompt.batch.cells import is_nan
@@ -22,7 +20,7 @@ from lazyprompt.batch.rows import arrow
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lazyprompt.batch.plan import RowPlan
     from lazyprompt.prompters.rows import RayMap
@@ -32,7 +30,7 @@ MADE = ("line", "error")
 
 _Table: TypeAlias = "Mapping[str, Sequence[object]]"
 _Made: TypeAlias = "dict[str, list[str | None]]"
-# A table or record batch of pyarrow, a DataFrame of Daft or Spark: libraries that are not imported here.
+# A table or record batch of pyarrow, which is not imported here.
 _Frame: TypeAlias = Any
 
 
@@ -112,43 +110,6 @@ def columns_map(plan: RowPlan) -> ColumnLines:
         The function. With indices, a row without an id is named by its place, as it is by ``lazyprompt batch``.
     """
     return ColumnLines(plan)
-
-
-def daft_lines(plan: RowPlan, frame: _Frame) -> _Frame:
-    """Return a DataFrame of Daft with the columns ``line`` and ``error``.
-
-    Args:
-        plan: The plan of the lines.
-        frame: The DataFrame.
-    """
-    daft, functions = import_module("daft"), import_module("daft.functions")
-    lines = ColumnLines(plan)
-    names: list[str] = frame.column_names
-
-    def rendered(rows: _Frame) -> list[dict[str, str | None]]:
-        found: list[dict[str, object]] = rows.to_pylist()
-        made = lines({name: [row[name] for row in found] for name in names})
-        return [dict(zip(MADE, pair, strict=True)) for pair in zip(*map(made.__getitem__, MADE), strict=True)]
-
-    kind = daft.DataType.struct(dict.fromkeys(MADE, daft.DataType.string()))
-    own = [daft.col(name) for name in names]
-    return frame.select(*own, daft.func.batch(return_dtype=kind, unnest=True)(rendered)(functions.to_struct(*own)))
-
-
-def spark_lines(plan: RowPlan, frame: _Frame) -> _Frame:
-    """Return a DataFrame of Spark, 3.3 or later, with the columns ``line`` and ``error``.
-
-    Args:
-        plan: The plan of the lines.
-        frame: The DataFrame.
-    """
-    types, lines = import_module("pyspark.sql.types"), ArrowLines(plan)
-
-    def each(batches: Iterable[_Frame]) -> Iterator[_Frame]:
-        return map(lines, batches)
-
-    made = [types.StructField(name, types.StringType()) for name in MADE]
-    return frame.mapInArrow(each, types.StructType([*frame.schema.fields, *made]))
 
 
 def _nameless(plan: RowPlan, columns: _Table) -> _Made:

@@ -113,7 +113,6 @@ def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
             time=_time(given.get("time")),
             conversation=None if conversation is None else str(conversation),
             model=given.get("model") or payload.get("model"),
-            reply=str(given.get("reply") or ""),
         )
 
 
@@ -129,22 +128,19 @@ def _span(span: Object, where: str) -> Iterator[PromptCall]:
             f"{where}: the span {span.get('name')!r} has no gen_ai.input.messages; let the instrumentation capture "
             "the content of messages"
         )
-    system, tools, given, answers = (
-        _parsed(found.get(f"gen_ai.{name}"))
-        for name in ("system_instructions", "tool.definitions", "input.messages", "output.messages")
+    system, tools, given = (
+        _parsed(found.get(f"gen_ai.{name}")) for name in ("system_instructions", "tool.definitions", "input.messages")
     )
     messages: list[Object] = [*([{"role": "system", "parts": system}] if system else []), *given]
     payload = {
         **({"tools": tools} if tools else {}),
         "messages": [{"role": message.get("role", ""), "content": _content(message)} for message in messages],
     }
-    reply = _content(answers[-1]) if answers else ""
     yield PromptCall(
         payload,
         time=_time(span.get("startTimeUnixNano") or span.get("start_time")),
         conversation=found.get("gen_ai.conversation.id"),
         model=found.get("gen_ai.request.model"),
-        reply=reply if isinstance(reply, str) else "",
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from lazyprompt._base.difference import shared_length
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _SWEEP = 1_000
 # The longest word whose beginning may be shared by chance, and the text of a later call that is looked at.
@@ -23,17 +25,15 @@ class Edge:
         time: When that was.
         ends: The calls that end in it, by index into the whole text.
         tokens: The tokens up to the end of a piece, by index.
-        units: The times at which cached units end in it expire, by index.
         children: What follows, by its first character.
     """
 
-    __slots__ = ("call", "children", "ends", "text", "time", "tokens", "units")
+    __slots__ = ("call", "children", "ends", "text", "time", "tokens")
 
     def __init__(self, text: str, call: int, time: float | None) -> None:
         self.text, self.call, self.time = text, call, time
         self.ends: dict[int, int] = {}
         self.tokens: dict[int, int] = {}
-        self.units: dict[int, float | None] = {}
         self.children: dict[str, Edge] = {}
 
     def split(self, at: int, index: int) -> None:
@@ -46,7 +46,7 @@ class Edge:
         rest = Edge(self.text[at:], self.call, self.time)
         rest.children, self.children = self.children, {rest.text[0]: rest}
         self.text = self.text[:at]
-        for name in ("ends", "tokens", "units"):
+        for name in ("ends", "tokens"):
             found: dict[int, int] = getattr(self, name)
             for own in (self, rest):
                 setattr(own, name, {key: value for key, value in found.items() if (key <= index) == (own is self)})
@@ -88,20 +88,9 @@ class Match(NamedTuple):
                 while len(behind) < _BEHIND and (nexts := [e for e in edge.children.values() if e.call == edge.call]):
                     edge = nexts[0]  # noqa: PLW2901 - the way of the later call
                     behind += edge.text
-                shared = _shared(behind, text[cut:])
+                shared = shared_length(behind, text[cut:])
                 return Match(cut + shared, self.path, edge.call, behind[shared:])
         return None
-
-    def units(self) -> Iterator[tuple[int, float | None]]:
-        """Yield the cached units that are shared, and when they expire."""
-        for edge in self.path:
-            yield from ((index, expires) for index, expires in edge.units.items() if index <= self.length)
-
-    def refresh(self, index: int, expires: float | None) -> None:
-        """Set the time at which a unit expires."""
-        for edge in self.path:
-            if index in edge.units:
-                edge.units[index] = _later(edge.units[index], expires)
 
 
 class PrefixTree:
@@ -131,7 +120,7 @@ class PrefixTree:
             if child is None or is_over(child.time, now, lifetime):
                 break
             path.append(child)
-            length = len(child.text) if text.startswith(child.text, at) else _shared(child.text, text[at:])
+            length = len(child.text) if text.startswith(child.text, at) else shared_length(child.text, text[at:])
             at += length
             if length < len(child.text):
                 ended = next((call for index, call in child.ends.items() if index == at), None)
@@ -145,9 +134,7 @@ class PrefixTree:
         latest = max(alive, key=lambda each: each.call)
         return Match(at, tuple(path), latest.call, latest.text)
 
-    def add(
-        self, text: str, call: int, now: float | None, tokens: Mapping[int, int], units: Mapping[int, float | None]
-    ) -> None:
+    def add(self, text: str, call: int, now: float | None, tokens: Mapping[int, int]) -> None:
         """Add the text of a call.
 
         Args:
@@ -155,7 +142,6 @@ class PrefixTree:
             call: The call's index.
             now: Its time.
             tokens: The tokens up to indices of the text.
-            units: When cached units that end at indices expire.
         """
         self.time = _later(self.time, now)
         edge, at, path = self._root, 0, list[Edge]()
@@ -169,7 +155,7 @@ class PrefixTree:
                     path.append(child := Edge(text[at:], call, now))
                     edge.children[text[at]] = child
                 break
-            length = len(child.text) if text.startswith(child.text, at) else _shared(child.text, text[at:])
+            length = len(child.text) if text.startswith(child.text, at) else shared_length(child.text, text[at:])
             at += length
             if length < len(child.text):
                 child.split(length, at)
@@ -180,9 +166,6 @@ class PrefixTree:
             each.call, each.time = call, _later(each.time, now)
             end = begin + len(each.text)
             each.tokens |= {index: count for index, count in tokens.items() if begin < index <= end}
-            for index, expires in units.items():
-                if begin < index <= end:
-                    each.units[index] = _later(each.units.get(index, expires), expires)
             if begin < len(text) <= end:
                 each.ends[len(text)] = call
             begin = end
@@ -209,15 +192,3 @@ def _later(one: float | None, other: float | None) -> float | None:
 def is_over(time: float | None, now: float | None, lifetime: float | None) -> bool:
     """Return True if a lifetime is over that began at a time; None is no time, and no end."""
     return lifetime is not None and now is not None and time is not None and now - time > lifetime
-
-
-def _shared(one: str, other: str) -> int:
-    """Return the number of characters that two texts share at their beginning."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import FormatError
-from lazyprompt.formatters._cache import checked_cache, with_marks
-from lazyprompt.formatters.providers import profile_of
-from lazyprompt.formatters.report import Notes
 from lazyprompt.messages.prompt import Prompt, Rendered
 from lazyprompt.prompters.prompter import Prompter
 
@@ -26,18 +23,11 @@ _BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
 _SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
 MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
 _ANSWERS = frozenset(("assistant", "model", "tool", "function", "function_call", "function_call_output"))
-_JOINED = ("tool_use", "tool_result")
 _SYSTEM = ("system", "developer")
-# Behind messages of these, OpenAI sets a breakpoint.
-_ENDINGS = frozenset(("user", "tool", "function", "function_call_output"))
+_TEXT_KINDS = ("text", "input_text", "output_text")
 # The breakpoints of Anthropic and of OpenAI.
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
-# OpenAI writes this many breakpoints, the latest, and looks behind this many earlier messages.
-_MOST_MARKS, _MOST_ENDINGS = 4, 20
 _NEWLINE = ("\n", "instruction")
-# The reason for the end of a reply whose length was limited.
-_CUT_OFF = "length"
-
 Form: TypeAlias = "Mapping[str, Any]"
 Spans: TypeAlias = "list[tuple[str, str]]"
 
@@ -53,7 +43,6 @@ class PromptCall(NamedTuple):
         time: The time of the call in seconds, from any beginning.
         conversation: The id of its conversation.
         model: The model; None is that of the payload.
-        reply: The model's answer; a :class:`lazyprompt.Reply` also tells whether its length cut it off.
     """
 
     prompt: object
@@ -63,7 +52,6 @@ class PromptCall(NamedTuple):
     time: float | None = None
     conversation: str | None = None
     model: str | None = None
-    reply: str = ""
 
 
 class Piece(NamedTuple):
@@ -75,7 +63,6 @@ class Piece(NamedTuple):
         end: The index behind it.
         message: The index of its message; None outside of the messages.
         slot: The slot of all its text; None if unknown.
-        block: The number of its block; consecutive calls of tools are one block, and so are their results.
         tokens: Returns its tokens, framing included.
         is_framed: True if it has tokens beside those of its text.
     """
@@ -85,7 +72,6 @@ class Piece(NamedTuple):
     end: int
     message: int | None
     slot: str | None
-    block: int
     tokens: Callable[[], int]
     is_framed: bool = True
 
@@ -97,7 +83,7 @@ def call_of(given: object) -> PromptCall:
     payload: object = getattr(given, "payload", None)
     if isinstance(payload, Mapping):
         record = cast("Any", given)
-        return PromptCall(cast("Form", payload), model=record.model, reply=record.reply or "")
+        return PromptCall(cast("Form", payload), model=record.model)
     return PromptCall(given)
 
 
@@ -124,14 +110,10 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
             # OpenAI's form is the same for all models, and a model given with it would have to be of a known family.
             target = owner.target(rules.form, None if rules.form == "openai" else model)
             filled, _ = owner.fitted(owner.fill(call.input, call.history, call.tools), target)
-            payload = cast("dict[str, Any]", target.render(filled))
             spans = _spans_of(owner, filled)
-            if rules.places:
-                profile = profile_of(rules.form)
-                with_marks(payload, checked_cache(rules.places, profile), profile, model, Notes())
-            prompt = payload
+            prompt = target.render(filled)
     if isinstance(prompt, str | Rendered):
-        return Reading(rules, counter, model).flat(prompt, call.reply)
+        return Reading(rules, counter, model).flat(prompt)
     if isinstance(prompt, Mapping):
         payload = {**cast("Form", prompt)}
         # Google's client takes the system text and the tools in a config; DashScope has the messages in its input.
@@ -139,9 +121,9 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
             if isinstance(payload.get(key), Mapping):
                 payload |= payload.pop(key)
         if isinstance(text := payload.get("prompt"), str) and not any(map(payload.get, _SYSTEM_KEYS)):
-            return Reading(rules, counter, model).flat(text, call.reply)
+            return Reading(rules, counter, model).flat(text)
         if any(key in payload for key in MESSAGE_KEYS):
-            return Reading(rules, counter, model).payload(payload, spans, call.reply)
+            return Reading(rules, counter, model).payload(payload, spans)
     raise FormatError(
         f"a call is a payload with one of {', '.join(MESSAGE_KEYS)}, a Rendered, or a prompter with its input; "
         f"not a {type(call.prompt).__name__}"
@@ -168,11 +150,8 @@ class Reading:
     Attributes:
         pieces: The pieces of the text, in order.
         slots: The slots with the index at which each begins; empty if unknown.
-        marks: The indices behind marked blocks, each with the lifetime in seconds.
-        looked_at: The indices at which a cached prefix is looked for; None if its distance from a mark decides.
         past: The index behind the last answer or tool result of the conversation.
         messages: The number of messages.
-        reply: The text that a reply adds to the cache.
         overhead: The tokens of a call without any message.
     """
 
@@ -180,17 +159,10 @@ class Reading:
         self.rules, self.model = rules, model
         self.pieces: list[Piece] = []
         self.slots: list[tuple[int, str]] = []
-        self.marks: list[tuple[int, float]] = []
-        self.looked_at: frozenset[int] | None = None
         self.past = self.messages = self.overhead = 0
-        self.reply = ""
         self._counter = counter
         self._texts: list[str] = []
-        self._at = self._blocks = 0
-        self._kind: object = None
-        # The ends of the messages behind which OpenAI looks; of system messages, that of the first ones.
-        self._endings: list[int] = []
-        self._head, self._heads = 0, 0
+        self._at = 0
         self._put("model", model or "", None, "model", int)
 
     @cached_property
@@ -198,14 +170,11 @@ class Reading:
         """All text, with framing."""
         return "".join(self._texts)
 
-    def flat(self, prompt: str | Rendered, reply: str) -> Reading:
+    def flat(self, prompt: str | Rendered) -> Reading:
         """Lay a flat text out: one piece."""
         text = str(prompt)
         self._put("", text, None, None, partial(self._counter.count_text, text), end="")
         self.pieces[-1] = self.pieces[-1]._replace(is_framed=False)
-        if self.rules.marks_itself:
-            self._endings.append(self._at)
-            self._mark_itself({})
         if isinstance(prompt, Rendered):
             at = self.pieces[-1].begin
             for part, slot in zip(prompt.parts, prompt.slots, strict=True):
@@ -213,21 +182,18 @@ class Reading:
                     self.slots.append((at, slot))
                     at += len(part)
                     self.past = at if slot == "history" else self.past
-        self.reply = self._cached_part(reply)
         return self
 
-    def payload(self, payload: Form, spans: tuple[Spans, Spans] | None, reply: str) -> Reading:
+    def payload(self, payload: Form, spans: tuple[Spans, Spans] | None) -> Reading:
         """Lay a payload out; ``spans`` are the slots of its system text and its last turn."""
         counter = self._counter
         self.overhead = counter.count([])
         if payload.get("response_format"):
             text = _json(payload["response_format"])
             self._put("response_format", text, None, "response_format", partial(counter.count_text, text))
-        given_tools = _objects(payload.get("tools"), "tool")
-        tools = [*map(_unmarked, given_tools)]
-        for at, tool in enumerate(given_tools):
-            self._put("tool", _json(tools[at]), None, "tools", partial(self._count_tool, tools, at))
-            self._mark(tool)
+        tools = [*map(_unmarked, _objects(payload.get("tools"), "tool"))]
+        for at, tool in enumerate(tools):
+            self._put("tool", _json(tool), None, "tools", partial(self._count_tool, tools, at))
         for key in _SYSTEM_KEYS:
             if payload.get(key):
                 content = payload[key] if isinstance(payload[key], Mapping) else {"content": payload[key]}
@@ -237,22 +203,9 @@ class Reading:
         self.messages = len(messages)
         for at, message in enumerate(messages):
             self._message(message, at, spans)
-        self._mark(payload)
-        if self.rules.marks_itself:
-            self._mark_itself(payload)
         if spans is not None:
             self.slots = [*self._with_slots(spans)]
-        if reply:
-            cached = self._cached_part(reply)
-            self.reply = f"{_BEGIN}assistant{_ROLE_END}{cached}{END * (cached == reply)}"
         return self
-
-    def _cached_part(self, reply: str) -> str:
-        """Return the part of a reply that a server has computed: the last token of one that was cut off is not."""
-        if getattr(reply, "finish", None) != _CUT_OFF:
-            return str(reply)
-        count = self._counter.count_text
-        return next((text for end in range(1, len(reply)) if count(text := reply[:-end]) < count(reply)), "")
 
     def _put(
         self,
@@ -261,37 +214,14 @@ class Reading:
         message: int | None,
         slot: str | None,
         count: Callable[[], int],
-        *,
-        kind: object = None,
         end: str = END,
     ) -> None:
         frame = f"{_BEGIN}{role}{_ROLE_END}"
         begin = self._at + len(frame)
         self._texts += (frame, text, end)
         stop = begin + len(text) + len(end)
-        self._blocks += kind not in _JOINED or kind != self._kind
-        self._kind = kind
-        self.pieces.append(Piece(self._at, begin, stop, message, slot, self._blocks, count))
+        self.pieces.append(Piece(self._at, begin, stop, message, slot, count))
         self._at = stop
-
-    def _mark_itself(self, payload: Form) -> None:
-        """Set the breakpoint that OpenAI sets, and name the places at which it looks for others."""
-        options = payload.get("prompt_cache_options")
-        looked_at = {index for index, _ in self.marks}
-        if not isinstance(options, Mapping) or cast("Form", options).get("mode") != "explicit":
-            endings = [self._head, *self._endings]
-            looked_at |= {self._head, *endings[-_MOST_ENDINGS - 1 :]}
-            lifetime = next(iter(self.rules.lifetimes.values()))
-            self.marks = sorted({*self.marks, (endings[-1], lifetime)})
-        self.marks = self.marks[-_MOST_MARKS:]
-        self.looked_at = frozenset(looked_at)
-
-    def _mark(self, block: Form) -> None:
-        mark = next((block[key] for key in _MARKS if key in block), None)
-        if isinstance(mark, Mapping) and self.rules.lifetimes and self.pieces:
-            lifetimes = self.rules.lifetimes
-            lifetime = lifetimes.get(str(cast("Form", mark).get("ttl")), next(iter(lifetimes.values())))
-            self.marks.append((self._at, lifetime))
 
     def _message(self, message: Form, at: int | None, spans: tuple[Spans, Spans] | None) -> None:
         """Put a message: its text, or its blocks; other fields stand behind them."""
@@ -308,25 +238,18 @@ class Reading:
             parts = cast("list[object]", content)
             blocks = [cast("Form", part) if isinstance(part, Mapping) else {"text": str(part)} for part in parts]
             for index, block in enumerate(blocks):
-                text, kind = block.get("text"), block.get("type", "text")
-                is_text = isinstance(text, str) and kind in ("text", "input_text", "output_text")
+                text = block.get("text")
+                is_text = isinstance(text, str) and block.get("type", "text") in _TEXT_KINDS
                 own = _plain(cast("str", text)) if is_text else _json(_unmarked(block))
                 alone = {**message, key: [block]} if index == 0 else {"role": role, key: [block]}
                 count = partial(self._count_block, alone, None if index == 0 else {"role": role, key: []})
                 own += behind if index == len(blocks) - 1 else ""
-                self._put(role if index == 0 else "", own, at, slot, count, kind=kind)
-                self._mark(block)
+                self._put(role if index == 0 else "", own, at, slot, count)
         else:
             own = _plain(content) if isinstance(content, str) else _json(message[key]) if content else ""
             self._put(role, own + behind, at, slot, partial(self._count_block, message))
-        self._mark(message)
         if role in _ANSWERS:
             self.past = self._at
-        if system and at == self._heads:
-            self._head = self._at
-            self._heads += 1
-        if role in _ENDINGS:
-            self._endings.append(self._at)
 
     def _count_block(self, message: Form, empty: Form | None = None) -> int:
         """Return the tokens that a message adds to a call, or that a block adds to its message."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import FormatError, did_you_mean
@@ -18,55 +18,32 @@ if TYPE_CHECKING:
     ByModel: TypeAlias = "tuple[tuple[str, _T], ...]"
 
 _MINUTES = 60.0
-_HOURS = 3600.0
 
 
 @read_only
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRules:
-    """The rules of one provider's prompt cache. Make a variant with ``dataclasses.replace``.
+    """The rules by which a provider caches the beginning of a prompt. Make a variant with ``dataclasses.replace``.
 
     Args:
         name: The provider or server.
         source: The page that the rules were read from.
         date: The day on which it was read.
-        kind: How a cached prefix is found. ``prefix``: the longest prefix that any earlier call shares. ``units``: the
-            longest whole unit; each prompt is one, and so is a prefix that two calls share. ``breakpoints``: the
-            longest prefix that ended at a mark of an earlier call.
         form: The form that a prompter renders for the provider, as ``format`` of ``generate_prompt``.
-        least: The fewest tokens that are cached, by a pattern of the model's name; the first that matches counts.
+        least: The fewest tokens that are cached, by a pattern of the model's name; the first match counts.
         step: The number of tokens by which a cached prefix grows.
-        lifetime: The seconds that a prefix stays cached after its last use.
-        lifetimes: The seconds of each lifetime that a breakpoint may name, the default first.
-        look_back: The number of blocks before a breakpoint at which a cached prefix is looked for; consecutive calls
-            of tools count as one, and so do their results.
-        marks_itself: True if the provider sets a breakpoint behind the newest message of the user or a tool, and looks
-            behind earlier ones.
-        read_price: The price of a token read from the cache, as a part of the price of an input token, by model.
-        write_prices: The price of a token written to the cache, likewise, by lifetime; an input token's if empty.
-        recomputes_last: True if the last token of a prompt is always computed.
-        caches_replies: True if the reply is cached behind its prompt.
-        places: The places that get a breakpoint in payloads rendered from a prompter.
-        unknown: The rules that are not published, in words.
+        lifetime: The seconds that a prefix stays cached after its last use; None if not published.
+        unknown: The rules that are not published or not simulated, with what is assumed instead.
         others: The rules of models that have their own, by a pattern of the model's name.
     """
 
     name: str
     source: str
     date: str
-    kind: Literal["prefix", "units", "breakpoints"] = "prefix"
     form: str = "openai"
     least: ByModel[int] = ()
     step: int = 1
     lifetime: float | None = None
-    lifetimes: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
-    look_back: int = 0
-    marks_itself: bool = False
-    read_price: ByModel[float] = ()
-    write_prices: Mapping[float, float] = field(default_factory=dict[float, float], hash=False)
-    recomputes_last: bool = False
-    caches_replies: bool = False
-    places: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     others: ByModel[CacheRules] = ()
 
@@ -83,15 +60,6 @@ class CacheRules:
         """Return True if the fewest cached tokens of a model are known."""
         return not self.least or _by_model(self.least, model) is not None
 
-    def read_price_for(self, model: str | None) -> float | None:
-        """Return the price of a token read from the cache, as a part of an input token's; None if not published."""
-        return _by_model(self.read_price, model)
-
-    @property
-    def longest_lifetime(self) -> float | None:
-        """The seconds after which nothing unused is cached; None if not published."""
-        return max(self.lifetimes.values(), default=self.lifetime)
-
 
 def _by_model(table: ByModel[_T], model: str | None) -> _T | None:
     return next((value for pattern, value in table if re.search(pattern, model or "")), None)
@@ -104,6 +72,8 @@ _openai = partial(
     source="https://developers.openai.com/api/docs/guides/prompt-caching",
     date=_DATE,
 )
+_BREAKPOINTS = "a breakpoint is assumed wherever two calls begin to differ"
+_REPLIES = "the server also caches replies; they are left out, so more may be read"
 _ONE_MACHINE = "calls may reach machines that have not seen the prefix; one machine is assumed"
 
 RULES: Mapping[str, CacheRules] = {
@@ -122,13 +92,9 @@ RULES: Mapping[str, CacheRules] = {
                 (
                     r"gpt-(5\.([6-9]|\d\d)|[6-9]\b|[12]\d)",
                     _openai(
-                        kind="breakpoints",
-                        marks_itself=True,
                         least=(("", 1024),),
-                        lifetimes={"30m": 30 * _MINUTES},
-                        read_price=(("gpt-6.1-sol", 0.05), ("", 0.1)),
-                        write_prices={30 * _MINUTES: 1.25},
-                        unknown=("entries may live longer than 30 minutes; 30 are assumed", _ONE_MACHINE),
+                        lifetime=30 * _MINUTES,
+                        unknown=("entries may live longer than 30 minutes; 30 are assumed", _BREAKPOINTS, _ONE_MACHINE),
                     ),
                 ),
                 (
@@ -150,7 +116,6 @@ RULES: Mapping[str, CacheRules] = {
             name="anthropic",
             source="https://platform.claude.com/docs/en/build-with-claude/prompt-caching",
             date=_DATE,
-            kind="breakpoints",
             form="anthropic",
             least=(
                 (r"opus-4[.-]7|mythos-preview|3([.-]5)?-haiku|haiku-3", 2048),
@@ -158,11 +123,8 @@ RULES: Mapping[str, CacheRules] = {
                 (r"(opus|fable|mythos)-5|(sonnet|haiku)-5[.-]5", 512),
                 (r"opus-[34]|sonnet-[345]|3([.-][57])?-(opus|sonnet)", 1024),
             ),
-            lifetimes={"5m": 5 * _MINUTES, "1h": _HOURS},
-            look_back=20,
-            read_price=((r"(opus|sonnet)-5[.-]5", 0.05), (r"(fable|mythos)-5[.-]1", 0.025), ("", 0.1)),
-            write_prices={5 * _MINUTES: 1.25, _HOURS: 2.0},
-            places=("tools", "system", "history"),
+            lifetime=5 * _MINUTES,
+            unknown=(_BREAKPOINTS, "a breakpoint may live for an hour; 5 minutes are assumed"),
         ),
         CacheRules(
             name="gemini",
@@ -179,11 +141,9 @@ RULES: Mapping[str, CacheRules] = {
             name="deepseek",
             source="https://api-docs.deepseek.com/guides/kv_cache",
             date=_DATE,
-            kind="units",
             form="deepseek",
-            caches_replies=True,
             unknown=(
-                "long texts also have units at fixed intervals, whose length is not published; none are assumed",
+                "prompts are cached in units of unpublished length; every shared token is assumed to be read",
                 "an unused prefix is kept for some hours to days; no end is assumed",
                 "hits are not guaranteed; every unit is assumed to be kept",
             ),
@@ -194,11 +154,10 @@ RULES: Mapping[str, CacheRules] = {
             date=_DATE,
             form="vllm",
             step=16,
-            recomputes_last=True,
-            caches_replies=True,
             unknown=(
                 "blocks are dropped when memory is short; enough memory is assumed",
                 "servers and some models have blocks of another size; 16 tokens, the default, are assumed",
+                _REPLIES,
             ),
         ),
         CacheRules(
@@ -206,11 +165,10 @@ RULES: Mapping[str, CacheRules] = {
             source="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
             date=_DATE,
             form="flat",
-            recomputes_last=True,
-            caches_replies=True,
             unknown=(
                 "each slot of the server keeps one prompt; a slot for each open conversation is assumed",
                 "models with a sliding window or a recurrent state reuse less; full attention is assumed",
+                _REPLIES,
             ),
         ),
     )

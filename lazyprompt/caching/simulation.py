@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from lazyprompt._base.secrets_in import masked, secrets_in
 from lazyprompt.caching.prefix_tree import Match, PrefixTree, is_over
 from lazyprompt.caching.reading import END, Piece, Reading, call_of, read_call, texts_between
-from lazyprompt.caching.report import Break, CachedCall, CacheReport, PriceList, Prices
+from lazyprompt.caching.report import Break, CachedCall, CacheReport
 from lazyprompt.caching.rules import CacheRules, rules_for
 from lazyprompt.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from lazyprompt.tokens.counter import TokenCounter
 
@@ -29,26 +29,19 @@ _SWEEP = 1_000
 # Parts of a call that are no text of a message, and slots that are not a value's.
 _PARAMETERS = {"tools": "tools, in one order,", "model": "model", "response_format": "response format"}
 _FIXED = (None, "system", "history", "input", "instruction", "user", "markers")
-_SHORT = "shorter than the shortest text that is cached"
-_UNMARKED = (
-    "without a breakpoint, so that nothing is cached; cache=('tools', 'system', 'history') of a formatter sets them"
-)
 _TRIMMED = "The history was trimmed: trim it seldom and deep, with Budget(policy='cache') and a lower low_water."
 
 
 class _Cached(NamedTuple):
-    """Memory of a call for later ones: its cached tokens, slots, messages, time, and the lifetime of what is cached."""
+    """Memory of a call for later ones: its cached tokens, slots, messages and time."""
 
     tokens: int
     slots: list[tuple[int, str]]
     messages: int
     time: float | None
-    lifetime: float | None
 
 
-def simulate(
-    calls: Iterable[object], rules: CacheRules | str, counter: TokenCounter, prices: Prices | None = None
-) -> CacheReport:
+def simulate(calls: Iterable[object], rules: CacheRules | str, counter: TokenCounter) -> CacheReport:
     """Simulate a prompt cache, and find what broke it.
 
     A call is compared with the earlier call that shares the longest beginning within the lifetime: of the same
@@ -60,17 +53,15 @@ def simulate(
             and conversations. They are read one after the other.
         rules: The rules, or the name of a provider: ``openai``, ``anthropic``, ``gemini``, ``deepseek``, ``vllm``,
             ``llama.cpp``.
-        counter: What counts tokens. Each text is counted once, as long as a call that has it is open.
-        prices: The prices of a million tokens: ``input``, ``read`` (from the cache), ``write`` (to it) and
-            ``write_1h``; or such a mapping for each model.
+        counter: The counter. Each text is counted once, as long as a call that has it is open.
 
     Returns:
         The report.
 
     Raises:
-        FormatError: A call is no prompt, or rules or prices are unknown.
+        FormatError: A call is no prompt, or rules are unknown.
     """
-    simulation = _Simulation(rules_for(rules), counter, prices)
+    simulation = _Simulation(rules_for(rules), counter)
     for call in calls:
         simulation.add(call)
     return simulation.report()
@@ -79,11 +70,9 @@ def simulate(
 class _Simulation:
     """A simulation under way."""
 
-    def __init__(self, rules: CacheRules, counter: TokenCounter, prices: Prices | None) -> None:
+    def __init__(self, rules: CacheRules, counter: TokenCounter) -> None:
         self._rules, self._counter = rules, counter
-        self._prices = None if prices is None else PriceList(prices, rules)
-        kinds = [rules, *(each for _, each in rules.others)]
-        lifetimes = [each.longest_lifetime for each in kinds]
+        lifetimes = [each.lifetime for each in (rules, *(each for _, each in rules.others))]
         self._lifetime = None if None in lifetimes else max(each for each in lifetimes if each is not None)
         self._all = PrefixTree(self._lifetime)
         self._conversations: dict[str, PrefixTree] = {}
@@ -91,11 +80,12 @@ class _Simulation:
         self._kept: dict[int, _Cached] = {}
         self._breaks: list[Break] = []
         self._notes: dict[str, None] = dict.fromkeys(rules.unknown)
-        self._uncached = {_SHORT: 0, _UNMARKED: 0}
+        self._short = 0
 
     def report(self) -> CacheReport:
         """Return the report of the calls so far."""
-        few = [f"{count:,} call{'s' * (count > 1)} {why}" for why, count in self._uncached.items() if count]
+        plural = "s" * (self._short > 1)
+        few = [f"{self._short:,} call{plural} shorter than the shortest text that is cached"] if self._short else []
         return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), (*self._notes, *few))
 
     def _note(self, model: str | None, rules: CacheRules) -> None:
@@ -114,94 +104,31 @@ class _Simulation:
         except FormatError as error:
             raise FormatError(f"call {at}: {error}") from error
         rules = reading.rules
-        least = rules.least_for(reading.model)
         self._note(reading.model, rules)
-        if rules.kind == "breakpoints" and not reading.marks:
-            self._uncached[_UNMARKED] += 1
-        lifetime = rules.longest_lifetime
-        match = self._all.match(reading.text, now, lifetime)
+        match = self._all.match(reading.text, now, rules.lifetime)
         tokens = _Tokens(reading, match, self._counter)
-        total = tokens.total
-        self._uncached[_SHORT] += total < least
-        read, by_lifetime, units = self._cached(reading, match, tokens, least, now)
-        written = sum(by_lifetime.values())
+        least = rules.least_for(reading.model)
+        self._short += tokens.total < least
+        read, cached = (_cacheable(count, rules.step, least) for count in (tokens.until(match), tokens.total))
         own, trees, is_first = match, [self._all], match.length >= reading.past
         if call.conversation is not None:
             is_first = call.conversation not in self._conversations
             trees.append(self._conversations.setdefault(call.conversation, PrefixTree(self._lifetime)))
-            own = trees[-1].match(reading.text, now, lifetime)
+            own = trees[-1].match(reading.text, now, rules.lifetime)
         later = own.later(reading.text)
         own = later if later is not None and tokens.until(later) >= tokens.until(own) else own
         shared = tokens.until(own) if own.call is not None else 0
-        uncached = total - read - written
-        cost, cost_without = None, None
-        if self._prices is not None:
-            cost, cost_without = self._prices.cost(reading.model, read, by_lifetime, uncached)
-        self._calls.append(CachedCall(read, written, uncached, shared, own.call, cost, cost_without, call.conversation))
+        self._calls.append(CachedCall(tokens.total, read, shared, own.call, call.conversation))
         earlier = None if own.call is None or is_first or not own.behind else self._kept.get(own.call)
-        if earlier is not None and not is_over(earlier.time, now, earlier.lifetime):
-            lost = min(earlier.tokens, total) - read
+        if earlier is not None and not is_over(earlier.time, now, rules.lifetime):
+            lost = min(earlier.tokens, tokens.total) - read
             if lost > 0:
-                self._breaks.append(self._break(at, reading, own, earlier, lost, shared=shared, read=read))
-        lifetime = max((each for _, each in reading.marks), default=lifetime)
-        self._kept[at] = _Cached(read + written, reading.slots, reading.messages, now, lifetime)
+                self._breaks.append(_break(at, reading, own, earlier, lost))
+        self._kept[at] = _Cached(cached, reading.slots, reading.messages, now)
         for tree in trees:
-            tree.add(reading.text, at, now, tokens.ends, units)
-            if reading.reply and rules.caches_replies:
-                tree.add(reading.text + reading.reply, at, now, {}, units)
+            tree.add(reading.text, at, now, tokens.ends)
         if (at + 1) % _SWEEP == 0:
             self._sweep(now)
-
-    def _cached(
-        self, reading: Reading, match: Match, tokens: _Tokens, least: int, now: float | None
-    ) -> tuple[int, dict[float, int], dict[int, float | None]]:
-        """Return the tokens read, those written by their lifetime, and the units that are cached now."""
-        rules, total = reading.rules, tokens.total
-        if rules.kind == "prefix":
-            most = total - 1 if rules.recomputes_last else total
-            read = min(tokens.until(match), most) // rules.step * rules.step
-            read = read if read >= least else 0
-            cached = total // rules.step * rules.step
-            written = max(cached - read, 0) if cached >= least else 0
-            return read, {0.0: written}, {}
-        alive = {
-            index: tokens.until_index(index, match)
-            for index, expires in match.units()
-            if now is None or expires is None or now <= expires
-        }
-        if rules.kind == "units":
-            read = max(alive.values(), default=0)
-            ends = len(reading.text), len(reading.text) + len(reading.reply), match.length
-            units: dict[int, float | None] = dict.fromkeys(filter(None, ends))
-            return read, {0.0: total - read}, units
-        marks = [(index, lifetime) for index, lifetime in reading.marks if tokens.until_index(index, match) >= least]
-        hit = max(_looked_at(reading, alive), default=0)
-        read = alive.get(hit, 0)
-        if now is not None and hit:
-            lifetime = next((each for index, each in reading.marks if index >= hit), 0.0)
-            match.refresh(hit, now + lifetime)
-        by_lifetime: dict[float, int] = {}
-        before = read
-        for index, lifetime in marks:
-            until = tokens.until_index(index, match)
-            if until > before:
-                by_lifetime[lifetime] = by_lifetime.get(lifetime, 0) + until - before
-                before = until
-        return read, by_lifetime, {index: None if now is None else now + lifetime for index, lifetime in marks}
-
-    def _break(
-        self, at: int, reading: Reading, own: Match, earlier: _Cached, lost: int, *, shared: int, read: int
-    ) -> Break:
-        index = min(own.length, len(reading.text) - 1)
-        piece = reading.pieces[bisect_right([each.start for each in reading.pieces], index) - 1]
-        place = max(index, piece.begin)
-        line = reading.text.count("\n", piece.begin, place) + 1
-        before, after = _shown(reading.text, own, piece)
-        slot = _slot(reading, own, earlier) or piece.slot
-        advice = _advice(piece, slot, before, after, reading, earlier)
-        if reading.rules.kind == "breakpoints" and shared - read >= reading.rules.least_for(reading.model):
-            advice += f" Put a breakpoint before the change: {shared - read:,} shared tokens were not read."
-        return Break(at, piece.message, slot, line, before, after, lost, advice)
 
     def _sweep(self, now: float | None) -> None:
         """Forget the calls and conversations that no later call can be compared with."""
@@ -211,19 +138,20 @@ class _Simulation:
         }
 
 
-def _looked_at(reading: Reading, indices: Iterable[int]) -> Iterator[int]:
-    """Yield those of some indices at which a cached prefix is looked for."""
-    ends = [piece.end for piece in reading.pieces]
-    blocks = [0, *(piece.block for piece in reading.pieces)]
-    marked = {blocks[bisect_right(ends, index)] for index, _ in reading.marks}
-    for index in indices:
-        block = blocks[bisect_right(ends, index)]
-        if reading.looked_at is not None:
-            is_near = index in reading.looked_at
-        else:
-            is_near = any(block <= mark < block + reading.rules.look_back for mark in marked)
-        if is_near:
-            yield index
+def _cacheable(tokens: int, step: int, least: int) -> int:
+    """Return the number of tokens of a prefix that are cached."""
+    whole = tokens // step * step
+    return whole if whole >= least else 0
+
+
+def _break(at: int, reading: Reading, own: Match, earlier: _Cached, lost: int) -> Break:
+    index = min(own.length, len(reading.text) - 1)
+    piece = reading.pieces[bisect_right([each.start for each in reading.pieces], index) - 1]
+    line = reading.text.count("\n", piece.begin, max(index, piece.begin)) + 1
+    before, after = _shown(reading.text, own, piece)
+    slot = _slot(reading, own, earlier) or piece.slot
+    advice = _advice(piece, slot, before, after, reading, earlier)
+    return Break(at, piece.message, slot, line, before, after, lost, advice)
 
 
 class _Tokens:

@@ -11,7 +11,6 @@ from jinja2 import meta, nodes
 
 from lazyprompt.chat_templates.bridge import bridge_refusal
 from lazyprompt.chat_templates.dialect import parsed
-from lazyprompt.chat_templates.frame import frame_of, markers_of
 from lazyprompt.chat_templates.jinja import CALLING, TOOL, ChatJinja, with_arguments, with_json_arguments
 from lazyprompt.chat_templates.trained import answer_end
 from lazyprompt.chat_templates.untrusted import Rendering
@@ -261,19 +260,6 @@ def _origins(tried: _Tried) -> _Answer:
     return True, ""
 
 
-def _frame(tried: _Tried) -> _Answer:
-    found = frame_of(tried.template)
-    return (False, found) if isinstance(found, str) else (True, "")
-
-
-def _markers(tried: _Tried) -> _Answer:
-    try:
-        markers_of(tried.template)
-    except TemplateError as error:
-        return False, str(error).partition(": ")[2].partition(";")[0]
-    return True, ""
-
-
 def _bridged(tried: _Tried, role: str) -> _Answer:
     why = bridge_refusal(tried.template, (role,), tools=role == "tool")
     return not why, why
@@ -296,8 +282,6 @@ _QUESTIONS: dict[str, Callable[[_Tried], _Answer]] = {
     "asks for the time": _clock,
     "further variables": _variables,
     "origins kept": _origins,
-    "plain chats without the template": _frame,
-    "markers derived": _markers,
     "bridged to a user's turn": partial(_bridged, role="user"),
     "bridged to results of calls": partial(_bridged, role="tool"),
 }

@@ -93,17 +93,26 @@ def _around_words(template: ChatJinja) -> Sequence[str]:
     """Return the template's own text around the contents of a short chat."""
     roles = ("system", "user", "assistant", "user")
     chat = [{"role": role, "content": template.content(f"{_WORD}{at}")} for at, role in enumerate(roles)]
-    return _around(template, [chat, chat[1:], chat[1:2]], add_generation_prompt=True)
+    return own_texts(template, [chat, chat[1:], chat[1:2]], add_generation_prompt=True)
 
 
 def _around_calls(template: ChatJinja) -> Sequence[str]:
     """Return the template's own text around calls, results and tools."""
     chat = [template.takes.form(message) for message in CALLING]
-    return _around(template, [chat, chat[:2]], tools=[TOOL])
+    return own_texts(template, [chat, chat[:2]], tools=[TOOL])
 
 
-def _around(template: ChatJinja, chats: Sequence[Sequence[dict[str, Any]]], **given: object) -> Sequence[str]:
-    """Return the template's own text in the first chat that it takes."""
+def own_texts(template: ChatJinja, chats: Sequence[Sequence[dict[str, Any]]], **given: object) -> Sequence[str]:
+    """Return the template's own texts around the messages of a chat.
+
+    Args:
+        template: The template.
+        chats: The chats; the first that the template renders is used.
+        given: The variables of the template.
+
+    Returns:
+        The texts before, between and behind the messages; none if the template refuses all chats.
+    """
     for chat in chats:
         traced = [trace_message(message, Origin("", at)) for at, message in enumerate(chat)]
         text = template.writes(traced, traced=True, **trace(given, Origin("tools")))
@@ -147,19 +156,13 @@ class _Risk(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
-    """Find out how a template could make a control sequence out of clean texts.
-
-    Args:
-        template: The template.
-        controls: Its control sequences.
-        calls: Whether there may be calls, results and tools.
-    """
+def _risk(template: ChatJinja, controls: Controls) -> _Risk:
+    """Find out how a template could make a control sequence out of clean texts."""
     tree = parsed(template.text)
     used = {*_uses(tree)}
     cuts = [node for node in tree.find_all(nodes.Getitem) if isinstance(node.arg, nodes.Slice)]
-    cuts = [node for node in cuts if not is_list(node.node)]
-    around = [*_around_words(template), *((*_around_calls(template), *_literals(tree)) if calls else ())]
+    cuts = [node for node in cuts if not _is_list(node.node)]
+    around = [*_around_words(template), *_around_calls(template), *_literals(tree)]
     begun = [text for text in around if controls.begins_at_end(text)]
     ended = [text for text in around if controls.ends_at_start(text)]
     # A piece that is cut out of a text does no harm by itself; two may be joined, or the template's own may be near.
@@ -169,7 +172,7 @@ def _risk(template: ChatJinja, controls: Controls, *, calls: bool) -> _Risk:
     speaks = any(name.name in _SPEAKING for name in tree.find_all(nodes.Name))
     own = frozenset((*around, *_literals(tree), *template.special_tokens.values(), *_SCHEMA_WORDS, *_WRITTEN))
     return _Risk(
-        always or fills_in(tree) or bool(moves and begun),
+        always or _fills_in(tree) or bool(moves and begun),
         moves,
         bool(begun and ended),
         any(use.name in _CASES for use in used),
@@ -193,22 +196,22 @@ def _uses(tree: nodes.Template) -> Iterator[_Use]:
             yield _Use.of(name, calls.get(id(got), ()))
 
 
-def fills_in(tree: nodes.Template) -> bool:
+def _fills_in(tree: nodes.Template) -> bool:
     """Return True if ``%`` may fill in a text."""
     operands = [node.right for node in tree.find_all(nodes.Mod)]
     return not all(isinstance(one, nodes.Const) and isinstance(one.value, int) for one in operands)
 
 
-def is_list(node: nodes.Node | None) -> bool:
+def _is_list(node: nodes.Node | None) -> bool:
     """Return True if something is a list: messages or the like, by the names that all templates give them, or pieces.
 
     Args:
         node: The expression.
     """
     if isinstance(node, nodes.Filter):
-        return node.name in ("dictsort", "items") or is_list(node.node)
+        return node.name in ("dictsort", "items") or _is_list(node.node)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
-        return is_list(node.node)
+        return _is_list(node.node)
     if isinstance(node, nodes.Call):
         # ``range`` and ``x.split()``.
         name = node.node.attr if isinstance(node.node, nodes.Getattr) else getattr(node.node, "name", "")
@@ -252,7 +255,7 @@ def _unpacks(node: nodes.Node) -> bool:
     target = cast("nodes.Assign | nodes.AssignBlock", node).target
     if isinstance(target, nodes.Tuple):
         return not isinstance(given, nodes.Tuple)
-    return is_list(target) and (given is None or not _is_no_text(given))
+    return _is_list(target) and (given is None or not _is_no_text(given))
 
 
 def _spreads(node: nodes.Node, controls: Controls) -> bool:
@@ -260,7 +263,7 @@ def _spreads(node: nodes.Node, controls: Controls) -> bool:
     if isinstance(node, nodes.Filter):
         between = [*node.args, *(each.value for each in node.kwargs if each.key == "d")]
         spreads = node.name in _MOVING or (node.name == "join" and any(_may_fill(each, controls) for each in between))
-        return spreads and not is_list(node.node)
+        return spreads and not _is_list(node.node)
     function = cast("nodes.Call", node).node
     if isinstance(function, nodes.Getattr):
         return function.attr == "join" and _may_fill(function.node, controls)
@@ -269,14 +272,14 @@ def _spreads(node: nodes.Node, controls: Controls) -> bool:
 
 def _is_by_place(node: nodes.Getitem) -> bool:
     by_place = not isinstance(node.arg, nodes.Slice) and _text_of(node.arg) is None
-    return (by_place or getattr(node.arg, "step", None) is not None) and not is_list(node.node)
+    return (by_place or getattr(node.arg, "step", None) is not None) and not _is_list(node.node)
 
 
 def _shows_items(node: nodes.For, asked: Collection[int]) -> bool:
     """Return True if a loop shows the characters of a text where it is given one."""
     if isinstance(node.target, nodes.Tuple):
         return not _gives_pairs(node.iter)
-    if is_list(node.iter) and not node.recursive:
+    if _is_list(node.iter) and not node.recursive:
         return False
     body = nodes.Scope(node.body)
     shown = {each.name for each in body.find_all(nodes.Name) if id(each) not in asked}
@@ -303,7 +306,7 @@ def _is_no_text(node: nodes.Node) -> bool:
         return _is_no_text(node.left) or _is_no_text(node.right)
     if isinstance(node, nodes.Call):
         return _name_of(node.node) == "namespace"
-    return is_list(node) or (isinstance(node, nodes.Literal) and _text_of(node) is None)
+    return _is_list(node) or (isinstance(node, nodes.Literal) and _text_of(node) is None)
 
 
 def _gives_pairs(node: nodes.Node) -> bool:
@@ -386,7 +389,7 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own:
     joined = JOINT.join(texts)
     if not controls.clean(joined):
         return False
-    risk = _risk(template, controls, calls=True)
+    risk = _risk(template, controls)
     if risk.always or (risk.moves and controls.begins_in(joined)):
         return False
     if risk.any_case:
@@ -395,14 +398,3 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own:
             return False
     beside = None if own is None or risk.own is None else chain(risk.own, own)
     return not controls.at_edge(texts, beside) and not (risk.between and controls.within(texts, _SCHEMA_WORDS))
-
-
-@lru_cache(maxsize=128)
-def turns_may_be_touched(template: ChatJinja, controls: Controls) -> bool:
-    """Return True if a control sequence could lie partly in the text that a template puts around a plain chat.
-
-    Args:
-        template: The template.
-        controls: Its control sequences.
-    """
-    return _risk(template, controls, calls=False).between or any(map(controls.may_cross, _around_words(template)))

@@ -9,7 +9,6 @@ and its guide "Writing a chat template": loop controls, ``raise_exception``, ``t
 from __future__ import annotations
 
 import json
-import marshal
 import re
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +20,7 @@ from jinja2.ext import Extension
 from jinja2.utils import Namespace
 from markupsafe import Markup
 
-from lazyprompt.chat_templates.traced import OWN, Run, Traced, holds_traced, like_all, map_origins, runs_of, whole
+from lazyprompt.chat_templates.traced import OWN, Run, Traced, holds_traced, map_origins, runs_of, whole
 from lazyprompt.errors import TemplateError
 from lazyprompt.templates.bounds import check_length, size_of
 from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, bounded, describe_error, within_bounds
@@ -115,11 +114,6 @@ def raise_exception(message: object) -> None:
     raise Refusal(str(message))
 
 
-# The JSON of so small a value is kept, where it is indented no more than this.
-_MOST_PACKED = 10_000
-_WIDE = 4
-
-
 def _to_json(
     value: object,
     ensure_ascii: bool = False,  # noqa: FBT001, FBT002 - templates may give it by its place
@@ -128,26 +122,7 @@ def _to_json(
     sort_keys: bool = False,  # noqa: FBT001, FBT002 - templates may give it by its place
 ) -> str:
     """A value as JSON; unlike Jinja's own filter it escapes nothing for HTML."""
-    # Tools, which are the same each time.
-    if (
-        type(value) is dict
-        and separators is None
-        and (indent is None or (type(indent) is int and 0 <= indent <= _WIDE))
-    ):
-        try:
-            # Version 2 writes equal content as equal bytes.
-            packed = marshal.dumps(cast("dict[str, Any]", value), 2)
-        except ValueError:  # it holds a text that knows its origin, or what is no JSON value
-            packed = b""
-        if 0 < len(packed) < _MOST_PACKED:
-            return _kept_json(packed, ensure_ascii, indent, sort_keys)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-@lru_cache(maxsize=256)
-def _kept_json(packed: bytes, ensure_ascii: bool, indent: int | str | None, sort_keys: bool) -> str:  # noqa: FBT001 - by place, which is quicker
-    value = marshal.loads(packed)  # noqa: S302 - bytes that have just been dumped
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, sort_keys=sort_keys)
 
 
 class ChatEnvironment(BoundedEnvironment):
@@ -164,8 +139,6 @@ class ChatEnvironment(BoundedEnvironment):
 _BY_NUMBER = re.compile(r"%(?:\([^)%]*+\))?+[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
 # What these give is made of a traced text's own methods.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
-# These ask nothing of a text that its own methods do not write down.
-_FOLLOWED = frozenset(("count", "length", "safe", "string", "trim"))
 # What these give is one of the things they are given, with its own origin.
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min", _GENERATED))
 
@@ -194,7 +167,7 @@ class TracingEnvironment(ChatEnvironment):
             check_length(length)
             texts.append(piece)
             runs += runs_of(piece)
-        return like_all(texts, "".join(texts), runs)
+        return Traced("".join(texts), runs)
 
     @staticmethod
     def joined(values: Sequence[object]) -> str:
@@ -248,8 +221,6 @@ def _tracing(function: Callable[..., object], name: str) -> Callable[..., object
             args = (*args[:value_at], [*given[0]], *given[1:])
             given = args[value_at:]
         made = function(*args, **kwargs)
-        if isinstance(given[0], Traced) and name not in _FOLLOWED:
-            given[0].lost(f"the filter {name}")
         if isinstance(made, Markup):
             # It would escape what is joined to it, and no origin would be left; a plain text shows that it did not.
             made = str.__str__(made) if name != "safe" or not isinstance(given[0], str) else given[0]

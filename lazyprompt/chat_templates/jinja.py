@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from itertools import chain
-from math import inf
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import jinja2
@@ -32,7 +30,6 @@ from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, describe_
 # Messages, tools or documents, as dicts.
 Chat: TypeAlias = "Sequence[Mapping[str, Any]]"
 _FLAT = frozenset((str, int, float, bool, type(None)))
-_PLAIN = _FLAT | {dict, list, tuple}
 # The names under which reasoning travels; transformers gives templates the first and the second.
 REASONING = ("reasoning_content", "thinking", "reasoning")
 _REASONING = frozenset(REASONING)
@@ -70,39 +67,6 @@ def _with_reasoning(message: dict[str, object]) -> dict[str, object]:
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
 
-def _plain_messages(messages: Sequence[object], places: Sequence[int]) -> PlainData:
-    """Messages as plain data.
-
-    Args:
-        messages: The messages.
-        places: Their indexes in the chat.
-
-    Returns:
-        New messages, and all texts in them; a role that is known is the template's to ask for.
-
-    Raises:
-        FormatError: One is no plain data.
-    """
-    packed = b""
-    try:
-        packed = marshal.dumps(cast("list[Any]", messages))
-        copies: list[dict[str, Any]] = marshal.loads(packed)  # noqa: S302 - bytes that have just been dumped
-    except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
-        copies = []
-    # An item takes a byte, but in lists that hold each other, or themselves.
-    found = _contents_of(copies, len(packed)) if {*map(type, copies)} == {dict} else None
-    # What is not as it should be, or might not be, is looked at piece by piece.
-    if found is None or not found.kinds <= _PLAIN or found.depth >= MAX_DEPTH:
-        copies = [_plain_message(message, f"messages[{at}]") for at, message in zip(places, messages, strict=True)]
-        found = _contents_of(copies)
-    return PlainData(copies, found.texts)
-
-
-def _contents_of(messages: Sequence[dict[str, Any]], most: float = inf) -> _Contents:
-    values = [value for each in messages for name, value in each.items() if name != "role" or value not in ROLES]
-    return _looked_through([dict.fromkeys(chain.from_iterable(messages)), *values], most)
-
-
 def _plain_message(message: object, where: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise FormatError(f"{where} is a {type(message).__name__}; a template is given dicts")
@@ -128,7 +92,8 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
         return value
     if depth >= MAX_DEPTH:
         raise FormatError(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
-    if isinstance(value, Mapping):
+    # To ask whether a list is a Mapping takes longer than to copy a short one.
+    if kind is dict or (kind is not list and isinstance(value, Mapping)):
         items = cast("Mapping[object, object]", value).items()
         return {
             key if type(key) is str else plain_data(key, f"a key of {where}"): item
@@ -180,47 +145,18 @@ def _packed_tools(packed: bytes) -> PlainData:
 
 def texts_in(value: object) -> list[str]:
     """All texts in plain data, the keys of dicts too."""
-    return _looked_through([value]).texts
-
-
-class _Contents(NamedTuple):
-    """Contents of plain data: its texts, the types of all that is in it, and how deep it is nested."""
-
-    texts: list[str]
-    kinds: set[type[object]]
-    depth: int
-
-
-def _looked_through(values: Sequence[object], most: float = inf) -> _Contents:
-    """Look through values, level by level: all of a level that are of one type are taken at once, in C.
-
-    Args:
-        values: The values.
-        most: How many they may be; where they are more, they count as nested too deep.
-    """
     texts: list[str] = []
-    seen: set[type[object]] = set()
-    level, depth = values, 0
-    while level:
-        most -= len(level)
-        if most < 0:
-            return _Contents(texts, seen, MAX_DEPTH)
-        inside: list[object] = []
-        kinds = {*map(type, level)}
-        for kind in kinds:
-            items: Any = level if len(kinds) == 1 else [item for item in level if type(item) is kind]
-            if issubclass(kind, str):
-                texts += items
-            elif issubclass(kind, dict):
-                keys = set[object]().union(*items)
-                seen.update(map(type, keys))
-                texts += [key for key in keys if isinstance(key, str)]
-                inside += chain.from_iterable([item.values() for item in items])
-            elif issubclass(kind, list | tuple):
-                inside += chain.from_iterable(items)
-        seen |= kinds
-        level, depth = inside, depth + 1
-    return _Contents(texts, seen, depth)
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, dict):
+            fields = cast("dict[object, object]", item)
+            waiting += (*fields, *fields.values())
+        elif isinstance(item, list | tuple):
+            waiting += cast("Sequence[object]", item)
+    return texts
 
 
 def with_arguments(message: dict[str, object]) -> dict[str, object]:
@@ -399,7 +335,6 @@ class ChatJinja:
         """
         chat: list[dict[str, Any]] = []
         texts: list[str] = []
-        others: list[int] = []
         for at, message in enumerate(cast("Sequence[dict[str, Any]]", messages)):
             # Most are a role and a text: this is where the time of a long chat goes.
             if type(message) is dict and len(message) == 2:  # noqa: PLR2004 - the two
@@ -408,16 +343,13 @@ class ChatJinja:
                     chat.append(message.copy())
                     texts.append(content)
                     continue
-            others.append(at)
-            chat.append(message)
-        if others:
-            plain = _plain_messages([messages[at] for at in others], others)
-            texts += plain.texts
-            for at, message in zip(others, plain.data, strict=True):
-                chat[at] = formed = _with_reasoning(message)
-                if "tool_calls" in message or message.get("content", "") is None:
-                    chat[at] = formed = self.takes.form(formed)
-                    texts += texts_in(formed) if formed != message else ()
+            plain = _plain_message(message, f"messages[{at}]")
+            texts += texts_in({name: value for name, value in plain.items() if name != "role" or value not in ROLES})
+            formed = _with_reasoning(plain)
+            if "tool_calls" in plain or plain.get("content", "") is None:
+                formed = self.takes.form(formed)
+                texts += texts_in(formed) if formed != plain else ()
+            chat.append(formed)
         return PlainData(chat, texts)
 
     def run(self, chat: Chat, given: Mapping[str, object], *, traced: bool = False) -> str:

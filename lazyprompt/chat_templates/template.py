@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt.chat_templates.bridge import Bridge, bridged
 from lazyprompt.chat_templates.check import TemplateReport, check_template
-from lazyprompt.chat_templates.controls import controls_of, is_clean, turns_may_be_touched
+from lazyprompt.chat_templates.controls import controls_of, is_clean, own_texts
 from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
-from lazyprompt.chat_templates.frame import PlainChat, frame_of, markers_of, messages_of, plain_chat
 from lazyprompt.chat_templates.jinja import Chat, ChatJinja, plain_data, plain_tools, texts_in, with_json_arguments
 from lazyprompt.chat_templates.source import ChatSource, read_source
+from lazyprompt.chat_templates.traced import common_start
 from lazyprompt.chat_templates.trained import answer_end, trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.training.masks import Mask
 
 
-# What a template is given where nothing but a chat is.
-_PROMPTED: dict[str, object] = {"tools": None, "documents": None, "add_generation_prompt": True}
-# Those of them that hold what nobody trusts.
+# The template variables that hold untrusted text.
 _UNTRUSTED = frozenset(("tools", "documents"))
 
 
@@ -145,13 +143,6 @@ class ChatTemplate:
             SafetyError: There is a control sequence, and ``safety`` is ``raise``; or there is no such policy.
         """
         policy = policy_of(safety)
-        bare = tools is None and documents is None and now is None
-        if bare and add_generation_prompt and not continue_final_message and not variables:
-            # A plain chat is written without a look at other fields of messages.
-            chat = plain_chat(messages)
-            text = self._plain_text(chat, policy)
-            if chat is not None and text is not None:
-                return Rendered.later(text, partial(self._plain_composition, chat))
         jinja = self.jinja(tools=bool(tools), now=now)
         data, texts = jinja.prepared(dicts_from(messages, jinja))
         own = plain_tools(dicts_of(tools))
@@ -166,25 +157,18 @@ class ChatTemplate:
             )
         return self.laid_out(jinja, data, given, policy, [*texts, *own.texts, *texts_in(given["documents"])])
 
-    def __markers__(self) -> Markers:
-        """Return markers that lay out plain chats as the template does, in a fraction of its time.
-
-        Raises:
-            TemplateError: There are none; the message says why.
-        """
-        return markers_of(self.jinja())
-
     @property
     def markers(self) -> Markers:
-        """Marks of the template's turns: the system text that it brings, and the end of an answer.
-
-        They are the markers of :meth:`Markers.from_chat_template` where there are any, else those two alone.
-        """
-        try:
-            return markers_of(self._chats[0])
-        except TemplateError:
-            end = self.answer_end
-            return Markers(eoa=end, stop=(end,) if end else (), system="", exact=True, family="chat template")
+        """The generation prompt, the end of an answer and the template's own system text, as markers."""
+        end = self.answer_end
+        return Markers(
+            soa=_generation_prompt(self._chats[0]),
+            eoa=end,
+            stop=(end,) if end else (),
+            system=_own_system(self._chats[0]),
+            exact=True,
+            family="chat template",
+        )
 
     @property
     def answer_end(self) -> str:
@@ -372,31 +356,8 @@ class ChatTemplate:
         own = None if traced is not None else texts_in([each for name, each in given.items() if name not in _UNTRUSTED])
         if safety.looks and (texts is None or not is_clean(jinja, rendering.controls, texts, own)):
             return Rendered(*_composition(rendering, with_origins))
-        plain = plain_chat(chat) if traced is not None and given == _PROMPTED else None
-        text = self._plain_text(plain, OFF)
-        text = jinja.run(chat, given) if text is None else text
+        text = jinja.run(chat, given)
         return Rendered.later(text, partial(_composition, rendering._replace(safety=OFF), with_origins))
-
-    def _plain_text(self, chat: PlainChat | None, safety: Policy) -> str | None:
-        """Return a plain chat without running the template; None where it is for the template itself."""
-        jinja = self._chats[0]
-        frame = frame_of(jinja)
-        if chat is None or isinstance(frame, str):
-            return None
-        if safety.looks:
-            controls = self.controls(jinja)
-            # Something in the texts is to be looked at with more care, or could be part of what stands around them.
-            if not controls.clean(chat.joined) or (
-                turns_may_be_touched(jinja, controls)
-                and (controls.at_edge(chat.texts) or controls.within(chat.texts, frozenset()))
-            ):
-                return None
-        return frame.lay_out(chat)
-
-    def _plain_composition(self, chat: PlainChat) -> Composition:
-        """Return the composition of a plain chat's text."""
-        jinja = self._chats[0]
-        return _composition(Rendering(jinja, _PROMPTED, self.controls(jinja), OFF), messages_of(chat))
 
     def controls(self, jinja: ChatJinja) -> Controls:
         """The control sequences of the template and of its tokenizer.
@@ -408,6 +369,36 @@ class ChatTemplate:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source!r})"
+
+
+@lru_cache(maxsize=128)
+def _generation_prompt(template: ChatJinja) -> str:
+    """Return the text that ``add_generation_prompt`` adds."""
+    chat = [{"role": "user", "content": template.content("?")}]
+    bare, prompted = (template.writes(chat, add_generation_prompt=on) or "" for on in (False, True))
+    return prompted.removeprefix(bare) if prompted.startswith(bare) else ""
+
+
+@lru_cache(maxsize=128)
+def _own_system(template: ChatJinja) -> str | None:
+    """Return the system text that a template adds where a chat has none.
+
+    None if it adds none; ``""`` if it refuses system messages or has no turn of their own for them.
+    """
+    system, user, answer = (
+        {"role": role, "content": template.content(f"lazyprompt {role}")} for role in ("system", "user", "assistant")
+    )
+    turns = own_texts(template, [[user, answer, user]], add_generation_prompt=True)
+    with_system = own_texts(template, [[system, user, answer, user]], add_generation_prompt=True)
+    ended = own_texts(template, [[user, answer]])
+    if (len(turns), len(with_system), len(ended)) != (4, 5, 3):
+        return ""
+    head, answered, (opening, closing) = turns[0], turns[2], with_system[:2]
+    user_header = answered.removeprefix(common_start(answered, ended[2]))
+    if not user_header or not closing.endswith(user_header):
+        return ""
+    has_both = head.startswith(opening) and head.endswith(closing)
+    return head.removeprefix(opening).removesuffix(closing) or None if has_both else None
 
 
 def _composition(rendering: Rendering, chat: Chat) -> Composition:

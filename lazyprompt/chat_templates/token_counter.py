@@ -16,7 +16,7 @@ from lazyprompt.chat_templates.source import ChatSource, read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
 from lazyprompt.messages.encoding import TokenizerLike, backend_of, well_formed
 from lazyprompt.tokens.counter import Form, content_of, forms, json_text
-from lazyprompt.tokens.media import media_in, media_tokens
+from lazyprompt.tokens.media import estimate_media_tokens, media_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,9 +44,10 @@ class HuggingFaceTokenCounter:
     Messages count as the template shows them, tools and the beginning of the answer included: what transformers'
     ``apply_chat_template(messages, tools, add_generation_prompt=True)`` counts. Contents go to the template in the form
     it shows, text or parts. Pictures and other media count what the template writes for them and what
-    :func:`~lazyprompt.tokens.media.media_tokens` says. Messages that a template refuses (many want users and assistants
-    to alternate, some take no system) count one by one, each as the template shows it alone; one that it refuses even
-    alone counts its texts and what the template puts around a user's. Such a count is rather too high than too low.
+    :func:`~lazyprompt.tokens.media.estimate_media_tokens` says. Messages that a template refuses (many want users and
+    assistants to alternate, some take no system) count one by one, each as the template shows it alone; one that it
+    refuses even alone counts its texts and what the template puts around a user's. Such a count is rather too high than
+    too low.
 
     Without any template, texts count, with roles and names, and nothing around them. Nothing is ever downloaded.
 
@@ -100,7 +101,7 @@ class HuggingFaceTokenCounter:
             FormatError: A message or tool is no JSON value.
         """
         given = forms(messages)
-        media = sum(media_tokens(part) for message in given for part in content_of(message)[1])
+        media = sum(estimate_media_tokens(part) for message in given for part in content_of(message)[1])
         chat = self._chats[bool(tools)]
         if chat is None:
             roles = [role for message in given if isinstance(role := message.get("role"), str)]

@@ -70,24 +70,17 @@ class Traced(str):
         """A text that came from one place."""
         return cls(text, ((len(text), origin),))
 
-    def like(self, text: str, runs: Iterable[Run]) -> Traced:
-        """Return the result of an operation on this text."""
-        return Traced(text, runs)
-
-    def lost(self, what: str) -> None:
-        """Hear that something was made of this text in a way that nobody can follow."""
-
     def __str__(self) -> str:
         return self
 
     def __add__(self, other: str) -> Traced:
-        return like_all((self, other), str.__add__(self, other), (*self.runs, *runs_of(other)))
+        return Traced(str.__add__(self, other), (*self.runs, *runs_of(other)))
 
     def __radd__(self, other: str) -> Traced:
-        return self.like(str.__add__(other, self), (*runs_of(other), *self.runs))
+        return Traced(str.__add__(other, self), (*runs_of(other), *self.runs))
 
     def __mul__(self, times: SupportsIndex) -> Traced:
-        return self.like(str.__mul__(self, times), self.runs * max(times.__index__(), 0))
+        return Traced(str.__mul__(self, times), self.runs * max(times.__index__(), 0))
 
     def __rmul__(self, times: SupportsIndex) -> Traced:
         return self * times
@@ -96,19 +89,19 @@ class Traced(str):
         if not isinstance(key, slice):
             text = str.__getitem__(self, key)
             at = key.__index__() % len(self)
-            return self.like(text, cut(self.runs, at, at + 1))
+            return Traced(text, cut(self.runs, at, at + 1))
         start, stop, step = key.indices(len(self))
         if step == 1:
             return self._from(start, max(start, stop))
         places = range(start, stop, step)
         origins = [origin for length, origin in self.runs for _ in range(length)]
-        return self.like(str.__getitem__(self, key), [(1, origins[at]) for at in places])
+        return Traced(str.__getitem__(self, key), [(1, origins[at]) for at in places])
 
     def __iter__(self) -> Iterator[Traced]:
         return (self._from(at, at + 1) for at in range(str.__len__(self)))
 
     def _from(self, start: int, stop: int) -> Traced:
-        return self.like(str.__getitem__(self, slice(start, stop)), cut(self.runs, start, stop))
+        return Traced(str.__getitem__(self, slice(start, stop)), cut(self.runs, start, stop))
 
     def _pieces(self, pieces: Iterable[str], gap: int | None = None) -> list[Traced]:
         """Pieces of this text, found in their order; ``gap`` characters apart, or any white space."""
@@ -182,7 +175,7 @@ class Traced(str):
                 at += len(old)
             joined += piece.runs
             at += len(piece)
-        return self.like(str.replace(self, old, new, count), joined)
+        return Traced(str.replace(self, old, new, count), joined)
 
     def join(self, texts: Iterable[str], /) -> Traced:
         """Join as ``str.join`` does, with origins."""
@@ -190,11 +183,11 @@ class Traced(str):
         runs: list[Run] = []
         for index, item in enumerate(items):
             runs += (*(self.runs if index else ()), *runs_of(item))
-        return like_all((self, *items), str.join(self, items), runs)
+        return Traced(str.join(self, items), runs)
 
     def _letters(self, text: str) -> Traced:
         """This text in other letters, which are as many as a rule."""
-        return self.like(text, self.runs) if len(text) == len(self) else whole(text, (self,))
+        return Traced(text, self.runs) if len(text) == len(self) else whole(text, (self,))
 
     def upper(self) -> Traced:
         """Convert as ``str.upper`` does, with origins."""
@@ -219,13 +212,6 @@ _UNKNOWN = Traced.of("", Origin("unknown"))
 def runs_of(text: str) -> tuple[Run, ...]:
     """The runs of a text; what has none is the template's own."""
     return text.runs if isinstance(text, Traced) else ((len(text), OWN),)
-
-
-def like_all(pieces: Iterable[str], text: str, runs: Iterable[Run]) -> Traced:
-    """A text made of others, of the most special kind among them."""
-    found = [piece for piece in pieces if isinstance(piece, Traced)]
-    special = next((piece for piece in found if type(piece) is not Traced), None)
-    return Traced(text, runs) if special is None else special.like(text, runs)
 
 
 def cut(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
@@ -288,8 +274,6 @@ def whole(text: str, given: object, *, json: bool = False) -> Traced:
         The text with one origin; it is trusted only if all of them are.
     """
     found = [*traced_in(given)]
-    for one in found:
-        one.lost("all of it")
     origins = [origin for one in found for length, origin in one.runs if length or not str.__len__(one)]
     outside = [origin for origin in origins if not origin.trusted] or origins or [OWN]
     first = outside[0]

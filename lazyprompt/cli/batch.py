@@ -81,9 +81,9 @@ class _Command(click.Command):
     default="flat",
     show_default=True,
     metavar="FORM",
-    help="What a line is: flat, a provider (see lazyprompt providers), a service's batch form or a trainer's form.",
+    help="The form of a line: flat, a provider (see lazyprompt list providers), a batch form or a trainer's form.",
 )
-@text_option("--model", metavar="NAME", help="The model to write for (see lazyprompt families), or to ask.")
+@text_option("--model", metavar="NAME", help="The model to write for (see lazyprompt list families), or to ask.")
 @settings_option(
     "--column",
     "columns",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import StringIO
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,7 @@ from lazyprompt.cli.options import (
     json_option,
     token_counter,
 )
-from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, file_text, table, write_json, write_lines
+from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, table, write_json, write_lines
 
 if TYPE_CHECKING:
     from lazyprompt.caching.report import Break, CacheReport
@@ -30,7 +30,6 @@ _WIDTH = 50
 @click.command("cache")
 @click.argument("file")
 @click.option("--provider", type=click.Choice(_PROVIDERS), required=True, help="The rules of the cache.")
-@click.option("--prices", metavar="FILE", help="YAML with the prices of a million tokens: input, read, write.")
 @click.option("--min-hit-rate", type=click.FloatRange(0, 1), metavar="RATE", help="The exit status is 1 below it.")
 @click.option("--model", metavar="NAME", help="The model of calls that do not name theirs.")
 @counter_option
@@ -41,7 +40,6 @@ def command(
     *,
     file: str,
     provider: str,
-    prices: str | None,
     min_hit_rate: float | None,
     model: str | None,
     counter: str,
@@ -57,21 +55,15 @@ def command(
     \b
     Examples:
       lazyprompt cache calls.jsonl --provider openai
-      lazyprompt cache calls.jsonl --provider anthropic --prices prices.yaml
       lazyprompt cache calls.jsonl --provider openai --min-hit-rate 0.8 --counter tiktoken:gpt-4o
     """
     from lazyprompt.caching.logs import read_calls
-    from lazyprompt.caching.report import PriceList
-    from lazyprompt.caching.rules import rules_for
     from lazyprompt.caching.simulation import simulate
 
-    table_of_prices = None if prices is None else _prices(prices)
-    with blaming("--prices"):
-        PriceList(table_of_prices or {}, rules_for(provider))
     with blaming("FILE", file):
         lines = StringIO(Stdin().read("FILE")) if file == "-" else file
         calls = (call._replace(model=call.model or model) for call in read_calls(lines))
-        report = simulate(calls, provider, token_counter(counter), table_of_prices)
+        report = simulate(calls, provider, token_counter(counter))
     if not report.calls:
         raise WrongUseError("FILE", f"{file}: there are no calls in it")
     if as_json:
@@ -82,37 +74,13 @@ def command(
         context.exit(_BELOW)
 
 
-def _prices(path: str) -> dict[str, Any]:
-    """Read the prices in a YAML file."""
-    import yaml
-
-    try:
-        prices: object = yaml.safe_load(file_text("--prices", path))
-    except yaml.YAMLError as error:
-        raise WrongUseError("--prices", f"{path}: {error}") from error
-    if not isinstance(prices, dict):
-        raise WrongUseError(
-            "--prices", f"{path}: give input, read and write with a price each, or such a table a model"
-        )
-    return cast("dict[str, Any]", prices)
-
-
 def _report_lines(report: CacheReport, counter: str) -> list[str]:
     """Return the lines of the tables."""
     rules = report.rules
     about = "about " if counter == "approximate" else ""
-    total = report.read + report.written + report.uncached
-    rows = [("", "TOKENS", "SHARE")]
-    rows += [
-        (name, f"{tokens:,}", f"{tokens / (total or 1):.0%}")
-        for name, tokens in (("read", report.read), ("written", report.written), ("uncached", report.uncached))
-    ]
     calls = f"{len(report.calls):,} call{'s' if len(report.calls) > 1 else ''}"
-    lines = [f"{rules.name}: {calls}, {about}{total:,} tokens, hit rate {report.hit_rate:.1%}", ""]
-    lines += table(rows, {1, 2})
-    if report.cost is not None and report.cost_without is not None:
-        saved = 1 - report.cost / report.cost_without if report.cost_without else 0.0
-        lines += ["", f"cost {report.cost:,.4f}; without a cache {report.cost_without:,.4f} ({saved:.0%} saved)"]
+    tokens = f"{about}{report.total:,} tokens, {report.read:,} read from the cache"
+    lines = [f"{rules.name}: {calls}, {tokens}, hit rate {report.hit_rate:.1%}"]
     if report.breaks:
         lines += ["", *_slot_table(report), "", *_breaks(report)]
     lines += ["", f"rules of {rules.date}, from {rules.source}", *(f"note: {each}" for each in report.notes)]

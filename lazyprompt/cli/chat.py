@@ -1,33 +1,25 @@
-"""``lazyprompt chat``: a conversation with a model, on a terminal or line by line through pipes."""
+"""``lazyprompt run --chat``: a conversation with a model, on a terminal or line by line through pipes."""
 
 from __future__ import annotations
 
 import json
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-import click
-
-from lazyprompt.cli.models import length_warning, opened_model, sources_help
-from lazyprompt.cli.options import (
-    Options,
-    model_options,
-    reference_options,
-    system_option,
-    tools_option,
-    values_option,
-)
-from lazyprompt.cli.prompts import PromptRequest, open_file
+from lazyprompt.cli.models import length_warning, opened_model
+from lazyprompt.cli.prompts import PromptRequest, open_prompter
 from lazyprompt.cli.streams import Screen, Stdin, WrongUseError, blaming, json_list, note, table
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.messages.msg import Msg, ToolUseBlock
-from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
+from lazyprompt.prompters.kinds import AlpacaPrompter
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from lazyprompt.cli.options import Options
+    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
@@ -45,12 +37,14 @@ class _Turns(NamedTuple):
         request: The prompter.
         values: The values of slots, or of inputs of a file.
         slot: The slot or input for the user's text; ``input`` for the user's turn as such.
+        history: The messages before the first turn.
         tools: The tools that the model may call.
     """
 
     request: PromptRequest
     values: Mapping[str, object]
     slot: str
+    history: HistoryLike
     tools: ToolsLike
 
     def input(self, text: str) -> dict[str, object]:
@@ -62,50 +56,41 @@ class _Turns(NamedTuple):
         return (self.input(text) if self.slot in self.request.names else dict(self.values)) or None
 
 
-@click.command("chat", epilog=sources_help())
-@click.option("--prompt", "prompt_file", metavar="PROMPT_FILE", help="A prompt file; each turn is an input of it.")
-@system_option
-@values_option
-@tools_option
-@reference_options
-@model_options
-def command(**options: Unpack[Options]) -> None:
-    r"""Talk to a model.
+def talk(options: Options) -> None:
+    """Hold a conversation with a model.
 
-    Your text is answered as the model says it; /help lists the commands. A line that ends with a backslash goes on in
-    the next. Ctrl-C stops an answer, Ctrl-D ends the chat. If the model calls a tool, you are asked for its result.
-    Keys are read from the environment, never from options, which others could see.
+    Args:
+        options: The options of ``lazyprompt run``.
 
-    Where lines are piped in, each is a turn; the first one that gets no answer ends it with exit status 1.
-
-    \b
-    Examples:
-      lazyprompt chat --source openai
-      lazyprompt chat --model models/qwen3.gguf --prompt assistant.yaml
-      lazyprompt chat --source ollama --model qwen3 < questions.txt
+    Raises:
+        WrongUseError: An option is wrong, or has no effect on a conversation.
+        NoAnswerError: The model gives no answer to a line that was piped in.
     """
     turns = _open(options)
     screen = Screen()
     with opened_model(options, turns.request.file) as module:
-        talk = _Talk(module.prompt(turns.request.prompter).chat(tools=turns.tools), turns, screen)
+        chat = module.prompt(turns.request.prompter).chat(turns.history, turns.tools)
         if screen.interactive:
             screen.line(f"{_name(module)}; /help lists the commands, Ctrl-D ends the chat", _NOTE)
-        talk.go_on()
+        _Talk(chat, turns, screen).go_on()
 
 
 def _open(options: Options) -> _Turns:
     """Open the prompter, and read the values of each turn."""
-    # Without a file and without --system, the model gets no system text.
-    opened = open_file(options) or PromptRequest(ChatPrompter().with_system(""))
-    request = opened.with_system(options["system"])
+    request = open_prompter(options)
     if isinstance(request.prompter, AlpacaPrompter):
-        raise WrongUseError("--prompt", "the Alpaca form has no turns; give a prompt file of the type chat")
+        where = "--type" if options["prompt_file"] is None else "PROMPT_FILE"
+        raise WrongUseError(where, "the Alpaca form has no turns; give a prompt of the type chat")
+    if all(options[name] is None for name in ("prompt_file", "instruction", "user_instruction", "system")):
+        # Without any text of the developer's, the model gets no system text.
+        request = request.with_system("")
+    history = cast("HistoryLike", json_list("--history", options["history"]) or [])
     tools = cast("ToolsLike", json_list("--tools", options["tools"]))
     values = request.read_values(options["values"], Stdin())
     with request.blaming():
-        turns = _Turns(request, values, request.prompter.name_of_text(values), tools)
+        turns = _Turns(request, values, request.prompter.name_of_text(values), history, tools)
         request.check(turns.input(""), history=True)
-        request.prompter.fill(turns.input(""), (), tools)
+        request.prompter.fill(turns.input(""), history, tools)
     return turns
 
 

@@ -24,7 +24,7 @@ _DIALECTS = ("v2", "agentschema")  # importing their table costs 200 ms
 @output_option
 @reference_options
 def command(*, file: str, to: str, output: str | None, params: dict[str, str], roots: tuple[str, ...]) -> None:
-    r"""Write a prompt file in another dialect of Prompty: an old one as Prompty v2, say.
+    r"""Write a prompt file in another form.
 
     FILE is a .prompty file of any dialect, or a YAML prompt file. What the other dialect cannot hold is listed on
     the standard error, a line for each. References, such as ${env:KEY}, stay as they are, so that no secret is written;

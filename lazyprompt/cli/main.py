@@ -15,31 +15,24 @@ import click
 from lazyprompt._version import __version__
 from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 
-# Each command is `command` in the module of its name; its summary stands here too, so that --help imports no command.
-# To add one, write its module and add its line; or, if it shares a module with others, its place.
+# Each command is `command` in the module of its name. The summary is repeated here, so that --help imports no command.
+# To add a command, write its module and add its line. `check-template` is in the module of `check`.
 COMMANDS: Final = {
     "batch": "Write a prompt for each row of a file.",
     "cache": "Show what a prompt cache saves, and what breaks it.",
-    "chat": "Talk to a model.",
     "check": "Find mistakes in prompt files.",
     "check-template": "Find out what a model's chat template can do.",
     "convert": "Write a prompt file in another form.",
-    "doctor": "Show what is installed and set, and what is wrong.",
-    "families": "List the model families that --model knows.",
     "inspect": "Show where each part of a prompt came from, and its cost.",
     "lib": "List, show and compare the prompts of a library.",
-    "providers": "List the providers that --format knows.",
+    "list": "List the known model families or providers.",
     "render": "Make a prompt, from a prompt file or from options.",
-    "run": "Ask a model once, and write its answer.",
+    "run": "Ask a model once, or talk to it.",
     "studio": "Write a prompt, and see what every model gets of it.",
     "test": "Test prompts with cases, and show what changed.",
     "tokens": "Count the tokens of a prompt, by slot and by message.",
 }
-_PLACES: Final = {
-    "check-template": ("check", "check_template"),
-    "families": ("lists", "families"),
-    "providers": ("lists", "providers"),
-}
+_PLACES: Final = {"check-template": ("check", "check_template")}
 _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141
 
 

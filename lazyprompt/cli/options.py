@@ -137,7 +137,7 @@ words_options = with_options(
 prompt_options = with_options(
     words_options,
     text_option("--label", help="The answer, in training data."),
-    text_option("--model", metavar="NAME", help="The model to write for (see lazyprompt families)."),
+    text_option("--model", metavar="NAME", help="The model to write for (see lazyprompt list families)."),
     click.option(
         "--format",
         "form",
@@ -145,7 +145,7 @@ prompt_options = with_options(
         metavar="FORM",
         default="flat",
         show_default=True,
-        help="flat, or a provider (see lazyprompt providers).",
+        help="flat, or a provider (see lazyprompt list providers).",
     ),
     click.option(
         "--safety", type=click.Choice(SAFETIES), help="For control sequences in values.  [default: neutralize]"

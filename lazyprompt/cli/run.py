@@ -1,4 +1,4 @@
-"""``lazyprompt run``: one answer of a model."""
+"""``lazyprompt run``: one answer of a model, or a conversation with it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from lazyprompt.cli.chat import talk
 from lazyprompt.cli.models import length_warning, opened_model, sources_help
 from lazyprompt.cli.options import (
     Options,
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 @click.command("run", epilog=sources_help())
 @words_options
 @model_options
+@click.option("--chat", "is_chat", is_flag=True, help="Keep talking: each line is a turn.")
 @click.option("--stream/--no-stream", default=None, help="Write the answer as it comes.  [default: on a terminal]")
 @json_option
-def command(*, stream: bool | None, as_json: bool, **options: Unpack[Options]) -> None:
-    r"""Ask a model once, and write its answer.
+def command(*, is_chat: bool, stream: bool | None, as_json: bool, **options: Unpack[Options]) -> None:
+    r"""Ask a model once, or talk to it.
 
     The prompt is given as to lazyprompt render. The model, the provider and the options that a .prompty
     file names hold where no option says otherwise. Keys are read from the environment, never from options, which
@@ -35,13 +37,26 @@ def command(*, stream: bool | None, as_json: bool, **options: Unpack[Options]) -
 
     With --json: text, thinking, tool_calls (id, name, input), usage, finish and model.
 
+    With --chat, each line that you type is a turn, and its text is the input of the prompt; /help lists the commands.
+    A line that ends with a backslash goes on in the next. Ctrl-C stops an answer, Ctrl-D ends the chat. If the model
+    calls a tool, you are asked for its result. Each line that is piped in is a turn; the first one that gets no
+    answer ends the chat.
+
     \b
     Examples:
       lazyprompt run --source anthropic --input 'Who are you?'
       lazyprompt run qa.yaml --set document=@report.txt --set question='Who?' \
           --source openai --model gpt-5-mini --json
       cat report.txt | lazyprompt run summary.yaml --model models/qwen3.gguf
+      lazyprompt run --chat --source openai
+      lazyprompt run qa.yaml --chat --model models/qwen3.gguf < questions.txt
     """
+    if is_chat:
+        for option, value in (("--input", options["text"]), ("--json", as_json or None), ("--stream", stream)):
+            if value is not None:
+                raise WrongUseError(option, "it is for one answer; leave out --chat")
+        talk(options)
+        return
     if as_json and stream:
         raise WrongUseError("--stream", "JSON is written when the answer is whole; leave out --json")
     request = read_words(options, "run")

@@ -7,15 +7,15 @@ nothing in the other can pass for a line of its own, and only the other is ever 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 from warnings import warn
 
 from lazyprompt._base.json import MAX_DEPTH, well_formed
 from lazyprompt._base.roles import ROLES, SYSTEM_ROLES, Role
-from lazyprompt.budget.search import fewest
+from lazyprompt.budget.budget import Budget
 from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, SummaryWarning, did_you_mean
 from lazyprompt.formatters._merge import inert_text
@@ -26,7 +26,9 @@ from lazyprompt.safety.speakers import one_line, written_names
 from lazyprompt.templates.slots import SlotTemplate, value_text
 
 if TYPE_CHECKING:
+    from lazyprompt.budget.units import Item
     from lazyprompt.formatters._turns import MessageLike
+    from lazyprompt.tokens.counter import Form
 
 PromptType: TypeAlias = Literal["string", "list"]
 ShrinkPolicy: TypeAlias = Literal["truncate", "summarize"]
@@ -35,6 +37,9 @@ Summarizer: TypeAlias = "Callable[[list[dict[str, str]]], str]"
 Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
 # The developer's own text, or a conversation.
 Part: TypeAlias = "str | Conversation | None"
+
+# A summary replaces only as many messages as must go.
+_LOW_WATER = 0.999999
 
 _Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
 
@@ -63,12 +68,12 @@ class PromptEngine:
             where none is given.
         prompt_type: ``string`` or ``list``; a provider that knows no turns takes a string, any other a list.
         max_length: The longest prompt; the oldest messages of the conversation make way. What the developer wrote, the
-            newest message, and system messages that the conversation begins with, always stay.
+            newest message, and system messages, always stay.
         shrink_policy: What becomes of the oldest messages: ``truncate`` leaves them out, ``summarize`` puts a summary
             in their place; where there can be none, a warning says so, and they are left out.
         length: What measures a text: ``len``, or the ``count_text`` of a token counter. A string is measured as a
             whole, a list by the contents of its messages.
-        summarize_model: What makes the summary of messages ``{"role", "name", "content"}``, the oldest first.
+        summarize_model: A function from messages ``{"role", "name", "content"}``, the oldest first, to their summary.
         max_summary_length: The longest summary; a longer one is cut.
 
     Raises:
@@ -158,56 +163,38 @@ class PromptEngine:
 
     def _fitting(self, pieces: list[_Piece], most: int) -> list[_Piece]:
         """Return the pieces that fit, with a summary of the others where one is asked for."""
-        # Many a text is measured more than once on the way.
-        length = cache(self._length)
+        length, is_string = cache(self._length), self.prompt_type == "string"
 
-        def size(pieces: list[_Piece]) -> int:
-            return (
-                length(_string(pieces)) if self.prompt_type == "string" else sum(length(each.text) for each in pieces)
-            )
+        def left(kept: Iterable[int], replaced: Mapping[int, Item]) -> list[_Piece]:
+            return [_summary_piece(replaced[at], is_string=is_string) if at in replaced else pieces[at] for at in kept]
 
-        if size(pieces) <= most:
-            return pieces
-        old = _may_go(pieces)
-        lengths = [len(pieces[at].text) for at in old]
-        full, rest = size(pieces), sum(len(piece.text) for piece in pieces) - sum(lengths)
+        def size(kept: Iterable[int], replaced: Mapping[int, Item]) -> int:
+            found = left(kept, replaced)
+            return length(_string(found)) if is_string else sum(length(piece.text) for piece in found)
 
-        def fewest_gone(summary: str | None, limit: int) -> int | None:
-            return fewest(lengths, lambda gone: size(_without(pieces, old[:gone], summary)), limit, full, rest)
-
-        least = fewest_gone(None, most)
-        if least is None:
+        newest = max((at for at, piece in enumerate(pieces) if piece.spoken), default=-1)
+        stays = [
+            at for at, piece in enumerate(pieces) if not piece.spoken or at == newest or piece.role in SYSTEM_ROLES
+        ]
+        if (least := size(stays, {})) > most:
             raise BudgetError(
-                "what the developer wrote and the newest message alone have a length of "
-                f"{size(_without(pieces, old))}, and max_length is {most}; give more room, or shorter text"
+                f"what the developer wrote and the newest message alone have a length of {least}, and max_length is "
+                f"{most}; give more room, or shorter text"
             )
-        if self._summarize_model is not None and self.shrink_policy == "summarize":
-            room = fewest_gone("", most - self.max_summary_length)
-            gone = old[: len(old) if room is None else room]
-            try:
-                shorter = _without(pieces, gone, self._summary(self._summarize_model, [pieces[at] for at in gone]))
-            except Exception as error:  # noqa: BLE001 - whatever a model raises, the prompt still has to fit
-                failed = f"{type(error).__name__}: {error}"
-            else:
-                if size(shorter) <= most:
-                    return shorter
-                failed = f"with it the length is {size(shorter)}, and max_length is {most}"
-            warn(f"no summary, the oldest messages are left out ({failed})", SummaryWarning, stacklevel=3)
-        return _without(pieces, old[:least])
-
-    def _summary(self, summarize: Summarizer, pieces: list[_Piece]) -> str:
-        """The summary of pieces, cut to its length."""
-        messages = [{"role": piece.role, "name": piece.name or piece.role, "content": piece.text} for piece in pieces]
-        made = cast("object", summarize(messages))
-        if not isinstance(made, str):
-            raise FormatError(f"the model gave a {type(made).__name__}; it must give the summary as text")
-        text = well_formed(str.__str__(made), "the summary", FormatError)
-        if self.prompt_type == "string":
-            text = _set_in(text)
-        if self._length(text) > self.max_summary_length:
-            cut = range(len(text))
-            text = text[: bisect_right(cut, self.max_summary_length, key=lambda end: self._length(text[:end])) - 1]
-        return text
+        policy = self._summarize_model if self.shrink_policy == "summarize" else None
+        budget = Budget(
+            most,
+            _Measure(length),
+            policy or "oldest",
+            protect=stays,
+            low_water=_LOW_WATER,
+            summary_tokens=length(SUMMARY) + self.max_summary_length,
+        )
+        items = [{"role": piece.role, "name": piece.name or piece.role, "content": piece.text} for piece in pieces]
+        fitted = budget.fitted(items, size, keep_newest=False)
+        if fitted.report.failure is not None:
+            warn(f"the oldest messages are left out: {fitted.report.failure}", SummaryWarning, stacklevel=3)
+        return left(fitted.kept, fitted.replaced)
 
     def __repr__(self) -> str:
         settings = f"prompt_type={self.prompt_type!r}, max_length={self.max_length!r}"
@@ -314,17 +301,18 @@ def _set_in(text: str) -> str:
     return inert_text("  ".join(text.splitlines(keepends=True)))
 
 
-def _may_go(pieces: list[_Piece]) -> list[int]:
-    """The indexes of the messages that may be left out, the oldest first."""
-    spoken = [index for index, piece in enumerate(pieces) if piece.spoken]
-    front = list(takewhile(lambda index: pieces[index].role in SYSTEM_ROLES, spoken))
-    return spoken[len(front) : -1]
+def _summary_piece(item: Item, *, is_string: bool) -> _Piece:
+    """Return a budget's message with a summary as a piece."""
+    text = str(cast("Form", item)["content"])
+    return _Piece("user", "", _set_in(text) if is_string else text, spoken=False)
 
 
-def _without(pieces: list[_Piece], gone: list[int], summary: str | None = None) -> list[_Piece]:
-    """The pieces without some, with a summary in the place of the first of these."""
-    out = set(gone)
-    left = [piece for index, piece in enumerate(pieces) if index not in out]
-    if summary is not None:
-        left.insert(gone[0], _Piece("user", "", f"{SUMMARY}{summary}", spoken=False))
-    return left
+class _Measure:
+    """The length of texts as a counter."""
+
+    def __init__(self, length: Callable[[str], int]) -> None:
+        self.count_text = length
+
+    def count(self, messages: Sequence[Form], tools: Sequence[Form] | None = None) -> int:  # noqa: ARG002 - there are none
+        """Return the length of the contents of messages."""
+        return sum(self.count_text(str(message["content"])) for message in messages)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import unified_diff
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
+from lazyprompt._base.difference import Part, compare, shared_length
 from lazyprompt._base.display import html_of
 from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
@@ -279,9 +279,6 @@ def look_json(look: Look) -> JsonObject:
 
 State: TypeAlias = Literal["same", "changed", "added", "removed"]
 
-# Lines around a change, as diff has them.
-_CONTEXT = 3
-
 
 class SlotChange(NamedTuple):
     """Change of a slot from one prompt to another.
@@ -352,17 +349,6 @@ def shared_prefix(before: Look, after: Look) -> SharedPrefix:
     return SharedPrefix(round(tokens) if shared else 0, after.total, ends, line)
 
 
-def shared_length(before: str, after: str) -> int:
-    """Return the length of the common beginning of two texts."""
-    low, high = 0, min(len(before), len(after))
-    if before[:high] == after[:high]:
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if before[low:middle] == after[low:middle] else (low, middle - 1)
-    return low
-
-
 def _parts(look: Look) -> list[tuple[str, str]]:
     """List the texts of a prompt with their slots, in the order in which they are sent; of payloads, tools first."""
     given = [(slot, text) for text, slot, _ in look.segments]
@@ -382,23 +368,18 @@ def slot_diff(before: Look, after: Look) -> tuple[SlotChange, ...]:
         (``markers`` or ``framing``) comes last.
     """
     one, other = ({slot.name: slot for slot in look.slots} for look in (before, after))
+    changes = {
+        each.name: each
+        for each in compare(*([Part(slot.name, slot.text) for slot in look.slots] for look in (before, after)))
+    }
     around = [look.slots[-1].name for look in (before, after) if look.slots]
     names = [name for name in dict.fromkeys((*one, *other)) if name not in around]
-    return tuple(_change(name, one.get(name), other.get(name)) for name in (*names, *dict.fromkeys(around)))
-
-
-def _change(name: str, before: Slot | None, after: Slot | None) -> SlotChange:
-    old, new = before.text if before else "", after.text if after else ""
-    spent = before.tokens if before else 0, after.tokens if after else 0
-    state: State = "changed"
-    if before is None or after is None:
-        state = "added" if before is None else "removed"
-    elif old == new and (old or before.tokens == after.tokens):
-        state = "same"
-    return SlotChange(name, state, *spent, _lines(old, new))
-
-
-def _lines(old: str, new: str) -> tuple[str, ...]:
-    """The lines of a diff; a text with no line has none, not an empty one."""
-    given, made = (text.split("\n") if text else [] for text in (old, new))
-    return tuple(unified_diff(given, made, lineterm="", n=_CONTEXT))[2:]
+    found: list[SlotChange] = []
+    for name in (*names, *dict.fromkeys(around)):
+        change = changes.get(name)
+        spent, spends = (side[name].tokens if name in side else 0 for side in (one, other))
+        # What stands around the slots of a payload has no text.
+        is_same = change is None and (bool(one[name].text) or spent == spends)
+        state: State = "same" if is_same else "changed" if change is None else change.state
+        found.append(SlotChange(name, state, spent, spends, () if change is None else change.lines))
+    return tuple(found)

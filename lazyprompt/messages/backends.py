@@ -10,7 +10,7 @@ import json
 import re
 from bisect import bisect_left
 from itertools import accumulate, chain, compress, count, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from lazyprompt.errors import TokenizerError
@@ -101,17 +101,7 @@ _SPACES = re.compile(r"\s+")
 
 
 class Backend(Protocol):
-    """A tokenizer of some package.
-
-    Attributes:
-        has_places: True if it tells the places of tokens in a text.
-    """
-
-    has_places: ClassVar[bool]
-
-    def names(self) -> Sequence[str]:
-        """Return the control tokens."""
-        ...
+    """A tokenizer of some package."""
 
     def encode(self, text: str) -> Encoded:
         """Encode a text with control tokens."""
@@ -146,15 +136,10 @@ class HuggingFaceBackend:
     """A tokenizer of the package tokenizers."""
 
     __slots__ = ("_known", "_tokenizer")
-    has_places: ClassVar[bool] = True
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._known = _known(tokenizer)
-
-    def names(self) -> Sequence[str]:
-        """Return the control tokens."""
-        return [token.content for token in self._known.controls.values()]
 
     def encode(self, text: str) -> Encoded:
         """Encode a whole text."""
@@ -320,7 +305,6 @@ class TiktokenBackend:
     """An encoding of tiktoken."""
 
     __slots__ = ("_encoding", "_known")
-    has_places: ClassVar[bool] = True
 
     def __init__(self, encoding: Any) -> None:  # noqa: ANN401 - Tekken's is another
         self._encoding = encoding
@@ -335,10 +319,6 @@ class TiktokenBackend:
     def _special(self) -> dict[str, int]:
         """Return the special tokens with their ids."""
         return {name: self._encoding.encode_single_token(name) for name in self._encoding.special_tokens_set}
-
-    def names(self) -> Sequence[str]:
-        """Return the special tokens."""
-        return [*self._known.special]
 
     def _whole(self, text: str) -> list[int]:
         """Encode a text with special tokens."""
@@ -453,7 +433,7 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _Known:
     plain: list[tuple[int, tokenizers.AddedToken]] = []
     for made, token in sorted(tokenizer.get_added_tokens_decoder().items()):
         content = token.content
-        if is_control(content, special=token.special) or (
+        if _is_control(content, special=token.special) or (
             len(content) == 1 and token.special and model.token_to_id(content) != made
         ):
             controls[made] = token
@@ -466,7 +446,7 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _Known:
     return _Known(size, controls, plain, frozenset(unknown))
 
 
-def is_control(content: str, *, special: bool) -> bool:
+def _is_control(content: str, *, special: bool) -> bool:
     """Return True if an added token is a control token: a special one, or one that is no plain word."""
     if len(content) == 1 or _BYTE.fullmatch(content):
         return False

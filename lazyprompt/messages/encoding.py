@@ -21,7 +21,6 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from functools import partial
 from itertools import accumulate, chain, pairwise
 from sys import getsizeof
 from threading import Lock
@@ -30,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 from lazyprompt._base.trusted import Trusted, is_trusted
 from lazyprompt.errors import TokenizerError
 from lazyprompt.messages.backends import Control, Encoded, HuggingFaceBackend, TekkenBackend, TiktokenBackend
-from lazyprompt.messages.fast_tokenizers import check_alike, fast_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,19 +48,19 @@ class FastTokenizer(Protocol):
         ...
 
 
-class OtherTokenizer(Protocol):
-    """A tokenizer of mistral-common, fastokens or gigatoken, which may not be installed."""
+class Tekkenizer(Protocol):
+    """A tokenizer of mistral-common, which may not be installed."""
 
-    def encode(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - each its own
+    def encode(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - not typed here
         """Return the ids of a text."""
         ...
 
-    def decode(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - each its own
+    def decode(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - not typed here
         """Return the text of ids."""
         ...
 
 
-TokenizerLike: TypeAlias = "tokenizers.Tokenizer | tiktoken.Encoding | FastTokenizer | OtherTokenizer"
+TokenizerLike: TypeAlias = "tokenizers.Tokenizer | tiktoken.Encoding | FastTokenizer | Tekkenizer"
 
 
 _SURROGATE_PAIR_OR_SIGN = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re.DOTALL)
@@ -76,8 +74,7 @@ def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
 
     Args:
         parts: The parts, trusted text and other text in turn (``messages/prompt.py``).
-        tokenizer: A tokenizer that tells places: of tokenizers, transformers, tiktoken or mistral-common. It is not
-            changed.
+        tokenizer: A tokenizer of tokenizers, transformers, tiktoken or mistral-common. It is not changed.
 
     Returns:
         The ids, and the place of each in the joined parts.
@@ -86,30 +83,12 @@ def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
         TokenizerError: The tokenizer is none of these, or cannot encode the text.
     """
     backend = backend_of(tokenizer)
-    if not backend.has_places:
-        raise TokenizerError(
-            f"{tokenizer!r} does not tell the places of tokens in a text, which are needed here; give a tokenizer of "
-            "the package tokenizers"
-        )
     given = [*map(well_formed, parts)]
     encoded = _encoded(given, backend)
     if sum(map(len, given)) == sum(map(len, parts)):
         return encoded
     origins = _origins(parts)
     return Encoded(encoded.ids, [(origins[start], origins[end]) for start, end in encoded.offsets])
-
-
-def encode_ids(parts: Sequence[str], tokenizer: TokenizerLike) -> list[int]:
-    """Return the ids of :func:`encode`, also of tokenizers that do not tell places: of fastokens and gigatoken.
-
-    Args:
-        parts: The parts.
-        tokenizer: The tokenizer.
-
-    Raises:
-        TokenizerError: The tokenizer is of no known kind, or cannot encode the text.
-    """
-    return _encoded([*map(well_formed, parts)], backend_of(tokenizer)).ids
 
 
 def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> list[tuple[str, ...]]:
@@ -227,14 +206,11 @@ def backend_of(tokenizer: TokenizerLike) -> Backend:
     ):
         if _is_a(fast, package, name):
             return kind(fast)
-    for package in ("fastokens", "gigatoken"):
-        if _is_a(fast, package, "Tokenizer"):
-            return fast_backend(fast, fast.vocab_size, giga=package == "gigatoken")
     given = type(tokenizer)
     raise TokenizerError(
         f"the tokenizer is a {given.__module__}.{given.__qualname__}; it must be a tokenizers.Tokenizer, a "
-        "tiktoken.Encoding, a Tekkenizer of mistral-common, a Tokenizer of fastokens or gigatoken, or a fast tokenizer "
-        "of transformers, which has one of the first as its backend_tokenizer"
+        "tiktoken.Encoding, a Tekkenizer of mistral-common, or a fast tokenizer of transformers, which has one of the "
+        "first as its backend_tokenizer"
     )
 
 
@@ -259,22 +235,16 @@ class TokenCache:
     Args:
         tokenizer: A tokenizer, as of :meth:`Rendered.encode`.
         max_bytes: The most bytes that texts and ids may take; those that were used last are kept.
-        like: A tokenizer of the package tokenizers that makes the same ids, which some hundred texts prove at once. It
-            encodes what a fast one refuses, as gigatoken a text with forged control tokens.
 
     Raises:
-        TokenizerError: It is no tokenizer, or makes other ids of the same text each time; or other ids than ``like``,
-            with the text that shows it.
+        TokenizerError: It is no tokenizer, or makes other ids of the same text each time.
     """
 
-    def __init__(
-        self, tokenizer: TokenizerLike, max_bytes: int = 64 * 1024 * 1024, *, like: TokenizerLike | None = None
-    ) -> None:
+    def __init__(self, tokenizer: TokenizerLike, max_bytes: int = 64 * 1024 * 1024) -> None:
         if isinstance(tokenizer, TokenCache):
             raise TokenizerError("the tokenizer is a TokenCache: use it as it is, threads and modules may share it")
         self.tokenizer = tokenizer
         self.max_bytes = max_bytes
-        self.like = like
         self._lock = Lock()
         # The pieces of trusted texts, and the ids of stretches.
         self._kept: OrderedDict[str | tuple[str, ...], Any] = OrderedDict()
@@ -282,14 +252,11 @@ class TokenCache:
         # The control tokens at which texts were cut, and the tokenizer's rules, with what it makes of them.
         self._tokens = ""
         self._rules = self._rules_with("")
-        if like is not None:
-            check_alike(backend_of(tokenizer), backend_of(like))
 
     @property
     def backend_tokenizer(self) -> Any:  # noqa: ANN401 - of any package
-        """The tokenizer that tells the places of tokens: ``like``, if there is one."""
-        tokenizer = self.tokenizer if self.like is None else self.like
-        return getattr(tokenizer, "backend_tokenizer", tokenizer)
+        """The tokenizer, without what a fast one of transformers adds."""
+        return getattr(self.tokenizer, "backend_tokenizer", self.tokenizer)
 
     @property
     def size(self) -> int:
@@ -300,10 +267,10 @@ class TokenCache:
         return f"TokenCache({self.tokenizer!r}, max_bytes={self.max_bytes})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(TokenCache, like=self.like), (self.tokenizer, self.max_bytes)
+        return TokenCache, (self.tokenizer, self.max_bytes)
 
     def encode(self, parts: Sequence[str]) -> list[int]:
-        """Return the ids of parts, as :func:`~lazyprompt.messages.encoding.encode_ids` does.
+        """Return the ids of parts, as :func:`~lazyprompt.messages.encoding.encode` does.
 
         Args:
             parts: The parts, trusted text and other text in turn.
@@ -318,12 +285,12 @@ class TokenCache:
                 "the tokenizer has changed since its TokenCache was made: it has other tokens or rules, or makes other "
                 f"ids of {tokens!r}; make a new TokenCache"
             )
-        if None in rules:
-            return encode_ids(parts, self.tokenizer)
+        if rules is None:
+            return encode(parts, self.tokenizer).ids
         return [*chain.from_iterable(map(self._ids, stretches(parts, self._pieces)))]
 
-    def _rules_with(self, tokens: str) -> list[object]:
-        return [backend_of(each).rules(tokens) for each in (self.tokenizer, self.like) if each is not None]
+    def _rules_with(self, tokens: str) -> object:
+        return backend_of(self.tokenizer).rules(tokens)
 
     def _pieces(self, text: str) -> tuple[str, ...]:
         """Return trusted text in pieces; all but the first begin with a control token."""
@@ -344,13 +311,7 @@ class TokenCache:
         known: array[int] | None = self._known(stretch)
         if known is not None:
             return known
-        try:
-            made = encode_ids(stretch, self.tokenizer)
-        except TokenizerError:
-            if self.like is None:
-                raise
-            made = encode_ids(stretch, self.like)
-        ids = array("I", made)
+        ids = array("I", encode(stretch, self.tokenizer).ids)
         return self._keep(stretch, ids, sum(map(getsizeof, stretch)) + len(ids) * ids.itemsize)
 
     def _known(self, key: str | tuple[str, ...]) -> Any:  # noqa: ANN401 - of a text pieces, of a stretch ids

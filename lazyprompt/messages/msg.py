@@ -276,10 +276,6 @@ class ToolResultBlock(_Block):
         else:
             object.__setattr__(self, "output", _content(output, where, where))
 
-    def __setstate__(self, state: Sequence[object]) -> None:
-        # Pickles made before there was is_error end with the type.
-        fill(self, (*state, False)[:5])
-
     @property
     def text(self) -> str:
         """The text of the output, media left out."""

@@ -20,7 +20,7 @@ from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from lazyprompt.messages.encoding import TokenizerLike
 
@@ -163,8 +163,7 @@ class Rendered:
 
         Args:
             tokenizer: A tokenizer of the packages tokenizers or tiktoken, a fast one of transformers, mistral-common's
-                Tekkenizer, or one of fastokens or gigatoken; or a :class:`TokenCache` of one, which encodes only what
-                it has not encoded before.
+                Tekkenizer; or a :class:`TokenCache` of one, which encodes only what it has not encoded before.
 
         Returns:
             The ids.
@@ -172,10 +171,11 @@ class Rendered:
         Raises:
             TokenizerError: It is no such tokenizer.
         """
-        from lazyprompt.messages.encoding import TokenCache, encode_ids  # noqa: PLC0415 - only ids need it
+        from lazyprompt.messages.encoding import TokenCache, encode  # noqa: PLC0415 - only ids need it
 
-        kept = tokenizer if isinstance(tokenizer, TokenCache) else None
-        return encode_ids(self.parts, tokenizer) if kept is None else kept.encode(self.parts)
+        if isinstance(tokenizer, TokenCache):
+            return tokenizer.encode(self.parts)
+        return encode(self.parts, tokenizer).ids
 
     def __str__(self) -> str:
         return self.text
@@ -306,10 +306,6 @@ class Prompt:
     def __reduce__(self) -> tuple[type[Prompt], tuple[object, ...]]:
         # The source is of one call.
         return Prompt, tuple(getattr(self, each.name) for each in fields(self)[:-1])
-
-    def __setstate__(self, state: Sequence[object]) -> None:
-        # Pickles made before there was a source end with the label.
-        fill(self, (*state, None)[: len(fields(self))])
 
     def _repr_html_(self) -> str:
         return html_of(self)

@@ -116,7 +116,7 @@ def layout_of(base_model: str, given: Given) -> Layout:
         raise TemplateError(
             f"the prompt format of {base_model!r} is unknown: it has no chat template, and no model family has its "
             "name; give chat_template= (the template, or a file that has it) or markers= (a family of `lazyprompt "
-            "families`, or Markers); an online model is an OnlineChatModule"
+            "list families`, or Markers); an online model is an OnlineChatModule"
         ) from error
 
 

@@ -233,7 +233,7 @@ class TrainableModule(ChatModule):
         does not go so is sent as ever.
         """
         ids = self.engine.answer_ids
-        if self._tokenizer is None or ids is None or not backend_of(self._tokenizer).has_places:
+        if self._tokenizer is None or ids is None:
             return self
         return Bridged(self._sender, self._exchange, self.layout.template, self._tokenizer, ids)
 

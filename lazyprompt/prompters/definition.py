@@ -333,12 +333,6 @@ class PromptDefinition:
         """Return the fields for a pickle, without those made on first use."""
         return {**self.__dict__, "_targets": {}}
 
-    def __setstate__(self, state: Mapping[str, object]) -> None:
-        # Pickles made before there were targets have none.
-        for name, value in state.items():
-            setattr(self, name, value)
-        self._targets = {}
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}(slots={self.slots!r})"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, Protocol, Self, TypeAlias, cast, get_args
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text
@@ -15,14 +15,6 @@ SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 
 # A token inside a marker: <…>, [… ], or the flowers some families use. What is left between tokens is plain text.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
-
-
-class ChatTemplate(Protocol):
-    """A chat template, as :class:`lazyprompt.ChatTemplate` is one."""
-
-    def __markers__(self) -> Markers:
-        """Return the markers that lay out plain chats as the template does."""
-        ...
 
 
 @read_only
@@ -121,24 +113,6 @@ class Markers:
         return _of_model(name)
 
     @classmethod
-    def from_chat_template(cls, template: ChatTemplate) -> Markers:
-        """Markers that take the place of a model's chat template for plain chats, in a fraction of its time.
-
-        They are found by trying the template out, and proven on other chats. Tools, calls and thoughts they do not
-        know: for those there is the template itself.
-
-        Args:
-            template: A :class:`lazyprompt.ChatTemplate`.
-
-        Returns:
-            The markers.
-
-        Raises:
-            TemplateError: No markers say what the template does; the message says why.
-        """
-        return template.__markers__()
-
-    @classmethod
     def families(cls) -> tuple[str, ...]:
         """The names of the known families."""
         from lazyprompt.rendering.families import FAMILIES  # noqa: PLC0415 - many prompts name no model
@@ -225,8 +199,8 @@ def _of_model(name: str) -> Markers:
     near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
     raise TemplateError(
         f"no model family is known for {name!r}{near}; for an online model give the form of its provider "
-        '(format="openai"; --format openai); else see all families with `lazyprompt families`, name the family itself, '
-        "or give markers of your own: with_markers(Markers(...))"
+        '(format="openai"; --format openai); else see all families with `lazyprompt list families`, name the family '
+        "itself, or give markers of your own: with_markers(Markers(...))"
     )
 
 

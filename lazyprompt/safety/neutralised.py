@@ -96,33 +96,22 @@ def neutralise(text: str, sequences: Sequence[Forged]) -> Neutralised:
         pieces += text[done:begin], instead
         done = end
     kind = NeutralisedJson if is_json else Neutralised
-    return kind("".join(pieces) + text[done:], partial(_marks_of_pass, text, sequences, edits))
+    return kind("".join(pieces) + text[done:], partial(_marks, text, sequences, edits))
 
 
-def _marks_of_pass(text: str, sequences: Sequence[Forged], edits: Sequence[_Edit]) -> Iterator[TextMark]:
-    """Return the marks of the text that a pass made of another one.
+def _marks(text: str, sequences: Sequence[Forged], edits: Sequence[_Edit]) -> Iterator[TextMark]:
+    """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
 
     Args:
         text: The text before the pass.
         sequences: The sequences that were broken.
         edits: The edit that broke each of them.
     """
+    # The start and end of each sequence, and by how much its text grows.
     spans = [
         (sequence.begin, sequence.end_in(text), len(instead) - end + begin)
         for sequence, (begin, end, instead) in zip(sequences, edits, strict=True)
     ]
-    return _marks(text, spans)
-
-
-def _marks(text: str, spans: Sequence[tuple[int, int, int]]) -> Iterator[TextMark]:
-    """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
-
-    Pickles of older texts hold this function with its arguments.
-
-    Args:
-        text: The text before the pass.
-        spans: The start and end of each sequence that was broken, and its growth.
-    """
     known = text.marks if isinstance(text, Neutralised) else ()
     joined: list[tuple[int, int, int]] = []
     for start, end, growth in sorted([*spans, *((start, end, 0) for start, end, _ in known)]):

@@ -12,7 +12,7 @@ from lazyprompt._version import __version__
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.files.check.check import check
 from lazyprompt.files.library.layers import FileCache
-from lazyprompt.files.library.prompt_diff import compared
+from lazyprompt.files.library.prompt_diff import GROUPS, diff_of
 from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.counting import counter_named
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 # The texts that are kept as they were read: those that are looked at while only their inputs change.
 _MOST_TEXTS: Final = 8
 _TIKTOKEN: Final = "tiktoken:"
-_GROUPS: Final = ("inputs", "outputs", "tools", "settings", "sections")
 _PLAIN_COUNTERS: Final = ("approximate", "chars")
 _PLACE: Final = re.compile(r":(\d+):(\d+): ")
 
@@ -231,15 +230,15 @@ class Looking:
             except LazyPromptError as error:
                 return {"error": fault(error, path)}
         before, behind = sides
-        comparison = compared(
+        comparison = diff_of(
             asked.other,
             asked.path,
             before.outline(content.text, asked.other),
             behind.outline(asked.text, asked.path),
         )
         changes: list[Json] = [
-            {"kind": group, "name": change.name, "what": change.how, "lines": [*change.details]}
-            for group in _GROUPS
+            {"kind": group, "name": change.name, "what": change.state, "lines": [*change.lines]}
+            for group in GROUPS
             for change in getattr(comparison, group)
         ]
         try:

@@ -105,11 +105,9 @@ class Meter:
         if self.left < 0:
             self.look()
 
-    def filtered(self, value: _T) -> _T:
-        """Count the value of a filter that ``map`` names, and return it."""
+    def stepped(self, value: _T) -> _T:
+        """Count the value of a filter as a step, and return it."""
         self.step()
-        if isinstance(value, str):
-            self.kept(value)
         return value
 
     def kept(self, text: str) -> str:
@@ -124,21 +122,17 @@ class Meter:
         return text
 
     def look(self) -> None:
-        """See that the steps were not too many and did not take too long, whenever none is ``left``."""
+        """Check the steps and the time whenever no step is ``left``.
+
+        Raises:
+            SecurityError: The steps are too many, or took too long.
+        """
         self._steps += _LOOK - self.left
         self.left = _LOOK
         if self._steps > self._most:
             raise SecurityError(
                 f"the loops went round more than {self._most} times in one rendering, what they call counted too"
             )
-        self.look_at_clock()
-
-    def look_at_clock(self) -> None:
-        """Check the time that the rendering has taken.
-
-        Raises:
-            SecurityError: It took too long.
-        """
         now = monotonic()
         if now < self._again:
             return
@@ -181,41 +175,21 @@ def check_length(length: int, most: int = MAX_OUTPUT) -> None:
         raise SecurityError(f"a value would become longer than {most} characters or items")
 
 
-def size_of(value: object) -> int:
+def size_of(value: object, most: int = MAX_OUTPUT) -> int:
     """Estimate the length of a value when it is written: its texts, and a few characters for each item.
 
     A list that holds another one many times is short in memory, and of any length when written.
 
     Args:
         value: The value.
+        most: The largest length.
 
     Returns:
         The length.
 
     Raises:
-        SecurityError: It is more than any output may be.
+        SecurityError: It is longer.
     """
-    total = _weigh(value, len)
-    # Python writes up to ten characters for one that cannot be printed. To look for these takes long.
-    return total if total < MAX_OUTPUT // 10 or isinstance(value, str) else _weigh(value, _written_length)
-
-
-def check_items(value: object) -> None:
-    """Refuse lists in lists that hold each other so often that to write or compare them would take long.
-
-    Raises:
-        SecurityError: There are too many items, each counted as often as it is there.
-    """
-    check_length(_weigh(value, lambda _: 0), 6 * MAX_OPERAND)
-
-
-def _written_length(text: str) -> int:
-    """Return the longest text that Python may write for a text in a list."""
-    return len(text) if text.isprintable() else len(text.encode("unicode_escape", "surrogatepass"))
-
-
-def _weigh(value: object, length: Callable[[str], int]) -> int:
-    """Estimate the length of a value when it is written, with the length of a text in it."""
     total = 0
     level: list[Any] = [value]
     # Level by level: what holds too much is found out before all of it is gone through.
@@ -224,7 +198,7 @@ def _weigh(value: object, length: Callable[[str], int]) -> int:
         for item in level:
             kind = kind_of(item)
             if isinstance(item, str):
-                total += length(item)
+                total += len(item)
             elif isinstance(item, int):
                 total += item.bit_length() // 3
             elif kind not in BRIEF:
@@ -232,13 +206,13 @@ def _weigh(value: object, length: Callable[[str], int]) -> int:
                 if kind is dict:
                     inside += item.values()
                 # Each is written with a separator.
-                if total + 3 * len(inside) > MAX_OUTPUT:
-                    check_length(total + 3 * len(inside))
+                if total + 3 * len(inside) > most:
+                    check_length(total + 3 * len(inside), most)
         total += 3 * len(inside)
         if not inside:
             break
         level = inside
-    check_length(total)
+    check_length(total, most)
     return total
 
 
@@ -290,7 +264,7 @@ def check_operator(operator: str, left: object, right: object) -> None:
             raise SecurityError("% is not for bytes")
         if isinstance(left, str):
             arguments = cast("tuple[object, ...]", right) if isinstance(right, tuple) else (right,)
-            _check_format("%", left, _percent_specs(left), arguments)
+            _check_format("%", _percent_specs(left), arguments)
         return
     if operator == "**" and isinstance(right, int | float) and abs(right) > MAX_EXPONENT:
         raise SecurityError(f"'**' takes exponents up to {MAX_EXPONENT}")
@@ -326,11 +300,11 @@ def check_method(
     if isinstance(subject, str):
         if name == "join" and args:
             items = _listed(args[0], len(subject))
-            check_length(_growth(subject) * size_of(items))
+            check_length(size_of(items))
             return (items, *args[1:])
         if name in ("format", "format_map"):
             specs = [spec for _, found, spec, _ in Formatter().parse(subject) if found is not None and spec is not None]
-            _check_format("format", subject, specs, (*args, *named))
+            _check_format("format", specs, (*args, *named))
     _check_arguments(name, subject, (*args, *named))
     return args
 
@@ -363,7 +337,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
         # They begin with that themselves.
         subject = as_text(subject)
         if name == "format":
-            _check_format(name, subject, _percent_specs(subject), arguments)
+            _check_format(name, _percent_specs(subject), arguments)
     _check_arguments(name, subject, arguments)
     return subject
 
@@ -389,12 +363,7 @@ def _size(argument: object) -> int:
     return abs(argument) if isinstance(argument, int) else len(argument) if isinstance(argument, str) else 0
 
 
-def _growth(subject: str) -> int:
-    """Return how many characters a text puts in the place of one: HTML escapes what is put into it."""
-    return 5 if hasattr(subject, "__html__") else 1
-
-
-def _check_format(what: str, subject: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
+def _check_format(what: str, specs: Sequence[str], arguments: Sequence[object]) -> None:
     """Refuse what would make a formatted text grow out of bounds: its widths, and how often it shows a value."""
     # Most fields have none: ``%s``, ``{}``.
     given = [spec for spec in specs if spec]
@@ -406,7 +375,7 @@ def _check_format(what: str, subject: str, specs: Sequence[str], arguments: Sequ
         if any("{" in spec for spec in given):
             raise SecurityError(f"{what} takes no widths out of values")
     widths = [int(width) for spec in given for width in _NUMBER.findall(spec)]
-    check_length(sum(widths) + _growth(subject) * len(specs) * max(map(size_of, arguments), default=0))
+    check_length(sum(widths) + len(specs) * max(map(size_of, arguments), default=0))
 
 
 def _percent_specs(pattern: str) -> list[str]:

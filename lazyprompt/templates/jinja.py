@@ -16,8 +16,8 @@ from jinja2.exceptions import SecurityError, UndefinedError
 from lazyprompt._base.json import checked, well_formed
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
-from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE, Meter
-from lazyprompt.templates.environment import NAMED, MemoryMeter, ValueEnvironment, environment_of
+from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE
+from lazyprompt.templates.environment import NAMED, ValueEnvironment, environment_of
 from lazyprompt.templates.sandbox import FAILURES, describe_error, globals_of_one_rendering, within_bounds
 from lazyprompt.templates.slots import Value, value_text
 
@@ -82,7 +82,7 @@ class CompiledTemplate(ABC):
     def _parse(self) -> None:
         """Read the template, and compile it."""
 
-    def _compile(self, tree: nodes.Template, environment: BoundedEnvironment, meter: type[Meter] = Meter) -> None:
+    def _compile(self, tree: nodes.Template, environment: BoundedEnvironment) -> None:
         with _syntax_errors(self.syntax):
             template = environment.from_string(within_bounds(tree))
 
@@ -91,7 +91,7 @@ class CompiledTemplate(ABC):
             # The own text since the last value, joined only then: a sum of texts would copy them each time.
             own: list[str] = []
             size = 0
-            context = template.new_context({**globals_of_one_rendering(kind=meter), **values})
+            context = template.new_context({**globals_of_one_rendering(), **values})
             for count, chunk in enumerate(template.root_render_func(context)):
                 size += len(chunk)
                 if size > MAX_OUTPUT:
@@ -218,7 +218,7 @@ class JinjaTemplate(CompiledTemplate):
                 _check_statements(tree)
                 found = meta.find_undeclared_variables(tree) - set(environment.globals)
             self.literals = tuple(data.data for data in tree.find_all(nodes.TemplateData))
-            self._compile(_named(tree), environment, MemoryMeter)
+            self._compile(_named(tree), environment)
         self.slots = tuple(sorted(found, key=lambda name: (self.text.find(name), name)))
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -389,7 +389,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     ) -> Any:  # noqa: ANN401 - Jinja's
         """Apply the filter that ``map`` names; each time is a step."""
         made = super().call_filter(name, value, args, kwargs, context, eval_ctx)
-        return made if context is None else self.meter(context).filtered(made)
+        if context is None:
+            return made
+        meter = self.meter(context)
+        meter.step()
+        return meter.kept(made) if isinstance(made, str) else made
 
 
 def bounded(function: Callable[..., object], name: str) -> Callable[..., object]:
@@ -444,18 +448,15 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
     return tree
 
 
-def globals_of_one_rendering(
-    steps: int = MAX_STEPS, numbers: int = MAX_RANGE, kind: type[Meter] = Meter
-) -> dict[str, object]:
+def globals_of_one_rendering(steps: int = MAX_STEPS, numbers: int = MAX_RANGE) -> dict[str, object]:
     """Return the globals that are counted anew in each rendering.
 
     Args:
         steps: How many steps it may take.
         numbers: How many numbers ``range`` gives.
-        kind: What counts.
 
     Returns:
         Variables for the template.
     """
-    meter = kind(steps, numbers)
+    meter = Meter(steps, numbers)
     return {_METER: meter, "range": meter.numbers}

@@ -145,10 +145,6 @@ class SlotTemplate:
         """Pickled as its text, which is parsed as fast as its pieces are read."""
         return type(self), (self.text, self._origins[0])
 
-    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
-        # Pickles made before hold the pieces.
-        SlotTemplate.__init__(self, state[1]["text"], state[1]["_origins"][0])
-
 
 def _is_slot(match: re.Match[str]) -> bool:
     """Return True if the text between the braces is a name."""

@@ -20,7 +20,7 @@ from lazyprompt.inspect.counting import counter_named
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from lazyprompt._base.json import JsonObject
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import TokenCounter
 
     Arguments: TypeAlias = tuple[object, HistoryLike | None, ToolsLike]
-
-TurnShape: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""The role of a turn, its own text before, between and behind slots, and the names of these."""
-Shape: TypeAlias = tuple[TurnShape, ...]
 
 
 class TurnText(NamedTuple):
@@ -251,28 +247,6 @@ class RenderedCase:
         messages, tools = (cast("list[JsonObject]", fields.get(name)) for name in ("messages", "tools"))
         return counter.count(messages, tools)
 
-    @property
-    def outline(self) -> tuple[Hashable, tuple[str, ...]]:
-        """A key of the shape, which is the same for many cases; and the values of the slots in order."""
-        value = self.value
-        if isinstance(value, Filled) or value.history.has_messages:
-            return _outline_of_turns(self.turns)
-        own, asked = value.instruction, value.user
-        key = value.system, own.parts[::2], own.slots, asked.parts[::2], asked.slots, not value.input
-        values = own.parts[1::2] + asked.parts[1::2]
-        return key, (*values, value.input) if value.input else values
-
-    @property
-    def shape(self) -> Shape:
-        """Each turn's role, own text and slots."""
-        value = self.value
-        if isinstance(value, Filled) or value.history.has_messages:
-            return _outline_of_turns(self.turns)[0]
-        own, asked = value.instruction, value.user
-        system = self.source.system if value.system is None else value.system
-        shape = ("system", (system, *own.parts[::2]), own.slots[1::2]), ("user", asked.parts[::2], asked.slots[1::2])
-        return (*shape, _INPUT) if value.input else shape
-
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
         """The control sequences in values, which flat text has neutralised."""
@@ -281,30 +255,11 @@ class RenderedCase:
         return marks_of(shown, shown)[0]
 
 
-_INPUT: TurnShape = ("user", (), ("input",))
-
-
 def _takes_requests(file: Prompty, provider: str) -> bool:
     try:
         return bool(target_of(*sent_to(file.spec, provider)))
     except FormatError:
         return False
-
-
-def _outline_of_turns(turns: Sequence[TurnText]) -> tuple[Shape, tuple[str, ...]]:
-    shape: list[TurnShape] = []
-    values: list[str] = []
-    for turn in turns:
-        own, names = [""], list[str]()
-        for slot, text in turn.pieces:
-            if slot:
-                names.append(slot)
-                values.append(text)
-                own.append("")
-            else:
-                own[-1] += text
-        shape.append((turn.role, tuple(own), tuple(names)))
-    return tuple(shape), tuple(values)
 
 
 def _turns_of_file(filled: Filled) -> Iterator[TurnText]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from dataclasses import dataclass, field
-from difflib import unified_diff
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from lazyprompt._base.difference import changed_lines
 from lazyprompt._base.signs import visible
 from lazyprompt.files.check.check import command
 from lazyprompt.testing.checks import counter_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.testing.difference import Change
+    from lazyprompt.testing.difference import CaseChange
     from lazyprompt.testing.running import Result
 
 _MOST_SHOWN: Final = 10
@@ -39,6 +39,10 @@ class Changed(NamedTuple):
     name: str
     kinds: tuple[str, ...]
     tokens: int
+
+
+# The size of a change, minus its number, the case, and the change.
+_Ranked: TypeAlias = "tuple[int, int, Changed, CaseChange]"
 
 
 class Group(NamedTuple):
@@ -76,7 +80,7 @@ class Report:
     changed: list[Changed] = field(default_factory=list[Changed])
     cases: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     counters: Counter[str] = field(default_factory=Counter[str])
-    _largest: list[tuple[int, int, Changed, Change]] = field(default_factory=list["tuple[int, int, Changed, Change]"])
+    _largest: list[_Ranked] = field(default_factory=list["_Ranked"])
 
     def add(self, result: Result) -> None:
         """Count a result."""
@@ -112,7 +116,7 @@ class Report:
             found[kinds] = group._replace(rows=group.rows + 1, tokens=group.tokens + tokens)
         return sorted(found.values(), key=lambda group: -group.rows)
 
-    def largest(self) -> list[tuple[Changed, Change]]:
+    def largest(self) -> list[tuple[Changed, CaseChange]]:
         """Return the ten cases that differ most."""
         return [(row, change) for _, _, row, change in sorted(self._largest, key=lambda each: each[:2], reverse=True)]
 
@@ -170,9 +174,7 @@ def change_lines(report: Report) -> Iterator[str]:
     for row, change in report.largest():
         yield ""
         yield f"{row.file}: {row.name}: {', '.join(row.kinds)} ({row.tokens:+,} tokens)"
-        before, after = (text.splitlines() for text in change.texts)
-        lines = islice(unified_diff(before, after, lineterm="", n=1), 2, 2 + _MOST_LINES)
-        yield from (f"    {line}".rstrip() for line in lines)
+        yield from (f"    {line}".rstrip() for line in changed_lines(*change.texts, context=1)[:_MOST_LINES])
 
 
 def junit(report: Report) -> str:

@@ -7,18 +7,18 @@ import sqlite3
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from difflib import unified_diff
 from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import yaml
 
+from lazyprompt._base.difference import changed_lines
 from lazyprompt._base.files import write_whole
 from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
 from lazyprompt.files.yaml_nodes import Reader, Source, plain, text_of_file
 from lazyprompt.testing.checks import Failure, answer_failures, prompt_failures
-from lazyprompt.testing.difference import Change, Comparison
+from lazyprompt.testing.difference import CaseChange, Comparison
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class Snapshots:
             return None
         if name not in self._kept:
             return "there is no snapshot yet; --update writes it", "", ""
-        expected, found = (_dump(each).splitlines() for each in (self._kept[name], payload))
-        lines = [*unified_diff(expected, found, "snapshot", "prompt", lineterm="")][2:]
+        lines = changed_lines(_dump(self._kept[name]), _dump(payload))
         return ("the prompt differs from its snapshot; --update takes it", "", "\n".join(lines)) if lines else None
 
     def save(self) -> None:
@@ -116,7 +115,7 @@ class Result(NamedTuple):
     case: Case
     failures: tuple[Failure, ...] = ()
     rendered: RenderedCase | None = None
-    change: Change | None = None
+    change: CaseChange | None = None
     answer: str | None = None
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens.counter import Form, content_of, forms, json_text
-from lazyprompt.tokens.media import media_tokens
+from lazyprompt.tokens.media import estimate_media_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -243,7 +243,7 @@ class ApproximateTokenCounter:
 def _message(message: Form) -> int:
     texts, media = content_of(message)
     named = _NAME if isinstance(message.get("name"), str) else 0
-    return _MESSAGE + named + sum(map(approximate_tokens, texts)) + sum(map(media_tokens, media))
+    return _MESSAGE + named + sum(map(approximate_tokens, texts)) + sum(map(estimate_media_tokens, media))
 
 
 def approximate_tokens(text: str) -> int:

@@ -2,8 +2,9 @@
 
 OpenAI's models have a rule for pictures each; all else is a safe estimate for any model.
 
-Media are found in the parts of all providers' forms. Sizes are read from the bytes where a part holds them; where it
-only names an address, a picture counts the most that the rule allows, and anything else a usual length.
+Media are found in the parts of all providers' forms. The width and height of a picture are read from its bytes. The
+length of sounds, videos and documents is estimated from the number of bytes. For an address, a picture counts the most
+that the rule allows, and any other medium a usual length.
 
 Source of the rules: OpenAI's guide "Images and vision" (developers.openai.com/api/docs/guides/images-vision), "Model
 sizing behavior" and "Calculating costs", as it stood in summer 2026, before GPT-6. Models that it no longer lists are
@@ -30,7 +31,13 @@ Size: TypeAlias = "tuple[int, int] | None"
 
 
 class _Rate(NamedTuple):
-    """The tokens of a second or a page, the bytes that one has if they do not say so, and the number of an address."""
+    """Rate of an estimate.
+
+    Attributes:
+        tokens: The tokens of a second or a page.
+        size: The assumed bytes of a second or a page.
+        usual: The assumed seconds or pages of a file that is only given by its address.
+    """
 
     tokens: int
     size: int
@@ -42,6 +49,8 @@ _RATES: Final = {
     # OpenAI counts 10 for a second of sound (its guide "Managing costs" of the Realtime API). Speech as MP3 or AAC has
     # 64 kbit/s and more, video 1 Mbit/s and more.
     "audio": _Rate(32, 8_000, 60),
+    # Uncompressed: 16 kHz, mono, 16 bits.
+    "wav": _Rate(32, 32_000, 60),
     "video": _Rate(263 + 32, 125_000, 60),
     # Anthropic's guide "PDF support": a page is 1,500 to 3,000 tokens of text. In bytes it is one of printed text, its
     # fonts left out.
@@ -52,11 +61,7 @@ _TEXT_BYTES: Final = 2
 
 # Most formats of pictures tell their size in the head, JPEG behind what cameras say of themselves, a few anywhere.
 _HEADS: Final = (1_024, 65_536, 1 << 40)
-# How much of a document's packed parts is looked at.
-_UNPACKED: Final = 16_777_216
 _URLSAFE: Final = str.maketrans("-_", "+/", " \t\r\n")
-_PLAIN_PAGE: Final = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
-_PACKED: Final = re.compile(rb"/ObjStm\b.{0,400}?\bstream\r?\n", re.DOTALL)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # Shorter text without a scheme is a path or the id of a file; only pictures are given as base64 this short.
 _BASE64_LEAST: Final = 1024
@@ -262,19 +267,19 @@ def picture_tokens(rule: Tiles | Patches | None, size: Size, detail: str = "auto
 _PICTURE: Final = Tiles(85, 170)
 
 
-def media_tokens(part: Form) -> int:
+def estimate_media_tokens(part: Form) -> int:
     """Estimate the tokens of the media of a part, for any model.
 
     Args:
         part: A part in any provider's form; an unknown one counts like a document at an address.
 
     Returns:
-        Pictures by the tiles of OpenAI, sounds and videos by their length, documents by their pages.
+        The sum of the estimates. Pictures count by OpenAI's tiles; sounds, videos and documents by their size in bytes.
     """
-    return sum(medium_tokens(medium) for medium in media_in(part))
+    return sum(estimate_tokens(medium) for medium in media_in(part))
 
 
-def medium_tokens(medium: Medium) -> int:
+def estimate_tokens(medium: Medium) -> int:
     """Estimate the tokens of one medium, for any model.
 
     Args:
@@ -285,16 +290,14 @@ def medium_tokens(medium: Medium) -> int:
     """
     if medium.kind == "image":
         return _PICTURE.tokens(image_size(medium))
-    rate, data = _RATES[medium.kind], medium.data
+    is_wav = medium.kind == "audio" and medium.media_type.endswith(("wav", "wave"))
+    rate, data = _RATES["wav" if is_wav else medium.kind], medium.data
     if medium.kind == "file" and (medium.text is not None or (data and medium.media_type.startswith(_TEXT_TYPES))):
         size = _size(data or "") if medium.text is None else len(medium.text.encode("utf-8", "surrogatepass"))
         return max(1, ceil(size / _TEXT_BYTES))
     if data is None:
         return rate.usual * rate.tokens
-    if medium.kind == "audio":
-        return max(1, ceil(_size(data) / (_wav_rate(data) or rate.size) * rate.tokens))
-    pages = _pages(data) if medium.kind == "file" else 0
-    return (pages or max(1, ceil(_size(data) / rate.size))) * rate.tokens
+    return max(1, ceil(_size(data) / rate.size)) * rate.tokens
 
 
 def image_size(medium: Medium) -> tuple[int, int] | None:
@@ -428,40 +431,3 @@ def _content(data: str | bytes, most: int = _HEADS[-1]) -> bytes:
     except ValueError:
         # It cannot be measured, so it counts as what is at an address.
         return b""
-
-
-def _wav_rate(data: str | bytes) -> int:
-    """Return the bytes in a second of a WAV file; 0 for any other."""
-    head = _content(data, _HEADS[1])
-    if head[:4] != b"RIFF":
-        return 0
-    import wave  # noqa: PLC0415 - only sounds need it
-
-    try:
-        with wave.open(BytesIO(head)) as sound:
-            # The number of frames it tells is not looked at: of a sound made piece by piece it is wrong.
-            return int(sound.getframerate() * sound.getnchannels() * sound.getsampwidth())
-    except (wave.Error, EOFError):
-        # A codec that the standard library does not know.
-        return 0
-
-
-def _pages(data: str | bytes) -> int:
-    """Return the number of pages that a PDF lists; 0 for any other document."""
-    content = _content(data)
-    pages = 0
-    if b"%PDF-" in content[:1024]:
-        import zlib  # noqa: PLC0415 - only documents need it
-
-        pages = len(_PLAIN_PAGE.findall(content))
-        left = _UNPACKED
-        for packed in _PACKED.finditer(content):
-            stream = content[packed.end() : content.find(b"endstream", packed.end())]
-            try:
-                unpacked = zlib.decompressobj().decompress(stream, max(1, left))
-            except zlib.error:
-                # Encrypted, or packed by other means.
-                continue
-            left -= len(unpacked)
-            pages += len(_PLAIN_PAGE.findall(unpacked))
-    return pages

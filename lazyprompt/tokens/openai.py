@@ -16,7 +16,7 @@ from lazyprompt.errors import ApproximateCountWarning, FormatError, TokenizerErr
 from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.counter import Form, content_of, forms, json_text
-from lazyprompt.tokens.media import image_size, media_in, medium_tokens, picture_tokens, rule_for
+from lazyprompt.tokens.media import estimate_tokens, image_size, media_in, picture_tokens, rule_for
 from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for, encoding_name
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class TiktokenCounter:
             if medium.kind == "image":
                 counted += picture_tokens(self._rule, image_size(medium), medium.detail)
             else:
-                counted += medium_tokens(medium) if medium.text is None else self.count_text(medium.text)
+                counted += estimate_tokens(medium) if medium.text is None else self.count_text(medium.text)
         return counted
 
     def _tools(self, tools: Iterable[Form]) -> int:

@@ -17,11 +17,11 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from copy import deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypedDict, cast
 
-from lazyprompt._base.frozen import fill, read_only
+from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import Json, JsonObject, checked_object, to_json
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt._base.trusted import is_trusted
@@ -266,10 +266,6 @@ class TrainingSample:
         if self.masked and form != "trl-text":
             _refuse(form, "text inside an answer that is masked", "use features(), or trl-text")
         return _FORMS[form](self)
-
-    def __setstate__(self, state: Sequence[object]) -> None:
-        # Pickles made before there were masks end with the tools.
-        fill(self, (*state, *((),) * len(fields(self)))[: len(fields(self))])
 
     def __hash__(self) -> int:
         return hash(self.parts)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt._base.json import MAX_DEPTH, MAX_INT_BITS, JsonText, checked, checked_object, dump, well_formed
-from lazyprompt.errors import HistoryError, ToolsError
+from lazyprompt.errors import HistoryError, LazyPromptError, ToolsError
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -74,55 +74,47 @@ def test_json_text_stays_json_text_when_pickled() -> None:
     assert twin == "[1]"
 
 
-def test_tuples_become_lists() -> None:
-    assert checked({"a": (1, (2,))}, "x", ToolsError) == {"a": [1, [2]]}
-
-
 def test_subclasses_become_plain_values() -> None:
     copy = checked([Level.HIGH, Color.RED, Metre(1.5), Loud("quiet"), OrderedDict(a=1), True], "x", ToolsError)
     assert copy == [3, "red", 1.5, "quiet", {"a": 1}, True]
     assert [type(item) for item in cast("list[object]", copy)] == [int, str, float, str, dict, bool]
-
-
-def test_keys_of_a_string_subclass_become_plain() -> None:
+    assert checked({"a": (1, (2,))}, "x", ToolsError) == {"a": [1, [2]]}
     (key,) = checked_object({Loud("quiet"): 1}, "x", ToolsError)
     assert (key, type(key)) == ("quiet", str)
-
-
-def test_any_mapping_is_read_as_an_object() -> None:
     assert checked_object(MappingProxyType({"a": [1]}), "x", ToolsError) == {"a": [1]}
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_numbers_that_json_does_not_know_are_refused_with_their_place(number: float) -> None:
-    with pytest.raises(ToolsError, match=rf"^args\.a\[1\] is {number}, which JSON does not know"):
-        checked({"a": [0.0, number]}, "args", ToolsError)
+LOOP: list[object] = []
+LOOP.append(LOOP)
+LOOP_OF_A_DICT: dict[str, object] = {}
+LOOP_OF_A_DICT["me"] = [LOOP_OF_A_DICT]
 
 
-@pytest.mark.parametrize("value", [{1, 2}, frozenset(), b"x", object(), 1j, range(3)])
-def test_what_is_no_json_is_refused_with_its_type_and_place(value: object) -> None:
-    with pytest.raises(HistoryError, match=rf"^here\.k is a {type(value).__name__}, which is no JSON value"):
-        checked({"k": value}, "here", HistoryError)
-
-
-@pytest.mark.parametrize("key", [1, None, ("a",)])
-def test_keys_that_are_no_strings_are_refused(key: object) -> None:
-    with pytest.raises(ToolsError, match=r"^here\[0\] has the key .* keys of JSON objects are strings$"):
-        checked([{key: 1}], "here", ToolsError)
-
-
-def test_a_list_that_holds_itself_is_refused() -> None:
-    loop: list[object] = []
-    loop.append(loop)
-    with pytest.raises(ToolsError, match="holds itself"):
-        checked(loop, "x", ToolsError)
-
-
-def test_a_dict_that_holds_itself_is_refused() -> None:
-    loop: dict[str, object] = {}
-    loop["me"] = [loop]
-    with pytest.raises(ToolsError, match="holds itself"):
-        checked_object(loop, "x", ToolsError)
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        *(
+            ({"a": [0.0, float(number)]}, rf"x\.a\[1\] is {number}, which JSON does not know")
+            for number in ("nan", "inf", "-inf")
+        ),
+        *(
+            ({"k": value}, rf"x\.k is a {type(value).__name__}, which is no JSON value")
+            for value in ({1, 2}, frozenset[int](), b"x", object(), 1j, range(3))
+        ),
+        *(([{key: 1}], r"x\[0\] has the key .* keys of JSON objects are strings$") for key in (1, None, ("a",))),
+        (LOOP, ".*holds itself"),
+        (LOOP_OF_A_DICT, ".*holds itself"),
+        ({"a\ud800": 1}, r"x has a lone surrogate \(\\ud800\) at index 1"),
+        ({"a": ["\ud800"]}, r"x\.a\[0\] has a lone surrogate \(\\ud800\) at index 0"),
+    ],
+)
+@pytest.mark.parametrize("kind", [ToolsError, HistoryError])
+def test_what_is_no_json_is_refused_with_its_place(value: object, message: str, kind: type[LazyPromptError]) -> None:
+    with pytest.raises(kind, match=f"^{message}"):
+        checked(value, "x", kind)
+    if isinstance(value, dict):
+        with pytest.raises(kind, match=f"^{message}"):
+            checked_object(cast("dict[str, object]", value), "x", kind)
 
 
 def nested(levels: int) -> list[object]:
@@ -149,13 +141,6 @@ def test_an_integer_is_allowed_up_to_what_can_be_written_and_no_longer() -> None
 def test_half_of_a_surrogate_pair_is_refused_with_its_index(text: str, index: int) -> None:
     with pytest.raises(ToolsError, match=rf"^x has a lone surrogate \(\\u{ord(text[index]):04x}\) at index {index},"):
         well_formed(text, "x", ToolsError)
-
-
-def test_surrogates_are_found_in_keys_and_in_values() -> None:
-    with pytest.raises(ToolsError, match=r"^x has a lone surrogate \(\\ud800\) at index 1"):
-        checked({"a\ud800": 1}, "x", ToolsError)
-    with pytest.raises(ToolsError, match=r"^x\.a\[0\] has a lone surrogate \(\\ud800\) at index 0"):
-        checked({"a": ["\ud800"]}, "x", ToolsError)
 
 
 @given(st.text())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lazyprompt.messages.msg import TextBlock, ThinkingBlock, ToolUseBlock
 
@@ -17,379 +17,306 @@ if TYPE_CHECKING:
 # Text as it is, ("thinking", text), (name, arguments) or, where they are no object, (name, raw).
 Said: TypeAlias = "list[str | tuple[str, str] | tuple[str, dict[str, Any]]]"
 
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "city": {"type": "string"},
-                "zip": {"type": "string"},
-                "days": {"type": "integer"},
-                "ratio": {"type": "number"},
-                "exact": {"type": "boolean"},
-                "unit": {"type": ["string", "null"]},
-                "tags": {"type": "array", "items": {"type": "string"}},
-                "more": {"type": "object"},
-            },
-            "required": ["city"],
-        },
-    },
+
+class Example(NamedTuple):
+    text: str
+    blocks: Said
+
+
+def _tool(name: str, description: str, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, **more}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+_TYPES = {"city": "string", "zip": "string", "days": "integer", "ratio": "number", "exact": "boolean", "more": "object"}
+_PROPERTIES = {name: {"type": kind} for name, kind in _TYPES.items()} | {
+    "unit": {"type": ["string", "null"]},
+    "tags": {"type": "array", "items": {"type": "string"}},
 }
-NOW = {
-    "type": "function",
-    "function": {"name": "now", "description": "The time", "parameters": {"type": "object", "properties": {}}},
-}
+WEATHER = _tool("get_weather", "The weather", _PROPERTIES, required=["city"])
+NOW = _tool("now", "The time", {})
 TOOLS: list[dict[str, Any]] = [WEATHER, NOW]
 
 _CITY = {"city": "Köln"}
 _JSON = '{"city": "Köln"}'
 _DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 
-# By form: what a model wrote, and what it says. The forms' sources are in the table of forms.
-EXAMPLES: dict[str, list[tuple[str, Said]]] = {
+_HM = ("thinking", "hm")
+_RAIN: tuple[str, dict[str, Any]] = ("get_weather", _CITY)
+_NOON: tuple[str, dict[str, Any]] = ("now", {})
+_ALL: Said = [_HM, "Look.", _RAIN, _NOON]
+
+# By form: what a model wrote, and what it says; a text alone is said as it is written. The table of forms has sources.
+_EXAMPLES: dict[str, list[str | Example]] = {
     "hermes": [
-        ("Hello.<|im_end|>\n", ["Hello."]),
-        (
-            (
-                '<think>\nhm\n</think>\n\nLook.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}\n'
-                '</tool_call>\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|im_end|>'
-            ),
-            [("thinking", "hm"), "Look.", ("get_weather", _CITY), ("now", {})],
+        Example("Hello.<|im_end|>\n", ["Hello."]),
+        Example(
+            '<think>\nhm\n</think>\n\nLook.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}\n'
+            '</tool_call>\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|im_end|>',
+            _ALL,
         ),
-        ('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}', [("get_weather", _CITY)]),
-        ('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', [("f", {"a": 1})]),
-        ('<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>', [("f", {"a": 1})]),
-        ('<tool_call>{"name": "f"}</tool_call>', [("f", {})]),
-        ('<tool_call>{"name": "f", "arguments": null}</tool_call>', [("f", {})]),
-        ('<tool_call>[{"name": "f", "arguments": {}}, {"name": "g"}]</tool_call>', [("f", {}), ("g", {})]),
-        ('<tool_call>{"name": "f", "arguments": {"a": "</tool_call>"}}</tool_call>', [("f", {"a": "</tool_call>"})]),
-        ('<tool_call>{"name": "f", "arguments": {"a": 1}}}</tool_call>\nSo.', [("f", {"a": 1}), "So."]),
-        ('<tool_call>{"name": "f", "arguments": {"a": "one\ntwo"}}</tool_call>', [("f", {"a": "one\ntwo"})]),
-        ("<tool_call>{'name': 'f', 'arguments': {'a': True}}</tool_call>", [("f", {"a": True})]),
-        (
+        Example('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}', [_RAIN]),
+        Example('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', [("f", {"a": 1})]),
+        Example('<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>', [("f", {"a": 1})]),
+        Example('<tool_call>{"name": "f"}</tool_call>', [("f", {})]),
+        Example('<tool_call>{"name": "f", "arguments": null}</tool_call>', [("f", {})]),
+        Example('<tool_call>[{"name": "f", "arguments": {}}, {"name": "g"}]</tool_call>', [("f", {}), ("g", {})]),
+        Example(
+            '<tool_call>{"name": "f", "arguments": {"a": "</tool_call>"}}</tool_call>', [("f", {"a": "</tool_call>"})]
+        ),
+        Example('<tool_call>{"name": "f", "arguments": {"a": 1}}}</tool_call>\nSo.', [("f", {"a": 1}), "So."]),
+        Example('<tool_call>{"name": "f", "arguments": {"a": "one\ntwo"}}</tool_call>', [("f", {"a": "one\ntwo"})]),
+        Example("<tool_call>{'name': 'f', 'arguments': {'a': True}}</tool_call>", [("f", {"a": True})]),
+        Example(
             '<tool_call>{"type": "function", "function": {"name": "f", "arguments": "{\\"a\\": 1}"}}</tool_call>',
             [("f", {"a": 1})],
         ),
-        ('<tool_call>{"name": "f", "arguments": {"a": "cut', [("f", '{"a": "cut')]),
-        ('<tool_call>{"name": "f", "arguments": [1]}</tool_call>', [("f", "[1]")]),
-        ('<tool_call>{"name": "f", "arg', [("f", '{"name": "f", "arg')]),
-        ('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', [("f", '{"a": NaN}')]),
-        ('<tool_call>{"name": "f", "arguments": {"a": "b}}\n</tool_call>x', [("f", '{"a": "b}}\n'), "x"]),
-        ('<tool_call>{"name": "f", "arguments": "cut\\', [("f", '"cut\\')]),
-        (
-            '<tool_call>{"name": "\\x", "arguments": {}}</tool_call>',
-            [("\\x", {})],
-        ),
-        ('<tool_call>{"name": "f", "arguments": {}}</tool', [("f", {})]),
-        (
-            '<tool_call>{"name": "\\x", "arguments": {}</tool_call>',
-            ['<tool_call>{"name": "\\x", "arguments": {}</tool_call>'],
-        ),
-        (
-            "<tool_call>[{'name': 'f', 'arguments': 3}, 4]</tool_call>",
-            ["<tool_call>[{'name': 'f', 'arguments': 3}, 4]</tool_call>"],
-        ),
-        ('<tool_call>{"name": "f"} or so</tool_call>', [("f", {}), "or so"]),
-        ('<tool_call>[{"name": "f"}, {"na', [("f", {}), '{"na']),
-        ('<tool_call>{"name": "f"}</tool_call></tool_call>', [("f", {})]),
-        ("The </tool_call> tag ends it.", ["The </tool_call> tag ends it."]),
-        ("The <tool_call> tag is for tools.", ["The <tool_call> tag is for tools."]),
-        ("a <tool_call>{none}</tool_call> b", ["a <tool_call>{none}</tool_call> b"]),
-        ('a <tool_call>{"x": 1}</tool_call> b', ['a <tool_call>{"x": 1}</tool_call> b']),
+        Example('<tool_call>{"name": "f", "arguments": {"a": "cut', [("f", '{"a": "cut')]),
+        Example('<tool_call>{"name": "f", "arguments": [1]}</tool_call>', [("f", "[1]")]),
+        Example('<tool_call>{"name": "f", "arg', [("f", '{"name": "f", "arg')]),
+        Example('<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>', [("f", '{"a": NaN}')]),
+        Example('<tool_call>{"name": "f", "arguments": {"a": "b}}\n</tool_call>x', [("f", '{"a": "b}}\n'), "x"]),
+        Example('<tool_call>{"name": "f", "arguments": "cut\\', [("f", '"cut\\')]),
+        Example('<tool_call>{"name": "\\x", "arguments": {}}</tool_call>', [("\\x", {})]),
+        Example('<tool_call>{"name": "f", "arguments": {}}</tool', [("f", {})]),
+        '<tool_call>{"name": "\\x", "arguments": {}</tool_call>',
+        "<tool_call>[{'name': 'f', 'arguments': 3}, 4]</tool_call>",
+        Example('<tool_call>{"name": "f"} or so</tool_call>', [("f", {}), "or so"]),
+        Example('<tool_call>[{"name": "f"}, {"na', [("f", {}), '{"na']),
+        Example('<tool_call>{"name": "f"}</tool_call></tool_call>', [("f", {})]),
+        "The </tool_call> tag ends it.",
+        "The <tool_call> tag is for tools.",
+        "a <tool_call>{none}</tool_call> b",
+        'a <tool_call>{"x": 1}</tool_call> b',
     ],
     "qwen-xml": [
-        (
-            (
-                "hm\n</think>\n\nLook.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nKöln\n</parameter>\n"
-                "</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call><|im_end|>\n"
-            ),
-            [("thinking", "hm"), "Look.", ("get_weather", _CITY), ("now", {})],
+        Example(
+            "hm\n</think>\n\nLook.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nKöln\n</parameter>\n"
+            "</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call><|im_end|>\n",
+            _ALL,
         ),
-        (
+        Example(
             "<function=f>\n<parameter=a>\n\n  two\nlines\n\n</parameter>\n</function>\n</tool_call>",
             [("f", {"a": "\n  two\nlines\n"})],
         ),
-        (
-            (
-                "<tool_call><function=f><parameter=a>x</parameter>y</parameter>"
-                "\n<parameter=b>\n<function=g>\n</parameter>\n"
-                "</function></tool_call>"
-            ),
+        Example(
+            "<tool_call><function=f><parameter=a>x</parameter>y</parameter>"
+            "\n<parameter=b>\n<function=g>\n</parameter>\n"
+            "</function></tool_call>",
             [("f", {"a": "x</parameter>y", "b": "<function=g>"})],
         ),
-        (
-            "<tool_call>\n<function=f>\n<parameter=path>\nnotes/cut",
-            [("f", "\n<parameter=path>\nnotes/cut")],
-        ),
+        Example("<tool_call>\n<function=f>\n<parameter=path>\nnotes/cut", [("f", "\n<parameter=path>\nnotes/cut")]),
     ],
     "llama": [
-        ('{"name": "get_weather", "parameters": {"city": "Köln"}}<|eot_id|>', [("get_weather", _CITY)]),
-        (
-            (
-                '<|python_tag|>{"type": "function", "name": "get_weather", "parameters": {"city": "Köln"}}; '
-                '{"name": "now", "parameters": {}}<|eom_id|>'
-            ),
-            [("get_weather", _CITY), ("now", {})],
+        Example('{"name": "get_weather", "parameters": {"city": "Köln"}}<|eot_id|>', [_RAIN]),
+        Example(
+            '<|python_tag|>{"type": "function", "name": "get_weather", "parameters": {"city": "Köln"}}; '
+            '{"name": "now", "parameters": {}}<|eom_id|>',
+            [_RAIN, _NOON],
         ),
-        ('<|python_tag|>brave_search.call(query="Köln")<|eom_id|>', [("brave_search", {"query": "Köln"})]),
-        ('[get_weather(city="Köln"), now()]<|eot_id|>', [("get_weather", _CITY), ("now", {})]),
-        ('<|python_start|>[get_weather(city="Köln")]<|python_end|><|eom|>', [("get_weather", _CITY)]),
-        ('{"name": "get_weather", "city": "Köln"} is JSON', ['{"name": "get_weather", "city": "Köln"} is JSON']),
-        ('{"name": "get_weather"}', ['{"name": "get_weather"}']),
-        ("[1] and [a link](x)", ["[1] and [a link](x)"]),
-        ("[get_weather(city)]", ["[get_weather(city)]"]),
-        ("<|python_tag|>print(1 + 1)", ["<|python_tag|>print(1 + 1)"]),
-        ('Call {"name": "now", "parameters": {}}', ['Call {"name": "now", "parameters": {}}']),
+        Example('<|python_tag|>brave_search.call(query="Köln")<|eom_id|>', [("brave_search", {"query": "Köln"})]),
+        Example('[get_weather(city="Köln"), now()]<|eot_id|>', [_RAIN, _NOON]),
+        Example('<|python_start|>[get_weather(city="Köln")]<|python_end|><|eom|>', [_RAIN]),
+        '{"name": "get_weather", "city": "Köln"} is JSON',
+        '{"name": "get_weather"}',
+        "[1] and [a link](x)",
+        "[get_weather(city)]",
+        "<|python_tag|>print(1 + 1)",
+        'Call {"name": "now", "parameters": {}}',
     ],
     "pythonic": [
-        (
+        Example(
             "[get_weather(city='K\\u00f6ln', days=-2, tags=['a', (1.5, None)], more={'x': True}), now()]",
-            [
-                ("get_weather", {"city": "Köln", "days": -2, "tags": ["a", [1.5, None]], "more": {"x": True}}),
-                ("now", {}),
-            ],
+            [("get_weather", {"city": "Köln", "days": -2, "tags": ["a", [1.5, None]], "more": {"x": True}}), _NOON],
         ),
-        ("[now(), now(]", ["[now(), now(]"]),
-        ('{"name": "now"}', ['{"name": "now"}']),
-        ("[now()] is how", [("now", {}), "is how"]),
+        "[now(), now(]",
+        '{"name": "now"}',
+        Example("[now()] is how", [_NOON, "is how"]),
     ],
     "lfm2": [
-        (
-            (
-                "<think>hm</think>Look.<|tool_call_start|>[get_weather(city='Köln', "
-                'tags=["a"], more={"x": null}), now()]'
-                "<|tool_call_end|>So.<|im_end|>\n"
-            ),
-            [
-                ("thinking", "hm"),
-                "Look.",
-                ("get_weather", {"city": "Köln", "tags": ["a"], "more": {"x": None}}),
-                ("now", {}),
-                "So.",
-            ],
+        Example(
+            "<think>hm</think>Look.<|tool_call_start|>[get_weather(city='Köln', "
+            'tags=["a"], more={"x": null}), now()]'
+            "<|tool_call_end|>So.<|im_end|>\n",
+            [_HM, "Look.", ("get_weather", {"city": "Köln", "tags": ["a"], "more": {"x": None}}), _NOON, "So."],
         ),
-        (
-            f'<|tool_call_start|>[{{"name": "get_weather", "arguments": {_JSON}}}]<|tool_call_end|>',
-            [("get_weather", _CITY)],
-        ),
-        ("<|tool_call_start|>[f(1, a=2)]<|tool_call_end|>", [("f", "1, a=2")]),
+        Example(f'<|tool_call_start|>[{{"name": "get_weather", "arguments": {_JSON}}}]<|tool_call_end|>', [_RAIN]),
+        Example("<|tool_call_start|>[f(1, a=2)]<|tool_call_end|>", [("f", "1, a=2")]),
     ],
     "mistral": [
-        (
-            '[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Köln"}, "id": "abcdefgh0"}]</s>',
-            [("get_weather", _CITY)],
+        Example(
+            '[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Köln"}, "id": "abcdefgh0"}]</s>', [_RAIN]
         ),
-        (
-            (
-                '[THINK]hm[/THINK]Look.[TOOL_CALLS]get_weather[ARGS]{"city": '
-                '"Köln"}[TOOL_CALLS]now[CALL_ID]abcdefgh1[ARGS]{}'
-                "</s>"
-            ),
-            [("thinking", "hm"), "Look.", ("get_weather", _CITY), ("now", {})],
+        Example(
+            '[THINK]hm[/THINK]Look.[TOOL_CALLS]get_weather[ARGS]{"city": '
+            '"Köln"}[TOOL_CALLS]now[CALL_ID]abcdefgh1[ARGS]{}'
+            "</s>",
+            _ALL,
         ),
-        ('[TOOL_CALLS]get_weather{"city": "Köln"}', [("get_weather", _CITY)]),
-        ("[TOOL_CALLS]f[ARGS]none", [("f", "none")]),
-        ("[TOOL_CALLS] are what I call.", ["[TOOL_CALLS] are what I call."]),
+        Example('[TOOL_CALLS]get_weather{"city": "Köln"}', [_RAIN]),
+        Example("[TOOL_CALLS]f[ARGS]none", [("f", "none")]),
+        "[TOOL_CALLS] are what I call.",
     ],
     "deepseek": [
-        (
-            (
-                f"hm</think>Look.{_DEEPSEEK}function<｜tool▁sep｜>get_weather\n```json\n{_JSON}\n```<｜tool▁call▁end｜>\n"
-                "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
-                "<｜end▁of▁sentence｜>"
-            ),
-            [("thinking", "hm"), "Look.", ("get_weather", _CITY), ("now", {})],
+        Example(
+            f"hm</think>Look.{_DEEPSEEK}function<｜tool▁sep｜>get_weather\n```json\n{_JSON}\n```<｜tool▁call▁end｜>\n"
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+            "<｜end▁of▁sentence｜>",
+            _ALL,
         ),
-        (
-            (
-                f"{_DEEPSEEK}get_weather<｜tool▁sep｜>{_JSON}<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{{}}"
-                "<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>"
-            ),
-            [("get_weather", _CITY), ("now", {})],
+        Example(
+            f"{_DEEPSEEK}get_weather<｜tool▁sep｜>{_JSON}<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{{}}"
+            "<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>",
+            [_RAIN, _NOON],
         ),
-        (
+        Example(
             f'{_DEEPSEEK}function<｜tool▁sep｜>f\n```json\n{{"a": "```"}}\n```<｜tool▁call▁end｜>',
             [("f", {"a": "```"})],
         ),
-        (f"{_DEEPSEEK}f<｜tool▁sep｜>none<｜tool▁call▁end｜>", [("f", "none")]),
-        ("a <｜tool▁call▁begin｜>b", ["a <｜tool▁call▁begin｜>b"]),
+        Example(f"{_DEEPSEEK}f<｜tool▁sep｜>none<｜tool▁call▁end｜>", [("f", "none")]),
+        "a <｜tool▁call▁begin｜>b",
     ],
     "glm-4": [
-        ("\nHello.", ["\nHello."]),
-        ('get_weather\n{"city": "Köln"}<|observation|>', [("get_weather", _CITY)]),
-        (
-            'Look.<|assistant|>get_weather\n{"city": "Köln"}<|assistant|>now\n{}',
-            ["Look.", ("get_weather", _CITY), ("now", {})],
-        ),
-        ("Yes\n\nor no {maybe}", ["Yes\n\nor no {maybe}"]),
+        "\nHello.",
+        Example('get_weather\n{"city": "Köln"}<|observation|>', [_RAIN]),
+        Example('Look.<|assistant|>get_weather\n{"city": "Köln"}<|assistant|>now\n{}', ["Look.", _RAIN, _NOON]),
+        "Yes\n\nor no {maybe}",
     ],
     "glm-4.5": [
-        (
-            (
-                "\n<think>hm</think>\nLook.\n<tool_call>get_weather\n<arg_key>city</arg_key>"
-                "\n<arg_value>Köln</arg_value>\n"
-                "</tool_call>\n<tool_call>now\n</tool_call><|observation|>"
-            ),
-            [("thinking", "hm"), "Look.", ("get_weather", _CITY), ("now", {})],
+        Example(
+            "\n<think>hm</think>\nLook.\n<tool_call>get_weather\n<arg_key>city</arg_key>"
+            "\n<arg_value>Köln</arg_value>\n"
+            "</tool_call>\n<tool_call>now\n</tool_call><|observation|>",
+            _ALL,
         ),
-        (
+        Example(
             "<tool_call>f<arg_key>a</arg_key><arg_value> x\n</arg_value></arg_value></tool_call>",
             [("f", {"a": " x\n</arg_value>"})],
         ),
-        (
-            "<tool_call>f<arg_key>a</arg_key><arg_value>cut",
-            [("f", "<arg_key>a</arg_key><arg_value>cut")],
-        ),
-        ("<tool_call>two words</tool_call>", ["<tool_call>two words</tool_call>"]),
+        Example("<tool_call>f<arg_key>a</arg_key><arg_value>cut", [("f", "<arg_key>a</arg_key><arg_value>cut")]),
+        "<tool_call>two words</tool_call>",
     ],
     "internlm": [
-        (
-            (
-                'Look.<|action_start|><|plugin|>\n{"name": "get_weather", "parameters": {"city": "Köln"}}<|action_end|>'
-                "<|im_end|>\n"
-            ),
-            ["Look.", ("get_weather", _CITY)],
+        Example(
+            'Look.<|action_start|><|plugin|>\n{"name": "get_weather", "parameters": {"city": "Köln"}}<|action_end|>'
+            "<|im_end|>\n",
+            ["Look.", _RAIN],
         ),
-        ("<|action_start|><|interpreter|>1+1<|action_end|>", ["<|action_start|><|interpreter|>1+1<|action_end|>"]),
+        "<|action_start|><|interpreter|>1+1<|action_end|>",
     ],
     "command-r": [
-        (
-            (
-                'Plan.\nAction: ```json\n[\n    {\n        "tool_name": "get_weather",\n        "parameters": {\n'
-                '            "city": "Köln"\n        }\n    },\n    {"tool_name": "now", "parameters": {}}\n]```'
-                "<|END_OF_TURN_TOKEN|>"
-            ),
-            ["Plan.", ("get_weather", _CITY), ("now", {})],
+        Example(
+            'Plan.\nAction: ```json\n[\n    {\n        "tool_name": "get_weather",\n        "parameters": {\n'
+            '            "city": "Köln"\n        }\n    },\n    {"tool_name": "now", "parameters": {}}\n]```'
+            "<|END_OF_TURN_TOKEN|>",
+            ["Plan.", _RAIN, _NOON],
         ),
-        ('Action: ```json\n[{"tool_name": "directly_answer", "parameters": {}}]\n```Hello.', ["Hello."]),
-        ("Action: ```json\n[1]\n```", ["Action: ```json\n[1]\n```"]),
+        Example('Action: ```json\n[{"tool_name": "directly_answer", "parameters": {}}]\n```Hello.', ["Hello."]),
+        "Action: ```json\n[1]\n```",
     ],
     "command-r7b": [
-        (
-            (
-                '<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n    {"tool_call_id": '
-                '"0", "tool_name": "get_weather", '
-                '"parameters": {"city": "Köln"}},\n    {"tool_call_id": "1", "tool_name": "now", "parameters": {}}\n'
-                "]<|END_ACTION|><|END_OF_TURN_TOKEN|>"
-            ),
-            [("thinking", "hm"), ("get_weather", _CITY), ("now", {})],
+        Example(
+            '<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n    {"tool_call_id": '
+            '"0", "tool_name": "get_weather", '
+            '"parameters": {"city": "Köln"}},\n    {"tool_call_id": "1", "tool_name": "now", "parameters": {}}\n'
+            "]<|END_ACTION|><|END_OF_TURN_TOKEN|>",
+            [_HM, _RAIN, _NOON],
         ),
-        ("<|START_RESPONSE|>Hello.<|END_RESPONSE|><|END_OF_TURN_TOKEN|>", ["Hello."]),
+        Example("<|START_RESPONSE|>Hello.<|END_RESPONSE|><|END_OF_TURN_TOKEN|>", ["Hello."]),
     ],
     "phi-4-mini": [
-        (
-            '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Köln"}}]<|/tool_call|><|end|>',
-            [("get_weather", _CITY)],
-        ),
-        ('<|tool_call|>{"name": "now", "arguments": {}}<|/tool_call|>So.', [("now", {}), "So."]),
-        ('functools[{"name": "f", "arguments": {"a": [1]}}]', [("f", {"a": [1]})]),
-        ("functools[0] is a list", ["functools[0] is a list"]),
+        Example('<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Köln"}}]<|/tool_call|><|end|>', [_RAIN]),
+        Example('<|tool_call|>{"name": "now", "arguments": {}}<|/tool_call|>So.', [_NOON, "So."]),
+        Example('functools[{"name": "f", "arguments": {"a": [1]}}]', [("f", {"a": [1]})]),
+        "functools[0] is a list",
     ],
     "granite": [
-        (
-            '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Köln"}}]<|end_of_text|>',
-            [("get_weather", _CITY)],
-        ),
-        ('<tool_call>[{"name": "get_weather", "arguments": {"city": "Köln"}}]', [("get_weather", _CITY)]),
-        ('<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|end_of_text|>', [("now", {})]),
-        ("<think>hm</think><response>Hello.</response>", [("thinking", "hm"), "Hello."]),
+        Example('<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Köln"}}]<|end_of_text|>', [_RAIN]),
+        Example('<tool_call>[{"name": "get_weather", "arguments": {"city": "Köln"}}]', [_RAIN]),
+        Example('<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|end_of_text|>', [_NOON]),
+        Example("<think>hm</think><response>Hello.</response>", [_HM, "Hello."]),
     ],
     "gemma-4": [
-        (
-            (
-                '<|channel>thought\nhm\n<channel|><|tool_call>call:get_weather{city:<|"|>Köln<|"|>,days:2,exact:true,'
-                'more:{<|"|>x<|"|>:[null,1.5]},tags:[<|"|>a<|"|>]}<tool_call|><|tool_call>call:now{}<tool_call|>'
-                "<|tool_response>"
-            ),
+        Example(
+            '<|channel>thought\nhm\n<channel|><|tool_call>call:get_weather{city:<|"|>Köln<|"|>,days:2,exact:true,'
+            'more:{<|"|>x<|"|>:[null,1.5]},tags:[<|"|>a<|"|>]}<tool_call|><|tool_call>call:now{}<tool_call|>'
+            "<|tool_response>",
             [
-                ("thinking", "hm"),
+                _HM,
                 ("get_weather", {"city": "Köln", "days": 2, "exact": True, "more": {"x": [None, 1.5]}, "tags": ["a"]}),
-                ("now", {}),
+                _NOON,
             ],
         ),
-        ('<|tool_call>call:f{a:<|"|><tool_call|>\n"<|"|>}<tool_call|>', [("f", {"a": '<tool_call|>\n"'})]),
-        ('<|tool_call>call:f{a:<|"|>cut', [("f", '{a:<|"|>cut')]),
-        ("<|tool_call>call now<tool_call|>", ["<|tool_call>call now<tool_call|>"]),
+        Example('<|tool_call>call:f{a:<|"|><tool_call|>\n"<|"|>}<tool_call|>', [("f", {"a": '<tool_call|>\n"'})]),
+        Example('<|tool_call>call:f{a:<|"|>cut', [("f", '{a:<|"|>cut')]),
+        "<|tool_call>call now<tool_call|>",
     ],
     "harmony": [
-        ("Hello.", ["Hello."]),
-        ("<|channel|>final<|message|>Hello.<|return|>", ["Hello."]),
-        (
-            (
-                "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Look.<|end|>"
-                "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
-                f"{_JSON}<|call|>"
-            ),
-            [("thinking", "hm"), "Look.", ("get_weather", _CITY)],
+        "Hello.",
+        Example("<|channel|>final<|message|>Hello.<|return|>", ["Hello."]),
+        Example(
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Look.<|end|>"
+            "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
+            f"{_JSON}<|call|>",
+            [_HM, "Look.", _RAIN],
         ),
-        (f" to=functions.get_weather<|channel|>commentary json<|message|>{_JSON}<|call|>", [("get_weather", _CITY)]),
-        ("<|channel|>analysis", ["<|channel|>analysis"]),
-        (
+        Example(f" to=functions.get_weather<|channel|>commentary json<|message|>{_JSON}<|call|>", [_RAIN]),
+        "<|channel|>analysis",
+        Example(
             "<|start|>assistant<|channel|>final<|start|>assistant<|message|>a",
             ["<|start|>assistant<|channel|>final", "a"],
         ),
-        ("<|channel|>final<|message|>a<|end|>b", ["a", "b"]),
-        ("to whom?", ["to whom?"]),
-        ("<|channel|>analysis to=python code<|message|>print(1)<|call|>", [("python", "print(1)")]),
-        (
-            (
-                "<|channel|>commentary to=functions.now<|message|>{}<|call|><|start|>"
-                "assistant to=functions.now<|channel|>"
-                "commentary<|message|>{}<|call|><|start|>assistant<|channel|>final<|message|>It is noon.<|return|>"
-            ),
-            [("now", {}), ("now", {})],
+        Example("<|channel|>final<|message|>a<|end|>b", ["a", "b"]),
+        "to whom?",
+        Example("<|channel|>analysis to=python code<|message|>print(1)<|call|>", [("python", "print(1)")]),
+        Example(
+            "<|channel|>commentary to=functions.now<|message|>{}<|call|><|start|>"
+            "assistant to=functions.now<|channel|>"
+            "commentary<|message|>{}<|call|><|start|>assistant<|channel|>final<|message|>It is noon.<|return|>",
+            [_NOON, _NOON],
         ),
-        (
-            (
-                "<|channel|>final<|message|>Hello.<|end|><|start|>functions.now "
-                "to=assistant<|channel|>commentary<|message|>1"
-            ),
+        Example(
+            "<|channel|>final<|message|>Hello.<|end|><|start|>functions.now "
+            "to=assistant<|channel|>commentary<|message|>1",
             ["Hello."],
         ),
     ],
     "kimi-k2": [
-        (
-            (
-                "<think>hm</think>Look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
-                f"<|tool_call_argument_begin|>{_JSON}<|tool_call_end|><|tool_call_begin|>functions.now:1"
-                "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|><|im_end|>"
-            ),
-            [("thinking", "hm"), "Look.", ("get_weather", _CITY), ("now", {})],
-        ),
+        Example(
+            "<think>hm</think>Look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+            f"<|tool_call_argument_begin|>{_JSON}<|tool_call_end|><|tool_call_begin|>functions.now:1"
+            "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|><|im_end|>",
+            _ALL,
+        )
     ],
     "minimax-m2": [
-        (
-            (
-                'hm\n</think>\n\nLook.\n<minimax:tool_call>\n<invoke name="get_weather">'
-                '\n<parameter name="city">Köln</parameter>'
-                '\n</invoke>\n<invoke name="now">\n</invoke>\n</minimax:tool_call>[e~[\n'
-            ),
-            [("thinking", "hm"), "Look.", ("get_weather", _CITY), ("now", {})],
-        ),
+        Example(
+            'hm\n</think>\n\nLook.\n<minimax:tool_call>\n<invoke name="get_weather">'
+            '\n<parameter name="city">Köln</parameter>'
+            '\n</invoke>\n<invoke name="now">\n</invoke>\n</minimax:tool_call>[e~[\n',
+            _ALL,
+        )
     ],
     "seed-oss": [
-        (
-            (
-                "<seed:think>hm</seed:think>\nLook.\n\n<seed:tool_call>\n<function=get_weather>"
-                "\n<parameter=city>Köln</parameter>"
-                "\n</function>\n</seed:tool_call><seed:eos>"
-            ),
-            [("thinking", "hm"), "Look.", ("get_weather", _CITY)],
-        ),
+        Example(
+            "<seed:think>hm</seed:think>\nLook.\n\n<seed:tool_call>\n<function=get_weather>"
+            "\n<parameter=city>Köln</parameter>"
+            "\n</function>\n</seed:tool_call><seed:eos>",
+            [_HM, "Look.", _RAIN],
+        )
     ],
     "nemotron-nano-2": [
-        (
-            (
-                'hm\n</think>\n\n<TOOLCALL>[{"name": "get_weather", "arguments": '
-                '{"city": "Köln"}}]</TOOLCALL>\n<SPECIAL_12>\n'
-            ),
-            [("thinking", "hm"), ("get_weather", _CITY)],
-        ),
+        Example(
+            'hm\n</think>\n\n<TOOLCALL>[{"name": "get_weather", "arguments": '
+            '{"city": "Köln"}}]</TOOLCALL>\n<SPECIAL_12>\n',
+            [_HM, _RAIN],
+        )
     ],
-    "exaone-deep": [("hm\n</thought>\n\nHello.[|endofturn|]\n", [("thinking", "hm"), "Hello."])],
+    "exaone-deep": [Example("hm\n</thought>\n\nHello.[|endofturn|]\n", [_HM, "Hello."])],
+}
+EXAMPLES: dict[str, list[Example]] = {
+    form: [Example(each, [each]) if isinstance(each, str) else each for each in examples]
+    for form, examples in _EXAMPLES.items()
 }
 
 

@@ -21,23 +21,14 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A text that tries to be more than text.
+    """A text that tries to be more than text."""
 
-    Attributes:
-        id: Its group, and what is special about it.
-        group: Its group.
-        forges: What it tries to forge.
-        values: The values to put side by side: mostly one, two where it is split.
-        before: What the developer wrote before the values.
-        behind: What the developer wrote behind them.
-    """
-
-    id: str
+    id: str  # its group, and what is special about it
     group: str
     forges: Forged
-    values: tuple[str, ...]
-    before: str = ""
-    behind: str = ""
+    values: tuple[str, ...]  # to put side by side: mostly one, two where the text is split
+    before: str = ""  # the developer's text before the values
+    behind: str = ""  # the developer's text after the values
 
     @property
     def text(self) -> str:
@@ -52,15 +43,9 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Honest:
-    """A text that means nothing but itself.
+    """A text that means nothing but itself."""
 
-    Attributes:
-        id: Its kind, and what is special about it.
-        kind: Its kind.
-        text: The text.
-    """
-
-    id: str
+    id: str  # its kind, and what is special about it
     kind: str
     text: str
 

@@ -33,43 +33,24 @@ _RUN = ("5332114", "<class '")
 
 
 class Message(NamedTuple):
-    """A message as a library made it, or a whole flat text.
+    """A message as a library made it, or a whole flat text."""
 
-    Attributes:
-        role: Its role; ``""`` for flat text.
-        text: All of its text.
-        extras: How many tools, calls, media and the like it has beside the text.
-    """
-
-    role: str
+    role: str  # empty for flat text
     text: str
-    extras: int = 0
+    extras: int = 0  # the number of tools, calls, media and the like beside the text
 
 
 class Layout(NamedTuple):
-    """How a model's flat text is divided.
+    """How a model's flat text is divided."""
 
-    Attributes:
-        opens: What begins a turn: a pattern, and the role; a group in the pattern is the role where there is one.
-        closes: What ends one.
-        tools: What is structure of tools.
-        specials: Further special tokens, and structure as thoughts.
-    """
-
-    opens: tuple[tuple[str, str], ...]
+    opens: tuple[tuple[str, str], ...]  # the patterns that begin a turn, with its role; a group in one is the role
     closes: str = "(?!)"
     tools: str = "(?!)"
-    specials: str = "(?!)"
+    specials: str = "(?!)"  # further special tokens, and structure as thoughts
 
 
 class Reading(NamedTuple):
-    """What was read.
-
-    Attributes:
-        turns: The role and the text of each turn.
-        tools: How many signs of tools there are.
-        specials: How many special tokens.
-    """
+    """The role and the text of each turn, and the numbers of tools' markers and of special tokens."""
 
     turns: tuple[tuple[str, str], ...]
     tools: int
@@ -264,11 +245,9 @@ _FORMS: tuple[Literal["NFKC", "NFKD"], ...] = ("NFKC", "NFKD")
 
 
 def readings(made: Sequence[Message], layout: str) -> tuple[Reading, ...]:
-    """What a model reads: first as it stands, then in each form of a tokenizer that normalises.
+    """Read messages or one flat text: first as they stand, then in each form of a tokenizer that normalises.
 
-    Args:
-        made: The messages, or one flat text.
-        layout: The layout of the texts; ``""`` where they are data, and divided by nothing.
+    The layout is empty where the texts are data, and divided by nothing.
     """
     plain = _reading(made, layout)
     if not layout or all(message.text.isascii() and "\r" not in message.text for message in made):
@@ -317,13 +296,7 @@ def _turn(role: str, text: str) -> Iterable[tuple[str, str]]:
 
 
 def forged(made: Reading, base: Reading, value: str) -> set[Kind]:
-    """What a value forged.
-
-    Args:
-        made: The prompt under attack.
-        base: The same prompt with an honest value.
-        value: The attack.
-    """
+    """Return what a value forged in a prompt, compared with the same prompt with an honest value."""
     found: set[Kind] = set()
     roles, honest = (Counter(role for role, _ in reading.turns) for reading in (made, base))
     at, own = _place(base, TAIL) or _place(base, HEAD) or (0, "")

@@ -44,23 +44,15 @@ LOSING = {
 
 
 class Case(NamedTuple):
-    """What is put into a prompt.
-
-    Attributes:
-        first: A text.
-        second: Another one, to stand beside it; mostly empty.
-        before: What the developer wrote before them.
-        behind: What the developer wrote behind them.
-    """
+    """The text or the two texts that are put into a prompt."""
 
     first: str
-    second: str = ""
-    before: str = ""
-    behind: str = ""
+    second: str = ""  # beside the first; mostly empty
+    before: str = ""  # the developer's text before both
+    behind: str = ""  # the developer's text after both
 
     @property
     def text(self) -> str:
-        """Both as one."""
         return self.first + self.second
 
     @property
@@ -92,17 +84,12 @@ def tools_with(text: str) -> list[dict[str, Any]]:
 def history_with(text: str) -> list[dict[str, Any]]:
     """What was said: the text in what the user asked, what the model wrote to a tool, and what came back."""
     arguments = json.dumps({"note": text, text: "x"}, ensure_ascii=False)
+    call = {"id": "call12345", "type": "function", "function": {"name": "pay", "arguments": arguments}}
     return [
         {"role": "user", "content": f"So:\n{text}\n{TAIL}"},
         {"role": "assistant", "content": "Fine."},
         {"role": "user", "content": text},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [
-                {"id": "call12345", "type": "function", "function": {"name": "pay", "arguments": arguments}}
-            ],
-        },
+        {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call12345", "name": "pay", "content": text},
         {"role": "assistant", "content": "Done."},
     ]

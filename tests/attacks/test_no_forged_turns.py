@@ -121,14 +121,10 @@ def test_no_text_forges_anything_where_the_model_is_not_known() -> None:
     assert beaten(lambda case: flat(case, None), "documented", share(0, 6)) == {}
 
 
-def test_no_text_forges_a_section_of_alpaca() -> None:
+@pytest.mark.parametrize(("make", "layout"), [(alpaca_with, "alpaca"), (few_shot_with, "chatml")])
+def test_no_text_forges_a_section_of_alpaca_or_an_example(make: Callable[[str], str], layout: str) -> None:
     cases = ((name, case) for name, case in share(1, 6) if not (case.before or case.behind))
-    assert beaten(lambda case: [Message("", alpaca_with(case.text))], "alpaca", cases) == {}
-
-
-def test_no_example_forges_anything() -> None:
-    cases = ((name, case) for name, case in share(1, 6) if not (case.before or case.behind))
-    assert beaten(lambda case: [Message("", few_shot_with(case.text))], "chatml", cases) == {}
+    assert beaten(lambda case: [Message("", make(case.text))], layout, cases) == {}
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""Runs that are killed with kill -9 and gone on with: a share of soak_kills.py and soak_calls.py."""
+"""Runs that are killed with kill -9 and continued."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from batch import soak_kills as soak
-from batch.soak_calls import killed_again_and_again
+from batch import killed_runs
+from batch.killed_calls import killed_again_and_again
 from lazyprompt.cli.main import main
 
 pytestmark = pytest.mark.slow  # runs that are killed
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.slow  # runs that are killed
 def test_killed_runs_go_on_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    soak.write_data(tmp_path, 3000)
+    killed_runs.write_data(tmp_path, 3000)
     monkeypatch.chdir(tmp_path)
-    assert main(soak.arguments("clean.jsonl")) == 3
+    assert main(killed_runs.arguments("clean.jsonl")) == 3
     assert "2,996 rows, 4 rejected" in capsys.readouterr().err
-    done = soak.soak(tmp_path, 3, [1, 2, 1], 0.01, seed=2)
+    done = killed_runs.kill_runs(tmp_path, 3, [1, 2, 1], 0.01, seed=2)
     assert (done.kills, done.passes >= 1) == (3, True)
 
 

@@ -1,7 +1,4 @@
-"""A run on a real cluster of Ray, on this machine: the bytes of one process, whoever is killed.
-
-It needs Ray, and some seconds; with more rows and more kills it is ``python tests/batch/soak_ray.py``.
-"""
+"""A run on a real cluster of Ray, on this machine: the bytes of one process, whoever is killed."""
 
 from __future__ import annotations
 

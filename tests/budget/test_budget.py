@@ -102,24 +102,38 @@ def test_the_oldest_go_first_and_system_and_the_newest_user_stay() -> None:
     assert str(Budget(1_000, CHARS).fit(messages)[1]) == "90 of 1,000 tokens: nothing had to go"
 
 
-def test_the_newest_user_turn_stays_where_much_follows_it() -> None:
-    messages = [said("user", "question".ljust(10)), *(said("assistant", f"{at}".ljust(10)) for at in range(9))]
-    assert Budget(30, CHARS).fit(messages)[0] == [messages[0], *messages[-2:]]
+ANSWERS = [said("assistant", f"{at}" * 10) for at in range(4)]
+LOOP = [said("user", "question".ljust(10)), *(said("assistant", f"{at}".ljust(10)) for at in range(9))]
+HALF: dict[str, Any] = {"type": "tool_result", "tool_use_id": "1", "content": "r"}
+AND_THIS = TextBlock("and this")
+BESIDE: list[Any] = [
+    {"role": "user", "content": [HALF, {"type": "text", "text": "and this"}]},
+    Msg("user", [ToolResultBlock("1", "f", "r"), AND_THIS], "user"),
+    {"role": "user", "content": [HALF]},
+]
+INTERRUPTED: list[Any] = [
+    Msg("a", [ToolUseBlock("1", "f")], "assistant"),
+    Msg("user", "hurry up", "user"),
+    Msg("tool", [ToolResultBlock("1", "f", "r" * 50)], "tool"),
+]
+LEFT: dict[str, tuple[Budget, list[Any], list[int]]] = {
+    "the newest turn of the user, though much follows it": (Budget(30, CHARS), LOOP, [0, 8, 9]),
+    "the last, where no user speaks": (Budget(10, CHARS), ANSWERS, [3]),
+    "all, though no user begins": (Budget(100, CHARS, start_on="user"), ANSWERS, [0, 1, 2, 3]),
+    "some, though no user begins": (Budget(25, CHARS, start_on="user"), ANSWERS, [2, 3]),
+    "what is not reserved": (Budget(45, CHARS, reserve=20), talk(9), [7, 8]),
+    "a result without its call, beside a text": (Budget(900, CHARS), BESIDE, [0, 1]),
+    "a turn between a call and its result": (Budget(45, CHARS), INTERRUPTED, [1]),
+    "what is protected": (Budget(55, CHARS, protect="assistant"), talk(9), [1, 3, 5, 7, 8]),
+    "a share of 0.9": (Budget(100, CHARS, "cache", low_water=0.9), talk(11), [*range(1, 11)]),
+    "a share of 0.5": (Budget(100, CHARS, "cache", low_water=0.5), talk(11), [*range(5, 11)]),
+    "a share of 0.1": (Budget(100, CHARS, "cache", low_water=0.1), talk(11), [9, 10]),
+}
 
 
-def test_where_no_user_speaks_the_last_stays() -> None:
-    messages = [said("assistant", f"{at}" * 10) for at in range(4)]
-    assert Budget(10, CHARS).fit(messages)[0] == messages[-1:]
-
-
-def test_nothing_goes_for_want_of_a_user_to_begin_with() -> None:
-    messages = [said("assistant", f"{at}" * 10) for at in range(4)]
-    assert Budget(100, CHARS, start_on="user").fit(messages)[0] == messages
-    assert Budget(25, CHARS, start_on="user").fit(messages)[0] == messages[2:]
-
-
-def test_what_is_reserved_is_left() -> None:
-    assert len(Budget(45, CHARS, reserve=20).fit(talk(9))[0]) == 2
+@pytest.mark.parametrize(("budget", "messages", "left"), LEFT.values(), ids=LEFT)
+def test_what_is_left(budget: Budget, messages: list[Any], left: list[int]) -> None:
+    assert budget.fit(messages)[0] == [messages[at] for at in left]
 
 
 def test_tools_are_counted() -> None:
@@ -190,26 +204,6 @@ def test_exchanges_in_any_form_go_whole() -> None:
         assert Budget(45, CHARS).fit([*talk(3), *exchange])[0] == talk(3)[2:]
 
 
-def test_a_result_without_its_call_stays_where_something_else_is_said_with_it() -> None:
-    result = {"type": "tool_result", "tool_use_id": "1", "content": "r"}
-    text = {"type": "text", "text": "and this"}
-    messages: list[Any] = [
-        {"role": "user", "content": [result, text]},
-        Msg("user", [ToolResultBlock("1", "f", "r"), TextBlock("and this")], "user"),
-        {"role": "user", "content": [result]},
-    ]
-    assert Budget(900, CHARS).fit(messages)[0] == messages[:2]
-
-
-def test_a_turn_between_a_call_and_its_result_is_no_part_of_the_exchange() -> None:
-    messages: list[Any] = [
-        Msg("a", [ToolUseBlock("1", "f")], "assistant"),
-        Msg("user", "hurry up", "user"),
-        Msg("tool", [ToolResultBlock("1", "f", "r" * 50)], "tool"),
-    ]
-    assert Budget(45, CHARS).fit(messages)[0] == messages[1:2]
-
-
 def test_media_are_counted() -> None:
     class Media(CharTokenCounter):
         def count(self, messages: Any, tools: Any = None) -> int:
@@ -258,7 +252,6 @@ def test_what_is_protected_never_goes() -> None:
     kept, _ = Budget(55, CHARS, protect=[0, 2]).fit(messages)
     assert kept == [messages[at] for at in (0, 2, 6, 7, 8)][-len(kept) :]
     assert contents(kept)[:2] == contents([messages[0], messages[2]])
-    assert Budget(55, CHARS, protect="assistant").fit(messages)[0] == [messages[at] for at in (1, 3, 5, 7, 8)]
 
 
 def test_an_exchange_has_the_highest_priority_of_its_messages() -> None:
@@ -289,11 +282,6 @@ def test_what_stays_begins_the_same_for_many_turns() -> None:
     assert distances == {25}, "half of the limit, in turns of two messages"
     # Each call finds the cut by itself: a budget that has seen nothing makes the same.
     assert Budget(1_000, CHARS, "cache").fit([system, *talk(799)])[0] == kept
-
-
-def test_the_low_water_mark_is_a_share_of_the_limit() -> None:
-    for low_water, left in ((0.9, 10), (0.5, 6), (0.1, 2)):
-        assert len(Budget(100, CHARS, "cache", low_water=low_water).fit(talk(11))[0]) == left
 
 
 def test_the_cut_is_as_stable_with_a_counter_that_does_not_add_up() -> None:

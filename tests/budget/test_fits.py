@@ -52,7 +52,7 @@ def sent(counter: Any, messages: list[Any], tools: Any = None) -> int:
 @pytest.mark.parametrize("form", ["dicts", "msgs", "read"])
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(messages=conversations(ids=5), limit=LIMITS, cut=st.sampled_from([None, "end"]), seed=st.integers(0, 99_999))
-def test_what_was_fitted_keeps_the_limit_when_it_is_formatted(
+def test_formatting_keeps_the_limit(
     kind: str, form: str, messages: list[Form], limit: int, cut: Any, seed: int
 ) -> None:
     """Names, ids that are used again, media of results, calls without a result: all that a formatter adds counts."""

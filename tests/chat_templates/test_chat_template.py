@@ -6,13 +6,16 @@ import copy
 import json
 import pickle
 from datetime import datetime
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 
 from lazyprompt import Msg
+from lazyprompt.chat_templates.controls import sequences_in
 from lazyprompt.chat_templates.source import ChatSource
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import FormatError, HistoryError, SafetyError, TemplateError, TokenizerError, ToolsError
@@ -96,6 +99,7 @@ CHATS: dict[str, tuple[list[dict[str, Any]], Any, dict[str, Any]]] = {
     **{f"{name}, as sent": ([*map(as_sent, CONVERSATIONS[name][0])], TOOLS, {}) for name in CALLING},
     **{f"{name}, bare": (*CONVERSATIONS[name], {"add_generation_prompt": False}) for name in ("system", "calls")},
     **{f"thinking is {on}": (*CONVERSATIONS["reasoning"], {"enable_thinking": on}) for on in (True, False)},
+    "a system text alone": ([SYSTEM], None, {}),
     "documents": ([SYSTEM, USER], None, {"documents": DOCUMENTS}),
     "documents and tools": ([USER], TOOLS, {"documents": DOCUMENTS, "enable_thinking": False}),
 }
@@ -113,6 +117,53 @@ def test_every_template_writes_what_transformers_writes_and_its_parts_are_the_te
     rendered = {special: sum(one.rendered for (_, name), one in found.items() if name == special) for special in CHATS}
     seldom = {"parts", "developer", "unknown role", "no content", "nothing", "assistant first", "two of one"}
     assert {special for special, times in rendered.items() if times < 5} <= seldom
+
+
+# Words, white space of many kinds, characters of many scripts, and tags that templates search for.
+WORDS = ("woord", "x", "", " ", "\n", "\n\n", "\t", "\u3000", "\r\n", "\x0b", "\u2028", "你好", "ß", "e\u0301", "𝄞")
+TAGS = (
+    *(
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "<tool_response>",
+        "</tool_response>",
+        "<b>",
+        "{}",
+        "{{ x }}",
+        "%s",
+        "&amp;",
+    ),
+    *("<", "/no_think", "### Response:", "User:", "Assistant:", "<|x|>", "</s>", "<s>", "[INST]", "|", ">", "0"),
+)
+
+
+def random_chats(name: str, template: ChatTemplate, count: int) -> list[list[dict[str, Any]]]:
+    """Plain chats, the same each time; the template's own control sequences are in some of their texts."""
+    random = Random(name)  # noqa: S311 - the same chats each time
+    pieces = (*WORDS, *TAGS, *sorted(sequences_in(template.jinja())))
+
+    def content() -> str:
+        kind = pieces if random.random() < 0.3 else WORDS
+        return "".join(random.choices(kind, k=random.choice((1, 1, 2, 5))))
+
+    def turns() -> list[dict[str, Any]]:
+        count = random.choice((1, 1, 3, 3, 5, 9, 2))
+        return [said(("user", "assistant")[at % 2], content()) for at in range(count)]
+
+    return [[*([said("system", content())] if random.random() < 0.4 else ()), *turns()] for _ in range(count)]
+
+
+@BY_SHARE
+def test_random_plain_chats_are_written_as_transformers_writes_them(share: int) -> None:
+    for name, template in share_of(share):
+        for chat in random_chats(name, template, 15):
+            assert compared(template, chat, safety="off").difference == "", (name, chat)
+            theirs, _ = judged(template.text, chat, add_generation_prompt=True, **SPECIAL)
+            if theirs is not None:
+                safe = template.render(chat, now=NOW)
+                assert "".join(safe.parts) == safe.text, (name, chat)
+                assert safe.text == theirs or "\\" in safe.text, (name, chat)
 
 
 # What becomes of calls in each of the forms that they may have.
@@ -243,6 +294,13 @@ def test_each_word_stands_in_a_segment_of_its_message_and_nobody_trusts_it(share
     # Words that are never shown would prove nothing.
     assert {word for word, found in places.items() if not found} <= {"Gedacht", "Tovenaar", "Ontwikkelaar"}
     assert min(shown["turns"], shown["calls"], shown["thoughts"]) > 4
+
+
+def test_texts_of_other_classes_are_written_as_what_they_say() -> None:
+    class Word(str, Enum):  # noqa: UP042 - which is written as its name
+        HELLO = "hello"
+
+    assert ChatTemplate.load(PLAIN).render([said("user", Word.HELLO)]).text == "<user>hello</><ai>"
 
 
 def test_documents_variables_and_tokens_have_slots_of_their_own() -> None:
@@ -505,8 +563,5 @@ def test_messages_of_any_kind_may_be_mixed() -> None:
     expected = "<user>a</><assistant>b</><user>c</><assistant>d</><user>e</><ai>"
     assert template.render(
         [("a", "b"), {"role": "user", "content": "c"}, Msg("x", "d", "assistant"), ("e", "")]
-    ).text in (
-        expected,
-        expected.replace("<ai>", "<assistant></><ai>"),
-    )
+    ).text in (expected, expected.replace("<ai>", "<assistant></><ai>"))
     assert template.render([Msg("x", "a", "user")]).text == "<user>a</><ai>"

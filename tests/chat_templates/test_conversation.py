@@ -59,11 +59,7 @@ def test_the_name_of_a_speaker_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "content"),
-    [
-        (TEXTS, "a\nb"),
-        (PARTS, [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
-    ],
+    ("template", "content"), [(TEXTS, "a\nb"), (PARTS, [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])]
 )
 def test_a_content_takes_the_form_that_the_template_shows(template: ChatJinja, content: object) -> None:
     (made,) = dicts_from([Msg("", [TextBlock(text="a"), TextBlock(text="b")], "user")], template)

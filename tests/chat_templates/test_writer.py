@@ -14,7 +14,6 @@ from lazyprompt import (
     ChatPrompter,
     ChatTemplate,
     HistoryError,
-    Markers,
     SafetyError,
     TemplateError,
     ThinkingBlock,
@@ -142,9 +141,7 @@ def test_answers_are_found_and_end_where_the_turn_does() -> None:
     prompt = prompter.generate_prompt("Who?")
     assert prompter.get_response(f"{prompt}Me.<|im_end|>\n", prompt) == "Me."
     assert prompter.get_response(f"{prompt}Me.<|im_end|>\n") == "Me."
-    no_frame = ChatTemplate.load("{{ strftime_now('%Y') }}" + CHATML)
-    assert no_frame.markers.stop == ("<|im_end|>",)
-    assert ChatPrompter(system="").with_chat_template(no_frame).get_response("Me.<|im_end|>\n") == "Me."
+    assert CHAT.markers.stop == ("<|im_end|>",)
     assert ChatTemplate.load("{% for m in messages %}{{ m.content }}{% endfor %}").answer_end == ""
 
 
@@ -190,14 +187,17 @@ def test_alpaca_and_pickles_work_with_a_template() -> None:
 
 
 @pytest.mark.slow
-def test_markers_out_of_a_template_work_in_a_prompter() -> None:
-    markers = Markers.from_chat_template(template("qwen3"))
-    prompter = ChatPrompter("Be kind.", system="").with_markers(markers)
-    asked = prompter.generate_prompt("Who?", [["Hi", "Hello."]], format="openai")
-    assert prompter.generate_prompt("Who?", [["Hi", "Hello."]]) == template("qwen3").render(asked["messages"]).text
-    assert "<\\｜tool▁calls▁begin｜>" in ChatPrompter(system="").with_markers(
-        Markers.from_chat_template(template("deepseekv3"))
-    ).generate_prompt("<｜tool▁calls▁begin｜>")
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [
+        ("qwen2_5", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
+        *dict.fromkeys(("qwen3", "llama3", "llama3_1", "llama3_2", "deepseekv3", "phi3", "smolvlm")).items(),
+        # They refuse system messages, or write them into a user's turn.
+        *dict.fromkeys(("gemma", "gemma3"), "").items(),
+    ],
+)
+def test_the_system_text_that_a_template_brings_is_found(name: str, system: str | None) -> None:
+    assert template(name).markers.system == system
 
 
 @pytest.mark.slow

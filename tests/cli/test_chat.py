@@ -1,4 +1,4 @@
-"""``lazyprompt chat``: line by line through pipes, and on a terminal with a person at it."""
+"""``lazyprompt run --chat``: line by line through pipes, and on a terminal with a person at it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def talk(run: Callable[..., Ran], server: ModelServer) -> Callable[..., Ran]:
     """Talk to the server through pipes."""
 
     def piped(text: str | bytes, *argv: str) -> Ran:
-        return run("chat", *at(server), *argv, stdin=text.encode() if isinstance(text, str) else text)
+        return run("run", "--chat", *at(server), *argv, stdin=text.encode() if isinstance(text, str) else text)
 
     return piped
 
@@ -87,7 +87,7 @@ def test_answers_are_written_to_the_byte_and_thoughts_are_not(talk: Callable[...
 
 
 def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("谁？\n何时？\n", "--prompt", str(PROMPTS / "document_qa.yaml"), "--set", "document=文")
+    talk("谁？\n何时？\n", str(PROMPTS / "document_qa.yaml"), "--set", "document=文")
     assert [content for role, content in asked(server) if role == "user"] == [
         "文档：\n文\n\n问题：谁？",
         "文档：\n文\n\n问题：何时？",
@@ -95,9 +95,15 @@ def test_prompt_file_with_slots(talk: Callable[..., Ran], server: ModelServer) -
 
 
 def test_input_where_all_slots_are_set(talk: Callable[..., Ran], server: ModelServer) -> None:
-    talk("hi", "--prompt", str(PROMPTS / "assistant.yaml"), "--set", "today=2026-11-20")
+    talk("hi", str(PROMPTS / "assistant.yaml"), "--set", "today=2026-11-20")
     assert asked(server)[-1] == ("user", "hi")
     assert "Today is 2026-11-20." in asked(server)[0][1]
+
+
+def test_an_instruction_and_a_history_of_options(talk: Callable[..., Ran], server: ModelServer, tmp_path: Path) -> None:
+    history = write(tmp_path / "h.json", [["one", "1"]])
+    talk("two", "--instruction", "Answer as {role}.", "--set", "role=Ada", "--system", "", "--history", history)
+    assert [content.strip() for _, content in asked(server)] == ["Answer as Ada.", "one", "1", "two"]
 
 
 def test_system_of_an_option_and_of_a_command(talk: Callable[..., Ran], server: ModelServer) -> None:
@@ -124,7 +130,7 @@ def test_tokens_that_are_not_told(
     run: Callable[..., Ran], server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    argv = ("chat", "--source", "openai", "--base-url", server.url("openai"))
+    argv = ("run", "--chat", "--source", "openai", "--base-url", server.url("openai"))
     told = run(*argv, stdin=b"one\n/tokens\n").out.decode().splitlines()[1]
     assert told in ("last answer: the model did not tell its tokens", "last answer: 1 token sent, 1 answered")
 
@@ -206,7 +212,11 @@ def test_wrong_lines(talk: Callable[..., Ran], tmp_path: Path, line: bytes, mess
     [
         ("instruction: '{a} {b}'", [], "--set: no value for 'a', 'b'; the slots are 'a', 'b'"),
         ("instruction: '{a}'", ["--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
-        ("type: alpaca\ninstruction: x", [], "--prompt: the Alpaca form has no turns; give a prompt file of the type"),
+        (
+            "type: alpaca\ninstruction: x",
+            [],
+            "PROMPT_FILE: the Alpaca form has no turns; give a prompt of",
+        ),
         ("sytem: x", [], "PROMPT_FILE: p.yaml:1:1: unknown field 'sytem' (did you mean 'system'?)"),
     ],
 )
@@ -214,7 +224,7 @@ def test_wrong_prompts(
     talk: Callable[..., Ran], server: ModelServer, tmp_path: Path, prompt: str, argv: list[str], message: str
 ) -> None:
     write(tmp_path / "p.yaml", prompt)
-    assert fault(talk("hi", "--prompt", "p.yaml", *argv)).startswith(message)
+    assert fault(talk("hi", "p.yaml", *argv)).startswith(message)
     assert not server.seen
 
 
@@ -223,7 +233,7 @@ def test_wrong_prompts(
 
 def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("\x1b[2Jpo\x07ng", thinking="\x1b[31mhm")
-    with OnTerminal("chat", *at(server), folder=tmp_path) as shown:
+    with OnTerminal("run", "--chat", *at(server), folder=tmp_path) as shown:
         assert shown.until("> ") == "\x1b[2mm at ollama; /help lists the commands, Ctrl-D ends the chat\x1b[0m\n> "
         shown.type("hi\n")
         assert shown.until("> ").replace("\x1b[0m\x1b[2;3m", "") == (
@@ -244,7 +254,7 @@ def test_a_person_talks(server: ModelServer, tmp_path: Path) -> None:
 @pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colour_is_no_escape(server: ModelServer, tmp_path: Path, plain: dict[str, str]) -> None:
     server.answer = Answer("\x1b[2Jpong", thinking="hm", calls=(("c", "\x1b[1madd", {"a": "\x9b"}),))
-    with OnTerminal("chat", *at(server), folder=tmp_path, **plain) as shown:
+    with OnTerminal("run", "--chat", *at(server), folder=tmp_path, **plain) as shown:
         shown.until("> ")
         shown.type("hi\n")
         said = shown.until("result of \\u001b[1madd> ")
@@ -257,7 +267,7 @@ def test_no_colour_is_no_escape(server: ModelServer, tmp_path: Path, plain: dict
 def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("word " * 1000)
     server.faults = [Slow(first=0.0, between=0.1)]
-    with OnTerminal("chat", *at(server), folder=tmp_path, NO_COLOR="1") as shown:
+    with OnTerminal("run", "--chat", *at(server), folder=tmp_path, NO_COLOR="1") as shown:
         shown.until("> ")
         shown.type("go on\n")
         shown.until("word word")
@@ -280,7 +290,7 @@ def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_pa
 
 def test_interrupt_before_the_first_word(server: ModelServer, tmp_path: Path) -> None:
     server.faults = [Slow(first=SECONDS)]
-    with OnTerminal("chat", *at(server), folder=tmp_path, NO_COLOR="1") as shown:
+    with OnTerminal("run", "--chat", *at(server), folder=tmp_path, NO_COLOR="1") as shown:
         shown.until("> ")
         shown.type("hi\n")
         assert eventually(lambda: server.seen)
@@ -292,7 +302,7 @@ def test_interrupt_before_the_first_word(server: ModelServer, tmp_path: Path) ->
 def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
     server.answer = Answer("one two three")
     server.faults = [Status(404, "\x1b[31mgone"), Cut(2), None]
-    with OnTerminal("chat", *at(server), folder=tmp_path) as shown:
+    with OnTerminal("run", "--chat", *at(server), folder=tmp_path) as shown:
         shown.until("> ")
         for keys, said in (
             ("hi\n", "\x1b[31mollama: \\u001b[31mgone (HTTP 404); "),
@@ -313,7 +323,7 @@ def test_faults_do_not_end_it(server: ModelServer, tmp_path: Path) -> None:
 
 def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
-    argv = ("chat", "--model", str(model), "--max-tokens", "5", "--temperature", "0")
+    argv = ("run", "--chat", "--model", str(model), "--max-tokens", "5", "--temperature", "0")
     with OnTerminal(*argv, folder=tmp_path, NO_COLOR="1") as shown:
         shown.until(f"{model} on llama.cpp; /help lists the commands, Ctrl-D ends the chat\n> ")
         assert running(model)
@@ -333,7 +343,7 @@ def test_a_local_model_on_a_terminal(tmp_path: Path) -> None:
 
 def test_a_local_model_of_a_terminal_that_is_gone(tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
-    with OnTerminal("chat", "--model", str(model), folder=tmp_path) as shown:
+    with OnTerminal("run", "--chat", "--model", str(model), folder=tmp_path) as shown:
         shown.until("> ")
         assert running(model)
     assert eventually(lambda: not running(model))

@@ -76,7 +76,7 @@ def test_diff(prompts: Path) -> None:
     lines = said("diff", "s/refund", "1.0.0", "^2").splitlines()
     assert lines[:3] == ["s/refund@1.0.0 → s/refund@2.0.0", "sections", "  ~ system"]
     assert lines[-1] == "      +Be brief."
-    assert json.loads(said("diff", "s/refund", "1.0.0", "2.0.0", "--json"))["sections"][0]["how"] == "changed"
+    assert json.loads(said("diff", "s/refund", "1.0.0", "2.0.0", "--json"))["sections"][0]["state"] == "changed"
     assert said("diff", "s/refund", "1.0.0", "1.0.0") == "s/refund@1.0.0 and s/refund@1.0.0 say the same\n"
 
 

@@ -29,6 +29,7 @@ def test_help(run: Callable[..., Ran], argv: tuple[str, ...]) -> None:
     assert (ran.status, ran.err) == (0, "")
     assert b"render" in ran.out
     assert b"families" in ran.out
+    assert len(COMMANDS) <= 13
 
 
 def test_help_of_render_has_examples_as_they_are_typed(run: Callable[..., Ran]) -> None:

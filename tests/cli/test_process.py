@@ -82,7 +82,7 @@ def test_reader_that_goes_away_ends_it_quietly(argv: list[str]) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="it needs /dev/full, which the Linux of CI has")
-@pytest.mark.parametrize("argv", [["render", "--input", "x"], ["render", "--help"], ["families"]])
+@pytest.mark.parametrize("argv", [["render", "--input", "x"], ["render", "--help"], ["list", "families"]])
 def test_full_disk_is_one_line(argv: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(  # noqa: S603 - our own program

@@ -201,14 +201,14 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
 # --- Wrong use -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "chat"])
+@pytest.mark.parametrize("asked", [["--chat"], ["--input", "hi"]])
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         ([], "--source: there is no model to ask; give --source, or --model of a local one"),
         (["--source", "opnai"], "--source: there is no source 'opnai' (did you mean 'openai'?); there are openai, "),
         (["--source", "openai"], "--source: openai needs a key, and there is none: set OPENAI_API_KEY in the "),
-        (["--source", "ollama"], "--source: ollama has no model that goes without saying"),
+        (["--source", "ollama"], "--source: ollama has no default model: give model="),
         (["--source", "openai", "--url", "http://x"], "--url: it is for local models; leave out --source"),
         (["--source", "openai", "--engine", "vllm"], "--engine: it is for local models; leave out --source"),
         (["--base-url", "http://x", "--model", "m"], "--base-url: it is the address of a source; give --source"),
@@ -227,10 +227,10 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_use_is_one_line(
-    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, command: str, argv: list[str], message: str
+    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, asked: list[str], argv: list[str], message: str
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    told = fault(run(command, *argv, *(["--input", "hi"] if command == "run" else [])))
+    told = fault(run("run", *argv, *asked))
     assert told.startswith(message)
     assert KEY not in told
 
@@ -242,6 +242,11 @@ def test_wrong_use_is_one_line(
         (["--instruction", "{a} {b}", "--input", "x"], "--input: the input is one str, but there are 2 slots"),
         (["--instruction", "{a}", "--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
         (["--input", "x", "--json", "--stream"], "--stream: JSON is written when the answer is whole; leave out"),
+        (["--chat", "--input", "x"], "--input: it is for one answer; leave out --chat"),
+        (["--chat", "--json"], "--json: it is for one answer; leave out --chat"),
+        (["--chat", "--no-stream"], "--stream: it is for one answer; leave out --chat"),
+        (["--chat", "--type", "alpaca"], "--type: the Alpaca form has no turns; give a prompt of the type chat"),
+        (["--chat", "--history", "h.json"], "--history: history[0]"),
         (["--input", "x", "--tools", "t.json"], "--tools: t.json: must hold a JSON list, but holds an object"),
         (["--input", "x", "--history", "h.json"], "--history: history[0]"),
     ],
@@ -255,9 +260,8 @@ def test_wrong_prompts_send_nothing(
     assert not server.seen
 
 
-@pytest.mark.parametrize("command", ["run", "chat"])
-def test_help_tells_where_keys_are(run: Callable[..., Ran], command: str) -> None:
-    text = run(command, "--help").out.decode()
+def test_help_tells_where_keys_are(run: Callable[..., Ran]) -> None:
+    text = run("run", "--help").out.decode()
     assert "--api-key" not in text
     for source in SOURCES.values():
         assert re.search(rf"\n  {source.name} .*{' or '.join(source.keys)}", text)
@@ -284,7 +288,7 @@ def test_interrupt_leaves_no_engine(tmp_path: Path) -> None:
     model = tiny_model(tmp_path)
     # At a temperature, one answer in sixty was empty, which ends the chat with an error.
     said = ["--max-tokens", "3", "--temperature", "0"]
-    command = [sys.executable, "-m", "lazyprompt", "chat", "--model", str(model), *said]
+    command = [sys.executable, "-m", "lazyprompt", "run", "--chat", "--model", str(model), *said]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env={**os.environ, "PYTHONUTF8": "1"}, **pipes) as talk:  # type: ignore[call-overload]  # noqa: S603 - our own program
         assert eventually(lambda: len(running(model)) > 1)

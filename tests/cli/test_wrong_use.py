@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         (["render", "--format", "x"], "--format: 'x' is not one of "),
         (["render", "--safety", "x"], "--safety: 'x' is not one of "),
         (["render", "--color", "x"], "--color: 'x' is not one of "),
-        (["families", "x"], "families: Got unexpected extra argument (x)"),
+        (["list", "families", "x"], "families: Got unexpected extra argument (x)"),
         (["render"], "PROMPT_FILE: nothing to render; give a prompt file, --instruction or --input"),
         (["render", *QA], "--set: no value for 'question', 'context'; the slots are 'question', 'context'"),
         (

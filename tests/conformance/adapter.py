@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from fuzz.rendered import messages_from_text
@@ -10,14 +11,14 @@ from lazyprompt.errors import SafetyError
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.spec import Spec
-from lazyprompt.files.targets import read_answer, request
+from lazyprompt.files.targets import request
 from lazyprompt.messages.openai_form import address_of, source_of
 from lazyprompt.modules.clients.anthropic import AnthropicCollector
 from lazyprompt.modules.clients.openai import ChatCollector
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from lazyprompt.messages.msg import Block
     from lazyprompt.modules.clients._base import Collector
@@ -28,91 +29,70 @@ _COLLECTORS: dict[str, Callable[[], Collector]] = {"openai": ChatCollector, "ant
 _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "file": FileBlock}
 
 
-class Adapter:
-    """What the vectors call."""
+def load(path: Path) -> Data:
+    try:
+        return Prompty.load(path, undefined="empty").to_dict()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(str(error)) from error  # by its own name, which the vectors look for
 
-    def load(self, path: str | os.PathLike[str]) -> Data:
-        """The canonical dict of a file."""
-        try:
-            return Prompty.load(path, undefined="empty").to_dict()
-        except FileNotFoundError as error:
-            raise FileNotFoundError(str(error)) from error  # by its own name, which the vectors look for
 
-    def validate(self, path: str | os.PathLike[str], inputs: Mapping[str, object] | None) -> Data:
-        """The inputs of a file, with defaults."""
-        return Prompty.load(path, undefined="empty").validate(inputs)
+def validate(path: Path, inputs: Mapping[str, object]) -> Data:
+    return Prompty.load(path, undefined="empty").validate(inputs)
 
-    def render(
-        self,
-        template: str,
-        engine: str = "jinja2",
-        inputs: Mapping[str, object] | None = None,
-        thread_names: Sequence[str] = (),
-    ) -> str:
-        """A template, filled."""
-        return _prompty(template, engine, thread_names).render(_values(inputs, thread_names))
 
-    def segments(
-        self,
-        template: str,
-        engine: str = "jinja2",
-        inputs: Mapping[str, object] | None = None,
-        strict_props: Collection[str] | None = None,
-    ) -> Data:
-        """A template, filled, as segments."""
-        try:
-            found = _prompty(template, engine, ()).render_segments(_values(inputs, ()), strict_props or ())
-        except SafetyError:
-            return {"error": "StrictViolation"}
-        keys = ("kind", "text", "source", "strict")
-        return {"segments": [{key: getattr(each, key) for key in keys} for each in found]}
+def render(template: str, engine: str, inputs: Mapping[str, object], threads: Sequence[str]) -> str:
+    return _prompty(template, engine, threads).render(_values(inputs, threads))
 
-    def parse(self, rendered: str, thread_inputs: Mapping[str, Sequence[Data]] | None = None) -> list[Data]:
-        """The messages of a rendered text."""
-        threads = {name: [_message(each) for each in given] for name, given in (thread_inputs or {}).items()}
-        return [_said(message) for message in messages_from_text(rendered, threads)]
 
-    def to_request(self, given: Data) -> Data:
-        """The request of messages, tools, options and outputs."""
-        fields: Data = {
-            "model": {"id": given["model_id"], "options": given.get("options") or {}},
-            "tools": given.get("tools") or [],
-            "outputs": given.get("outputs") or [],
-        }
-        messages = [_message(each) for each in given["messages"]]
-        return dict(request(_spec(fields), messages, given.get("provider"), given.get("apiType")))
+def segments(template: str, engine: str, inputs: Mapping[str, object], strict_props: Collection[str] | None) -> Data:
+    try:
+        found = _prompty(template, engine, ()).render_segments(_values(inputs, ()), strict_props or ())
+    except SafetyError:
+        return {"error": "StrictViolation"}
+    keys = ("kind", "text", "source", "strict")
+    return {"segments": [{key: getattr(each, key) for key in keys} for each in found]}
 
-    def process(self, provider: str, api: str, response: Data, has_outputs: bool = False) -> Any:  # noqa: FBT001, FBT002 - the form of the vectors
-        """What an answer says."""
-        return read_answer(response, provider, api, structured=has_outputs)
 
-    def process_stream(self, provider: str, events: Sequence[Data]) -> Data:
-        """What a stream says, as the collectors of the clients put it together."""
-        collector = _COLLECTORS[provider]()
-        chunks: list[Data] = []
-        texts: list[str] = []
-        refusal = ""
-        broken = False
-        for each in events:
-            broken = each["kind"] == "transportError"
-            if broken:
-                chunks.append(_failure("indeterminate", each["message"]))
-                break
-            # A collector gives a refusal as text, and tells it apart in the whole answer.
-            pieces = [delta.text for delta in collector.feed(each["value"]) if delta.kind == "text"]
-            before, refusal = refusal, _refusal(collector.answer())
-            texts += [piece for piece in pieces if piece != refusal.removeprefix(before)]
-        chunks = [{"kind": "text", "value": text} for text in texts] + chunks
-        if refusal:
-            chunks.append(_failure("determinate", f"Model refused: {refusal}"))
-        return {
-            "chunks": chunks,
-            "partialText": "".join(texts),
-            "requiresReconciliation": broken,
-            "completionCommitted": not (broken or refusal),
-        }
+def parse(rendered: str, thread_inputs: Mapping[str, Sequence[Data]] | None) -> list[Data]:
+    threads = {name: [_message(each) for each in given] for name, given in (thread_inputs or {}).items()}
+    return [_said(message) for message in messages_from_text(rendered, threads)]
 
-    processStream = process_stream  # noqa: N815 - the name of the operation
+
+def to_request(given: Data) -> Data:
+    fields: Data = {
+        "model": {"id": given["model_id"], "options": given.get("options") or {}},
+        "tools": given.get("tools") or [],
+        "outputs": given.get("outputs") or [],
+    }
+    messages = [_message(each) for each in given["messages"]]
+    return dict(request(_spec(fields), messages, given.get("provider"), given.get("apiType")))
+
+
+def process_stream(provider: str, events: Sequence[Data]) -> Data:
+    """Put a stream together as the collectors of the clients do."""
+    collector = _COLLECTORS[provider]()
+    chunks: list[Data] = []
+    texts: list[str] = []
+    refusal = ""
+    broken = False
+    for each in events:
+        broken = each["kind"] == "transportError"
+        if broken:
+            chunks.append(_failure("indeterminate", each["message"]))
+            break
+        # A collector gives a refusal as text, and tells it apart in the whole answer.
+        pieces = [delta.text for delta in collector.feed(each["value"]) if delta.kind == "text"]
+        before, refusal = refusal, _refusal(collector.answer())
+        texts += [piece for piece in pieces if piece != refusal.removeprefix(before)]
+    chunks = [{"kind": "text", "value": text} for text in texts] + chunks
+    if refusal:
+        chunks.append(_failure("determinate", f"Model refused: {refusal}"))
+    return {
+        "chunks": chunks,
+        "partialText": "".join(texts),
+        "requiresReconciliation": broken,
+        "completionCommitted": not (broken or refusal),
+    }
 
 
 def _failure(outcome: str, message: str) -> Data:
@@ -124,8 +104,7 @@ def _refusal(answer: Data) -> str:
 
 
 def _spec(fields: Data) -> Spec:
-    import json  # noqa: PLC0415 - JSON is YAML
-
+    # JSON is YAML.
     return Prompty.loads(f"---\n{json.dumps(fields, ensure_ascii=False)}\n---\n").spec
 
 
@@ -134,8 +113,8 @@ def _prompty(template: str, engine: str, threads: Sequence[str]) -> Prompty:
     return Prompty(Spec(inputs=inputs, engine=engine), template, "v2", template, undefined="empty")
 
 
-def _values(inputs: Mapping[str, object] | None, threads: Sequence[str]) -> dict[str, object]:
-    return {name: _thread(value) if name in threads else value for name, value in (inputs or {}).items()}
+def _values(inputs: Mapping[str, object], threads: Sequence[str]) -> dict[str, object]:
+    return {name: _thread(value) if name in threads else value for name, value in inputs.items()}
 
 
 def _thread(value: object) -> list[Msg]:

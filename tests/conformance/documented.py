@@ -1,4 +1,7 @@
-"""Comparisons with the printed examples of documents."""
+"""Comparisons with the printed examples of documents.
+
+A document prints "You are" where its program says "You're"; what the program says counts.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,20 @@ import json
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+import lazyprompt
 from lazyprompt.compat.prompt_engine import PromptEngine
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
+from lazyprompt.media.resolver import MediaResolver
 from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import pytest
-
     from lazyprompt.formatters.report import Payload
-    from lazyprompt.media.resolver import MediaResolver
 
 PNG = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
@@ -42,11 +46,6 @@ class Characters:
         return sum(len(each["content"]) for each in messages if isinstance(each["content"], str))
 
 
-def same(made: object, expected: object) -> bool:
-    """Whether two values are the same JSON, the order of keys included."""
-    return json.dumps(made) == json.dumps(expected)
-
-
 def said(payload: Payload) -> object:
     """What a payload says: the documents print nothing of it but that."""
     assert list(payload) in (["messages"], ["contents"], ["prompt"])
@@ -59,7 +58,10 @@ def formatted(case: dict[str, Any], media: MediaResolver) -> object:
         return engine.join(*case["args"], format_map=case.get("format_map"))
     messages = [Msg(**message) for message in case["messages"]]
     if case["formatter"] == "ChatFormatter":
-        return said(ChatFormatter(case["provider"], media=media).format(messages))
+        payload = ChatFormatter(case["provider"], media=media).format(messages)
+        if "report" in case:
+            assert [[entry.action, entry.text] for entry in payload.report] == case["report"]
+        return said(payload)
     settings: dict[str, Any] = {"history_style": case["history_style"], "media": media}
     if "options" in case:
         oldest = [message for message in messages if message.role != "system"][: case["options"]["drop_oldest"]]
@@ -67,6 +69,24 @@ def formatted(case: dict[str, Any], media: MediaResolver) -> object:
         room = whole - sum(len(f"{message.name}: {message.content}\n") for message in oldest)
         settings |= {"token_counter": Characters(), "max_tokens": room}
     return said(MultiAgentFormatter(case["provider"], **settings).format(messages))
+
+
+def check_prompter(case: dict[str, Any]) -> None:
+    """Compare a prompter's prompt with the printed one, or its error."""
+    prompter = getattr(lazyprompt, case["prompter"])(**case["ctor"])
+    if case["expected"] is None:
+        with pytest.raises(getattr(lazyprompt, case["raises"])):
+            prompter.generate_prompt(**case["call"])
+    else:
+        assert prompter.generate_prompt(**case["call"]) == case["expected"]
+
+
+def check_format(case: dict[str, Any], folder: Path) -> None:
+    """Compare a formatter's messages with the printed ones, the order of keys included."""
+    (folder / "test.png").write_bytes(PNG)
+    (folder / "test.mp3").write_bytes(b"ID3\x03")
+    case = json.loads(json.dumps(case).replace("<DIR>", str(folder)).replace("<BASE64 of test.png>", ENCODED))
+    assert json.dumps(formatted(case, MediaResolver(roots=[folder]))) == json.dumps(case["expected"])
 
 
 def seen(case: dict[str, Any], dialect: str | None, folder: Path) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
-from conformance.adapter import Adapter
+from conformance import adapter
 from lazyprompt.errors import LazyPromptError
+from lazyprompt.files.targets import read_answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +40,7 @@ def canonical(value: object) -> str:
 
 
 def files_of(given: Data, fixtures: dict[str, str], directory: Path) -> Path:
-    """Write the files of a load vector.
-
-    Returns:
-        The prompt file.
-    """
+    """Write the files of a load vector, and return the prompt file."""
     home = directory / str(given.get("agent_subdir", "agent"))
     home.mkdir(parents=True, exist_ok=True)
     for name, text in (fixtures | given.get("files", {})).items():
@@ -62,7 +59,7 @@ def files_of(given: Data, fixtures: dict[str, str], directory: Path) -> Path:
     return path
 
 
-def load(adapter: Adapter, given: Data, fixtures: dict[str, str], directory: Path, patch: pytest.MonkeyPatch) -> Data:
+def load(given: Data, fixtures: dict[str, str], directory: Path, patch: pytest.MonkeyPatch) -> Data:
     """What a load vector sees."""
     for name in ("NONEXISTENT", "MISSING_VAR"):
         patch.delenv(name, raising=False)
@@ -78,7 +75,7 @@ def load(adapter: Adapter, given: Data, fixtures: dict[str, str], directory: Pat
     return {**loaded, "instructions": loaded["instructions"].rstrip("\n")}
 
 
-def seen_by(adapter: Adapter, operation: str, given: Data) -> Data:
+def seen_by(operation: str, given: Data) -> Data:
     """What any other vector sees."""
     match operation:
         case "render":
@@ -92,7 +89,7 @@ def seen_by(adapter: Adapter, operation: str, given: Data) -> Data:
             return {"request_body": adapter.to_request(given)}
         case "process":
             api, response = given["apiType"], given["response"]
-            return {"result": adapter.process(given["provider"], api, response, given["has_outputs"])}
+            return {"result": read_answer(response, given["provider"], api, structured=given["has_outputs"])}
         case "processStream":
             return adapter.process_stream(given["provider"], given["events"])
         case _:
@@ -104,13 +101,7 @@ def _is_thread(value: object) -> bool:
 
 
 def fault(seen: Data, expected: Data, *, strict: bool = False) -> str:
-    """What is wrong with what was seen; empty where nothing is.
-
-    Args:
-        seen: What was seen.
-        expected: What a vector expects.
-        strict: Whether nothing else may be in a request.
-    """
+    """Say what is wrong with what was seen, if anything; where strict, nothing may be in it but what is expected."""
     if "nonce_pattern" in expected:
         fits = re.search(expected["nonce_pattern"], seen["rendered"], re.DOTALL) is not None
         return "" if fits else f"{seen['rendered']!r} is not {expected['nonce_pattern']}"
@@ -128,9 +119,6 @@ def check_vector(
     operation: str, vector: dict[str, Any], fixtures: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compare with a vector; a request is compared whole: what is too much in one is refused as well."""
-    adapter, given = Adapter(), vector["input"]
-    if operation == "load":
-        seen = load(adapter, given, fixtures, folder, monkeypatch)
-    else:
-        seen = seen_by(adapter, operation, given)
+    given = vector["input"]
+    seen = load(given, fixtures, folder, monkeypatch) if operation == "load" else seen_by(operation, given)
     assert not fault(seen, vector["expected"], strict=operation == "toRequest")

@@ -1,86 +1,72 @@
-"""Examples that the documents print."""
+"""What documents of other libraries print: examples of their kinds, and the printed ones where they are at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lazyprompt import AlpacaPrompter, ChatPrompter, ToolsError
-from support.paths import GOLDEN
+from conformance.documented import check_format, check_prompt_file, check_prompter
+from conformance.runner import check_vector
+from support.front_matter import VALIDATOR, fields_of
+from support.paths import SPECIFICATIONS
 
-TOOLS = [{"type": "function", "function": {"name": "example"}}]
-DOCUMENT_QA = "你是一个知识问答助手。上下文信息是{context},用户的问题是{input},现在请你做出回答。"
-WEATHER = "你是一个工具调用的助手,请选择最合适的工具"
-FRIENDLY = "你是一个对话机器人"
-GREETING = [["你好", "你好,有什么能为您服务的"]]
+AT_HAND = SPECIFICATIONS.is_dir()
 
 
-def golden(name: str) -> str:
-    return (GOLDEN / name).read_text(encoding="utf-8")
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_alpaca_takes_a_user_instruction_alone_as_the_instruction() -> None:
-    prompter = AlpacaPrompter({"user": DOCUMENT_QA})
-    values = {"context": "背景", "input": "输入"}
-    assert prompter.generate_prompt(values) == golden("alpaca_document_qa.txt")
-    assert prompter.generate_prompt(values, return_dict=True) == {
-        "messages": [
-            {"role": "system", "content": golden("alpaca_document_qa.txt").removesuffix("\n### Response:\n")},
-            {"role": "user", "content": ""},
-        ]
-    }
+def own(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read(Path(__file__).parent / f"own_{name}.json")
+    return found
 
 
-def test_alpaca_puts_extra_keys_under_headers() -> None:
-    assert AlpacaPrompter("请完成加法运算", extro_keys="input").generate_prompt("a+b") == golden(
-        "alpaca_extra_keys.txt"
-    )
+def printed(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read(SPECIFICATIONS / f"{name}_documented.json") if AT_HAND else []
+    return found
 
 
-def test_alpaca_describes_tools_wherever_they_are_given() -> None:
-    expected = golden("alpaca_tools.txt")
-    assert AlpacaPrompter(WEATHER, extra_keys=["input"], tools=TOOLS).generate_prompt("今天的天气") == expected
-    assert AlpacaPrompter(WEATHER, extra_keys=("input",)).generate_prompt("今天的天气", tools=TOOLS) == expected
+PRINTED_PROMPTERS, PRINTED_FORMATS, PRINTED_FILES = map(printed, ("lazyllm", "agentscope", "prompty"))
+PRINTED_VECTORS: dict[str, Any] = (
+    read(SPECIFICATIONS / "prompty_vectors_sample.json") if AT_HAND else {"vectors": [], "fixtures": {}}
+)
 
 
-def test_alpaca_sends_tools_beside_the_messages() -> None:
-    made = AlpacaPrompter(WEATHER, extra_keys="input", tools=TOOLS).generate_prompt("今天的天气", format="openai")
-    assert made["tools"] == TOOLS
-    assert made["messages"] == [
-        {"role": "system", "content": golden("alpaca_tools.txt").partition("\n### Function-call")[0]},
-        {"role": "user", "content": ""},
-    ]
+def each(cases: list[dict[str, Any]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=[case["name"] for case in cases])
 
 
-def test_chat_fills_its_only_slot_with_a_string() -> None:
-    assert ChatPrompter("请完成加法运算,输入为{input}").generate_prompt("a+b") == golden("chat_one_slot.txt")
+@each(own("prompters") + PRINTED_PROMPTERS)
+def test_prompters(case: dict[str, Any]) -> None:
+    check_prompter(case)
 
 
-def test_chat_takes_a_string_as_what_the_user_says_where_there_is_no_slot() -> None:
-    assert ChatPrompter("请完成加法运算").generate_prompt("a+b") == golden("chat_no_slot.txt")
+@each(own("formats") + PRINTED_FORMATS)
+def test_formats(case: dict[str, Any], tmp_path: Path) -> None:
+    check_format(case, tmp_path)
 
 
-def test_chat_describes_tools_in_the_system_turn() -> None:
-    expected = golden("chat_tools.txt")
-    assert ChatPrompter(WEATHER, tools=TOOLS).generate_prompt("今天的天气") == expected
-    assert ChatPrompter(WEATHER).generate_prompt("今天的天气", tools=TOOLS) == expected
+@each(own("prompt_files") + PRINTED_FILES)
+def test_prompt_files(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_prompt_file(case, tmp_path, monkeypatch)
 
 
-def test_tools_at_construction_forbid_tools_at_the_call() -> None:
-    prompter = ChatPrompter(WEATHER, tools=TOOLS)
-    with pytest.raises(ToolsError, match="example"):
-        prompter.generate_prompt("今天的天气", tools=TOOLS)
+VECTORS = own("vectors") + [{"operation": made["operation"], **made["vector"]} for made in PRINTED_VECTORS["vectors"]]
 
 
-def test_history_as_flat_text() -> None:
-    prompter = ChatPrompter(FRIENDLY)
-    expected = golden("chat_history.txt")
-    assert prompter.generate_prompt("聊会儿天吧", history=GREETING) == expected
-    as_dicts = [{"role": "user", "content": GREETING[0][0]}, {"role": "assistant", "content": GREETING[0][1]}]
-    assert prompter.generate_prompt("聊会儿天吧", history=as_dicts) == expected
+@pytest.mark.parametrize("vector", VECTORS, ids=[f"{vector['operation']}-{vector['name']}" for vector in VECTORS])
+def test_vectors(vector: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_vector(vector["operation"], vector, PRINTED_VECTORS["fixtures"], tmp_path, monkeypatch)
 
 
-def test_history_as_messages() -> None:
-    prompter = ChatPrompter(FRIENDLY)
-    turns = [{"role": "user", "content": GREETING[0][0]}, {"role": "assistant", "content": GREETING[0][1]}]
-    system = {"role": "system", "content": f"You are an AI-Agent developed by LazyLLM.\n{FRIENDLY}\n\n"}
-    expected = {"messages": [system, *turns, {"role": "user", "content": "聊会儿天吧"}]}
-    assert prompter.generate_prompt("聊会儿天吧", history=GREETING, return_dict=True) == expected
-    assert prompter.generate_prompt("聊会儿天吧", history=turns, return_dict=True) == expected
+@pytest.mark.skipif(not AT_HAND, reason="the printed examples lie beside the repository only where it is built")
+def test_the_printed_examples_are_whole_and_valid_by_the_schema() -> None:
+    vectors, fixtures = PRINTED_VECTORS["vectors"], PRINTED_VECTORS["fixtures"].items()
+    assert [*map(len, (PRINTED_PROMPTERS, PRINTED_FORMATS, PRINTED_FILES, vectors))] == [15, 22, 13, 65]
+    texts = [case["text"] for case in PRINTED_FILES] + [text for name, text in fixtures if name.endswith(".prompty")]
+    for text in texts:
+        VALIDATOR.validate(fields_of(text))

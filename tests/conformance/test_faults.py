@@ -2,9 +2,6 @@
 
 import copy
 import json
-import os
-import subprocess
-import sys
 from typing import TypeAlias
 
 import pytest
@@ -42,65 +39,38 @@ def system_text(made: OpenAIPrompt) -> object:
     return made["messages"][0]["content"]
 
 
-def test_b1_a_value_that_names_a_slot_is_not_filled() -> None:
-    """Values were put in one after another, so one value could read another."""
-    prompter = ChatPrompter("ctx={context} q={question}", system="")
-    made = prompter.generate_prompt({"context": "{question}", "question": "SECRET"}, return_dict=True)
-    assert system_text(made) == "ctx={question} q=SECRET\n\n"
+# The fault elsewhere, an instruction, what is given, the system text here, and what the user says if anything.
+FILLED: dict[str, tuple[str, object, str, str | None]] = {
+    "values were put in one after another": (
+        "ctx={context} q={question}",
+        {"context": "{question}", "question": "SECRET"},
+        "ctx={question} q=SECRET",
+        None,
+    ),
+    "str.format took the braces of JSON": ('Like {"a": 1} for {input}', "hi", 'Like {"a": 1} for hi', None),
+    "doubled braces were unescaped for a text": ("{{x}} {input}", "hi", "{x} hi", None),
+    "and not for a dict": ("{{x}} {input}", {"input": "hi"}, "{x} hi", None),
+    "a regular expression was an IndexError": (r"\d{3} {,5} {0} {}", "hi", r"\d{3} {,5} {0} {}", "hi"),
+    "LaTeX lost the user's text": (r"$x_{10}$", "hi", r"$x_{10}$", "hi"),
+    "a doubled brace alone lost it": ("{{a}}", "hi", "{a}", "hi"),
+    "prose with braces failed": ("f() { x(); } a{b:c} {1, 2}", "hi", "f() { x(); } a{b:c} {1, 2}", "hi"),
+    "{q.__class__} was evaluated": ("{q} {q.__class__} {q:>10}", {"q": "x"}, "x {q.__class__} {q:>10}", None),
+    "a slot named tool_names was filled with nothing": (
+        "{tool_names} {history} {sos}",
+        {"tool_names": "a", "history": "b", "sos": "c"},
+        "a b c",
+        None,
+    ),
+    "a number was a TypeError": ("{a} {b} {c}", {"a": 1, "b": 2.5, "c": True}, "1 2.5 True", None),
+    "a list was a TypeError": ("{a} {b}", {"a": [1, "é"], "b": {}}, '[1, "é"] {}', None),
+}
 
 
-def test_b2_the_output_does_not_depend_on_the_hash_seed() -> None:
-    """Slots were kept in a set, whose order changes from process to process."""
-    code = (
-        "from lazyprompt import ChatPrompter; "
-        "print(ChatPrompter('{a} {b} {c}', extra_keys=['d', 'e'], system='').generate_prompt("
-        "dict(a='{b}', b='{a}', c='{d}', d=1, e={'x': [1]}), tools=[dict(type='function', function=dict(name='f'))]))"
-    )
-    outputs = {
-        subprocess.run(  # noqa: S603 - our own code
-            [sys.executable, "-c", code],
-            check=True,
-            capture_output=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("0", "1", "2", "7")
-    }
-    assert len(outputs) == 1
-    assert b"{b} {a} {d}" in outputs.pop()
-
-
-@pytest.mark.parametrize("given", ["hi", {"input": "hi"}])
-def test_b3_json_in_an_instruction_is_text(given: object) -> None:
-    """str.format took the braces of JSON for a field."""
-    prompter = ChatPrompter('Return JSON like {"a": 1} for {input}', system="")
-    assert system_text(prompter.generate_prompt(given, return_dict=True)) == 'Return JSON like {"a": 1} for hi\n\n'
-
-
-@pytest.mark.parametrize("given", ["hi", {"input": "hi"}])
-def test_b3_a_literal_brace_is_written_one_way(given: object) -> None:
-    """Doubled braces were unescaped for a string input, but not for a dict."""
-    prompter = ChatPrompter("{{x}} {input}", system="")
-    assert system_text(prompter.generate_prompt(given, return_dict=True)) == "{x} hi\n\n"
-
-
-@pytest.mark.parametrize("instruction", [r"match \d{3}", "{0} and {}", r"{,5}", r"$x_{10}$", "{{a}}"])
-def test_b4_braces_that_name_nothing_are_text(instruction: str) -> None:
-    """Regular expressions and LaTeX raised an IndexError, or lost the user's text."""
-    made = ChatPrompter(instruction, system="").generate_prompt("hi", return_dict=True)
-    assert system_text(made) == f"{instruction}\n\n".replace("{{a}}", "{a}")
-    assert user_text(made) == "hi"
-
-
-def test_b4_two_slots_and_one_string_says_what_to_do() -> None:
-    r"""\frac{a}{b} with a string input was an AssertionError without words."""
-    with pytest.raises(SlotError, match=r"2 slots.*'a', 'b'"):
-        ChatPrompter(r"\frac{a}{b}").generate_prompt("hi")
-
-
-def test_b5_a_slot_reaches_no_attribute() -> None:
-    """{q.__class__} was evaluated."""
-    made = ChatPrompter("{q} {q.__class__} {q:>10}", system="").generate_prompt({"q": "x"}, return_dict=True)
-    assert system_text(made) == "x {q.__class__} {q:>10}\n\n"
+@pytest.mark.parametrize(("instruction", "given", "system", "said"), FILLED.values(), ids=FILLED)
+def test_slots_and_braces(instruction: str, given: object, system: str, said: str | None) -> None:
+    made = ChatPrompter(instruction, system="").generate_prompt(given, return_dict=True)
+    assert system_text(made) == f"{system}\n\n"
+    assert user_text(made) == said or (said is None and len(made["messages"]) == 1)
 
 
 @pytest.mark.parametrize("model", [None, "qwen2.5", "llama-3", "mistral-v3"])
@@ -159,27 +129,16 @@ def test_b12_a_tool_result_may_end_the_history(format: str) -> None:
         assert made["messages"] == [{"role": "system", "content": "n\n\n"}, *CALL_TURNS]
 
 
-def test_b13_tool_calls_in_flat_text() -> None:
-    """None was printed for no content, string arguments were encoded twice, a dict result was Python's repr."""
-    history: Turns = [*CALL_TURNS[:2], {"role": "tool", "tool_call_id": "1", "content": {"r": True}}]
+@pytest.mark.parametrize("arguments", ['{"a": 1}', {"a": 1}])
+def test_b13_tool_calls_in_flat_text(arguments: object) -> None:
+    """No content was None, a text of arguments was encoded twice, a dict unquoted, a dict result Python's repr."""
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    result: dict[str, object] = {"role": "tool", "tool_call_id": "1", "content": {"r": True}}
+    history: Turns = [CALL_TURNS[0], {"role": "assistant", "content": None, "tool_calls": [call]}, result]
     text = ChatPrompter("n").generate_prompt("on", history)
     assert '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>' in text
     assert '{"r": true}' in text
     assert "None" not in text
-
-
-def test_b13_arguments_as_dict_or_string_are_the_same() -> None:
-    """Dict arguments were unquoted."""
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
-    as_dict: Turns = [CALL_TURNS[0], {"role": "assistant", "content": "", "tool_calls": [call]}, CALL_TURNS[2]]
-    prompter = ChatPrompter("n")
-    assert prompter.generate_prompt("on", as_dict) == prompter.generate_prompt("on", CALL_TURNS)
-
-
-def test_b13_no_tool_calls_may_be_none() -> None:
-    """tool_calls: None was a TypeError."""
-    history: Turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": None}]
-    assert "b" in ChatPrompter("n").generate_prompt("c", history)
 
 
 @pytest.mark.parametrize("model", [None, "qwen2.5", "gemma-2"])
@@ -187,32 +146,6 @@ def test_b13_a_system_message_in_the_history_stays(model: str | None) -> None:
     """It was dropped in text mode."""
     history = [{"role": "system", "content": "RULE"}, {"role": "user", "content": "a"}]
     assert "RULE" in ChatPrompter("n").generate_prompt("c", history, model=model)
-
-
-@pytest.mark.parametrize("format", ["flat", "openai"])
-def test_b13_pairs_and_dicts_mix(format: str) -> None:
-    """After a pair, a dict was printed as its keys."""
-    mixed: list[list[str] | dict[str, str]] = [
-        ["q1", "a1"],
-        {"role": "user", "content": "q2"},
-        {"role": "assistant", "content": "a2"},
-    ]
-    prompter = ChatPrompter("n", history=[{"role": "user", "content": "q0"}, {"role": "assistant", "content": "a0"}])
-    pairs = ChatPrompter("n").generate_prompt("c", [["q0", "a0"], ["q1", "a1"], ["q2", "a2"]], format=format)
-    assert prompter.generate_prompt("c", mixed, format=format) == pairs
-
-
-@pytest.mark.parametrize("format", ["flat", "openai"])
-def test_b13_half_a_pair_is_an_error_with_its_index(format: str) -> None:
-    """One mode accepted it, the other failed."""
-    with pytest.raises(HistoryError, match=r"history\[1\] has 1 items"):
-        ChatPrompter("n").generate_prompt("c", [["a", "b"], ["c"]], format=format)
-
-
-def test_b13_errors_name_what_was_given() -> None:
-    """The message printed {type(history[0])} instead of the type."""
-    with pytest.raises(HistoryError, match=r"history\[0\] is a int"):
-        ChatPrompter("n").generate_prompt("c", [5])  # type: ignore[list-item]
 
 
 def test_b14_a_system_message_in_the_history_does_not_replace_the_prompters() -> None:
@@ -279,35 +212,6 @@ def test_b17_the_system_text_can_be_set_or_left_out() -> None:
     assert "You are Qwen" not in developer
 
 
-def test_b18_checks_stay_when_python_optimises() -> None:
-    """They were asserts, which python -O leaves out: unfilled slots were sent."""
-    code = (
-        "import lazyprompt as l\n"
-        "for make in (lambda: l.ChatPrompter('{a} {b}').generate_prompt('x'),\n"
-        "             lambda: l.ChatPrompter('{a}').generate_prompt({'a': 1, 'b': 2}),\n"
-        "             lambda: l.AlpacaPrompter('{a}').generate_prompt('x', history=[['q', 'a']]),\n"
-        "             lambda: l.AlpacaPrompter('none').generate_prompt('x')):\n"
-        "    try: make()\n"
-        "    except l.LazyPromptError as error: print(type(error).__name__)\n"
-    )
-    done = subprocess.run([sys.executable, "-O", "-c", code], check=True, capture_output=True, text=True)  # noqa: S603
-    assert done.stdout.split() == ["SlotError", "SlotError", "HistoryError", "SlotError"]
-
-
-def test_b19_a_missing_slot_is_named_with_what_there_is() -> None:
-    """A bare KeyError named one key."""
-    with pytest.raises(
-        SlotError, match=r"no value for 'question'.*no slot named 'quesion' \(did you mean 'question'\?\)"
-    ):
-        ChatPrompter("{context} {question}").generate_prompt({"context": 1, "quesion": 2})
-
-
-def test_b19_a_key_left_over_is_not_the_users_text() -> None:
-    """Any name was taken for it, so a typo went to the model."""
-    with pytest.raises(SlotError, match="no slot named 'inptu'.*did you mean 'input'"):
-        ChatPrompter("hello").generate_prompt({"inptu": "x"})
-
-
 @pytest.mark.parametrize("cls", [ChatPrompter, AlpacaPrompter])
 def test_b19_other_keys_of_an_instruction_are_an_error(cls: type[ChatPrompter | AlpacaPrompter]) -> None:
     """They were ignored."""
@@ -317,24 +221,6 @@ def test_b19_other_keys_of_an_instruction_are_an_error(cls: type[ChatPrompter | 
         cls({"system": "s", "user": None})  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize("instruction", [None, "", {"system": "", "user": ""}])
-@pytest.mark.parametrize("cls", [ChatPrompter, AlpacaPrompter])
-def test_b19_extra_keys_need_an_instruction(cls: type[ChatPrompter | AlpacaPrompter], instruction: str | None) -> None:
-    """They were dropped."""
-    with pytest.raises(TemplateError, match="extra_keys need an instruction"):
-        cls(instruction, extra_keys=["k"])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(1, "1"), (2.5, "2.5"), (True, "True"), ([1, "é"], '[1, "é"]'), ({}, "{}")]
-)
-def test_b19_values_that_are_no_text_become_text(value: object, text: str) -> None:
-    """They were a TypeError of str.replace."""
-    assert (
-        system_text(ChatPrompter("<{v}>", system="").generate_prompt({"v": value}, return_dict=True)) == f"<{text}>\n\n"
-    )
-
-
 @pytest.mark.parametrize("value", [Msg("a", "b", "user"), object(), len, [Msg("a", "b", "user")]])
 def test_b19_an_object_is_no_text(value: object) -> None:
     """Python's repr of it went to the model."""
@@ -342,25 +228,10 @@ def test_b19_an_object_is_no_text(value: object) -> None:
         ChatPrompter("hi").generate_prompt(value)
 
 
-def test_b19_no_name_is_reserved() -> None:
-    """A slot named tool_names was filled with nothing."""
-    made = ChatPrompter("{tool_names} {history} {sos}", system="").generate_prompt(
-        {"tool_names": "a", "history": "b", "sos": "c"}, return_dict=True
-    )
-    assert system_text(made) == "a b c\n\n"
-
-
 def test_b20_few_shot_examples_are_data() -> None:
     """They were formatted again with the caller's values, and their braces failed."""
     few = FewShotTemplate("P", [{"q": "{x}"}, {"q": "set {1;2}"}], "Q: {q}", "now {x}")
     assert few.render(x="SECRET") == "P\nQ: {x}\nQ: set {1;2}\nnow SECRET"
-
-
-def test_b22_plain_prose_with_braces_is_an_instruction() -> None:
-    """A quarter of a stored library of personas failed because of braces in prose."""
-    prose = "Write code like `for (;;) { run(); }`, CSS like a{color:red} and sets like {1, 2}."
-    made = ChatPrompter(prose).generate_prompt("hello", return_dict=True)
-    assert user_text(made) == "hello"
 
 
 @pytest.mark.parametrize("model", [None, "qwen2.5"])
@@ -392,7 +263,7 @@ def test_b24_an_alpaca_user_part_ends_in_a_blank_line() -> None:
 
 def test_b24_extra_keys_stand_apart_from_the_user_part() -> None:
     """They were glued to it."""
-    made = ChatPrompter({"user": "U"}, extra_keys="k").generate_prompt({"k": "v"}, return_dict=True)
+    made = ChatPrompter({"user": "U"}, extra_keys=("k",)).generate_prompt({"k": "v"}, return_dict=True)
     assert str(user_text(made)).startswith("U\n\nHere are some extra messages")
 
 

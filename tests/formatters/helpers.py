@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lazyprompt import (
+    AudioBlock,
     Base64Source,
     ChatFormatter,
+    FileBlock,
     ImageBlock,
     Msg,
     MultiAgentFormatter,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
+    URLSource,
+    VideoBlock,
 )
 from lazyprompt.formatters.providers import PROVIDERS
-from support.conversations import JPEG, PNG
+from support.conversations import JPEG, MP4, PDF, PNG, WAV
 from support.providers.judges import in_order
 from support.providers.types import strictly
 
@@ -29,10 +35,31 @@ if TYPE_CHECKING:
 KINDS = (ChatFormatter, MultiAgentFormatter)
 CALLING = tuple(name for name in PROVIDERS if name != "ollama-generate")
 SEES = tuple(name for name in CALLING if name != "deepseek")
+MARKS = {"image": PNG, "audio": WAV, "video": MP4, "file": PDF}
+_MEDIA: dict[str, tuple[type[ImageBlock | AudioBlock | VideoBlock | FileBlock], str]] = {
+    "image": (ImageBlock, "image/png"),
+    "audio": (AudioBlock, "audio/wav"),
+    "video": (VideoBlock, "video/mp4"),
+    "file": (FileBlock, "application/pdf"),
+}
+# A medium of each kind, by its address and as data.
+MEDIA: dict[str, dict[str, Block]] = {
+    kind: {
+        "url": block(URLSource(f"https://example.com/a.{media_type[-3:]}")),
+        "data": block(Base64Source(media_type, MARKS[kind])),
+    }
+    for kind, (block, media_type) in _MEDIA.items()
+}
 IMAGE = ImageBlock(Base64Source("image/png", PNG))
 PHOTO = ImageBlock(Base64Source("image/jpeg", JPEG))
 HI = Msg("Ann", "hi", "user")
 BYE = Msg("Ann", "bye", "user")
+
+
+def formatters_of(providers: Sequence[str]) -> pytest.MarkDecorator:
+    """Run a test with each kind of formatter for each of the providers."""
+    pairs = [pytest.param(kind, name, id=f"{name}-{kind.__name__}") for kind in KINDS for name in providers]
+    return pytest.mark.parametrize(("kind", "provider"), pairs)
 
 
 class Characters:
@@ -77,7 +104,7 @@ def judged(formatter: ChatFormatter, *messages: Any, tools: Any = None) -> Paylo
     return accepted(formatter, formatter.format(*messages, tools=tools))
 
 
-def said(payload: Payload) -> str:
+def dump(payload: Payload) -> str:
     return json.dumps(payload, ensure_ascii=False)
 
 

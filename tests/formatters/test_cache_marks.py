@@ -260,3 +260,23 @@ def _at(payload: Payload, path: str) -> dict[str, Any]:
         value = value[int(step) if isinstance(value, list) else step]
     found: dict[str, Any] = value
     return found
+
+
+def test_a_longer_lifetime_never_follows_a_shorter_one() -> None:
+    # A tool marked for five minutes, and system text for an hour behind it, were refused.
+    payload = judged(ChatFormatter("anthropic", cache={"system": "1h"}), *TALK, tools=tools(SHORT))
+    assert payload["system"][0]["cache_control"] == SHORT
+
+
+def test_five_marks_in_tools_are_refused() -> None:
+    # A limit that was passed already let every further mark through.
+    with pytest.raises(FormatError, match="more than 4 cache breakpoints"):
+        ChatFormatter("anthropic", cache=("system",)).format(HI, tools=tools(*[SHORT] * 5))
+
+
+@pytest.mark.parametrize("provider", ["openai", "ollama", "gemini"])
+def test_a_mark_of_another_provider_stays_out_of_tools(provider: str) -> None:
+    # It was sent to providers that refuse keys they do not know.
+    payload = ChatFormatter(provider).format(HI, tools=tools(SHORT))
+    assert not list(marks(payload["tools"]))
+    assert "cache" in [entry.kind for entry in payload.report]

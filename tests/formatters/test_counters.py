@@ -8,8 +8,7 @@ import ssl
 import sys
 from contextlib import closing
 from copy import deepcopy
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -19,9 +18,8 @@ from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCou
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, URLSource
 from support.conversations import PNG
-from support.providers.loopback import judge, payload_of
+from support.providers.loopback import JsonServer, judge, payload_of
 from support.providers.types import fits, sdk
-from support.serving import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,22 +58,15 @@ def total(payload: Mapping[str, Any]) -> int:
     return sum(weight(item) + MESSAGE for item in [*said, *tools]) + (weight(system) + SYSTEM if system else 0)
 
 
-class Server(Serving):
+class Server(JsonServer):
     """What counts: it refuses a body that is none of the provider's, and remembers all."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.answer: tuple[int, dict[str, Any]] | None = None
-        server = _Http(("127.0.0.1", 0), _Handler)
-        server.server = self
-        super().__init__(server)
-        self._port = server.server_port
+        super().__init__()
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    def reply(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def reply(self, path: str, _: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.bodies.append(deepcopy(body))
         if self.answer:
             return self.answer
@@ -88,11 +79,7 @@ class Server(Serving):
 
 
 def judged(kind: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The payload in the body of a request, held against the types and rules of the provider.
-
-    Raises:
-        ValueError: The provider would refuse it.
-    """
+    """The payload in the body of a request, held against the types and rules of the provider."""
     if kind == "anthropic":
         fits(sdk("anthropic.types.message_count_tokens_params").MessageCountTokensParams, body)
         payload = payload_of("anthropic", body)
@@ -110,28 +97,6 @@ def judged(kind: str, body: dict[str, Any]) -> dict[str, Any]:
     payload = {key: value for key, value in payload_of("gemini", body).items() if key != "tools" or value}
     judge("gemini", payload)
     return payload
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = False
-    server: Server
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = 10.0
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        status, answer = cast("_Http", self.server).server.reply(self.path, body)
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""
 
 
 class Asked:
@@ -170,8 +135,8 @@ def client_of(kind: str, server: Server) -> Any:
     if kind == "anthropic":
         anthropic = sdk("anthropic")
         own = anthropic.DefaultHttpxClient(**http, mounts={"all://127.0.0.1": None})
-        return anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0, http_client=own)
-    options = {"base_url": server.url, "client_args": http, "timeout": 10_000}
+        return anthropic.Anthropic(base_url=server.root, api_key="k", max_retries=0, http_client=own)
+    options = {"base_url": server.root, "client_args": http, "timeout": 10_000}
     return sdk("google.genai").Client(api_key="k", vertexai=kind == "vertex", http_options=options)
 
 
@@ -188,20 +153,11 @@ def asked(request: pytest.FixtureRequest, server: Server) -> Iterator[Asked]:
 S = {"role": "system", "content": "be brief and kind"}
 U = {"role": "user", "content": "what is the weather"}
 A = {"role": "assistant", "content": "fine"}
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "f",
-        "description": "tells the weather",
-        "parameters": {"type": "object", "properties": {"the_place": {"type": "string", "default": None}}},
-    },
-}
+SCHEMA = {"type": "object", "properties": {"the_place": {"type": "string", "default": None}}}
+TOOL = {"type": "function", "function": {"name": "f", "description": "tells the weather", "parameters": SCHEMA}}
 PICTURED = Msg("Ann", [TextBlock("see here"), ImageBlock(Base64Source("image/png", PNG))], "user")
-CALLS = {
-    "role": "assistant",
-    "content": None,
-    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"the_place": "here"}'}}],
-}
+USED = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"the_place": "here"}'}}
+CALLS = {"role": "assistant", "content": None, "tool_calls": [USED]}
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": "rain and wind"}
 CONVERSATIONS: dict[str, list[Any]] = {
     "dict": [U],
@@ -228,9 +184,7 @@ CONVERSATIONS: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("tools", [None, [TOOL]], ids=["alone", "tools"])
 @pytest.mark.parametrize("name", CONVERSATIONS)
-def test_messages_of_any_form_count_as_the_formatter_writes_them(
-    asked: Asked, name: str, tools: list[dict[str, Any]] | None
-) -> None:
+def test_messages_of_any_form_count(asked: Asked, name: str, tools: list[dict[str, Any]] | None) -> None:
     messages = CONVERSATIONS[name]
     given = deepcopy((messages, tools))
     payload = asked.formatter.format(messages, tools=tools)
@@ -271,9 +225,8 @@ def test_histories_of_many_speakers_count(asked: Asked, style: Any) -> None:
 
 @pytest.mark.parametrize("limit", [1, 45, 68, 90])
 def test_a_formatter_asks_them_how_much_fits(asked: Asked, limit: int) -> None:
-    messages = [
-        Msg("Ann", f"number {at}", "user") if at % 2 == 0 else Msg("Bot", "yes", "assistant") for at in range(9)
-    ]
+    said = Msg("Ann", "number one", "user"), Msg("Bot", "yes", "assistant")
+    messages = [said[at % 2] for at in range(9)]
     formatter = ChatFormatter(asked.provider, token_counter=asked.counter, max_tokens=limit)
     if limit < MESSAGE:
         with pytest.raises(BudgetError):
@@ -314,42 +267,43 @@ def test_texts_count(asked: Asked) -> None:
     assert asked.counter.count_text(" \n") == 0  # to a server that counts words
 
 
-def test_a_system_text_by_itself_counts_beside_a_short_message(server: Server) -> None:
+anthropic_alone = pytest.mark.parametrize("asked", ["anthropic"], indirect=True)
+gemini_alone = pytest.mark.parametrize("asked", ["gemini"], indirect=True)
+
+
+@anthropic_alone
+def test_a_system_text_by_itself_counts_beside_a_short_message(asked: Asked) -> None:
     cached = [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}]
-    with closing(client_of("anthropic", server)) as client:
-        counter = AnthropicTokenCounter("m", client)
-        assert counter.count([{"role": "system", "content": cached}]) == SYSTEM + 2
+    assert asked.counter.count([{"role": "system", "content": cached}]) == SYSTEM + 2
 
 
-def test_cache_marks_and_thoughts_are_sent(server: Server) -> None:
+@anthropic_alone
+def test_cache_marks_and_thoughts_are_sent(asked: Asked) -> None:
     formatter = ChatFormatter("anthropic", cache=["system", "tools", "history"])
     thought = ThinkingBlock("let me see", signature="c2ln")
     payload = formatter.format(S, U, Msg("Bot", [thought, call("c1")], "assistant"), RESULT, U, tools=[TOOL])
-    with closing(client_of("anthropic", server)) as client:
-        asked = Asked("anthropic", AnthropicTokenCounter("m", client), server)
-        asked.counter.count(*asked.in_own_form(payload))
-        assert asked.sent() == payload
-        assert json.dumps(asked.sent()).count("cache_control") == json.dumps(payload).count("cache_control") > 1
-        # System text with a mark, and else what the OpenAI form has too.
-        payload = formatter.format(S, U, A, U)
-        asked.counter.count(*asked.in_own_form(payload))
-        assert asked.sent() == payload
+    asked.counter.count(*asked.in_own_form(payload))
+    assert asked.sent() == payload
+    assert json.dumps(asked.sent()).count("cache_control") == json.dumps(payload).count("cache_control") > 1
+    # System text with a mark, and else what the OpenAI form has too.
+    payload = formatter.format(S, U, A, U)
+    asked.counter.count(*asked.in_own_form(payload))
+    assert asked.sent() == payload
 
 
-def test_gemini_takes_a_signature_and_blocks_of_system_text(server: Server) -> None:
-    with closing(client_of("gemini", server)) as client:
-        counter = GeminiTokenCounter("m", client)
-        blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-        contents = [{"role": "user", "parts": [{"text": "hi", "thought_signature": "c2ln"}]}]
-        assert counter.count([{"role": "system", "content": blocks}, *contents]) == SYSTEM + 2 + MESSAGE + 1
-        body = server.bodies[-1]["generateContentRequest"]
-        assert body["systemInstruction"] == {"parts": [{"text": "a\nb"}]}
-        assert body["contents"][0]["parts"][0]["thoughtSignature"] == "c2ln"
+@gemini_alone
+def test_gemini_takes_a_signature_and_blocks_of_system_text(asked: Asked, server: Server) -> None:
+    blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    contents = [{"role": "user", "parts": [{"text": "hi", "thought_signature": "c2ln"}]}]
+    assert asked.counter.count([{"role": "system", "content": blocks}, *contents]) == SYSTEM + 2 + MESSAGE + 1
+    body = server.bodies[-1]["generateContentRequest"]
+    assert body["systemInstruction"] == {"parts": [{"text": "a\nb"}]}
+    assert body["contents"][0]["parts"][0]["thoughtSignature"] == "c2ln"
 
 
-def test_gemini_asks_with_plain_contents_where_there_is_nothing_else(server: Server) -> None:
-    with closing(client_of("gemini", server)) as client:
-        GeminiTokenCounter("m", client).count([U])
+@gemini_alone
+def test_gemini_asks_with_plain_contents_where_there_is_nothing_else(asked: Asked, server: Server) -> None:
+    asked.counter.count([U])
     assert server.bodies == [{"contents": [{"role": "user", "parts": [{"text": U["content"]}]}]}]
 
 
@@ -371,9 +325,7 @@ def test_gemini_names_its_model_as_the_path_does(server: Server, model: str) -> 
         ([U, 3], FormatError, "3 is a int"),
     ],
 )
-def test_what_is_no_message_is_said_before_anything_is_sent(
-    asked: Asked, messages: list[Any], error: type[Exception], match: str
-) -> None:
+def test_what_is_no_message_is_refused(asked: Asked, messages: list[Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         asked.counter.count(messages)
     assert asked.server.bodies == []
@@ -393,9 +345,8 @@ def test_what_is_at_an_address_is_left_to_the_provider(asked: Asked) -> None:
 
 
 def test_the_clients_own_errors_come_as_they_are(asked: Asked) -> None:
-    error = (
-        sdk("anthropic").AuthenticationError if asked.kind == "anthropic" else sdk("google.genai.errors").ClientError
-    )
+    is_anthropic = asked.kind == "anthropic"
+    error = sdk("anthropic").AuthenticationError if is_anthropic else sdk("google.genai.errors").ClientError
     asked.server.answer = 401, {"error": {"code": 401, "message": "no such key", "status": "UNAUTHENTICATED"}}
     with pytest.raises(error, match="no such key"):
         asked.counter.count([S, U], [TOOL])
@@ -405,23 +356,19 @@ def test_the_clients_own_errors_come_as_they_are(asked: Asked) -> None:
     assert asked.counter.count_text("a b") == 2
 
 
-def test_an_answer_without_a_count_is_an_error(server: Server) -> None:
+@gemini_alone
+def test_an_answer_without_a_count_is_an_error(asked: Asked, server: Server) -> None:
     server.answer = 200, {}
-    with (
-        closing(client_of("gemini", server)) as client,
-        pytest.raises(TokenizerError, match="'m' holds no totalTokens"),
-    ):
-        GeminiTokenCounter("m", client).count([U])
+    with pytest.raises(TokenizerError, match="'m' holds no totalTokens"):
+        asked.counter.count([U])
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "gemini"])
-def test_the_client_makes_itself_from_the_environment(
-    kind: str, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_client_is_made_from_the_environment(kind: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, "k")
     for name in ("ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
-        monkeypatch.setenv(name, server.url)
+        monkeypatch.setenv(name, server.root)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     counter = counter_of(kind)
     with closing(counter.client) as client:
@@ -432,9 +379,7 @@ def test_the_client_makes_itself_from_the_environment(
 @pytest.mark.parametrize(
     ("kind", "module", "extra"), [("anthropic", "anthropic", "anthropic"), ("gemini", "google.genai", "google-genai")]
 )
-def test_a_client_that_is_not_installed_is_named_with_its_extra(
-    kind: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_client_names_its_extra(kind: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     counter = counter_of(kind)
     assert counter.count([]) == 0

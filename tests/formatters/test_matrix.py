@@ -13,23 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from formatters.helpers import MARKS, MEDIA
 from lazyprompt import (
-    AudioBlock,
-    Base64Source,
     ChatFormatter,
-    FileBlock,
     FormatError,
-    ImageBlock,
     Msg,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    URLSource,
-    VideoBlock,
 )
 from lazyprompt.formatters.providers import HEADERS, PROVIDERS, Row, profile_of, row_of, rows
-from support.conversations import MP4, PDF, PNG, WAV
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,25 +35,6 @@ SIGNATURE = b64encode(b"signed").decode()
 QUESTION, ANSWER = Msg("user", "Is it raining?", "user"), Msg("assistant", "It is.", "assistant")
 TOOL = {"type": "function", "function": {"name": "weather"}}
 CALL, RESULT = ToolUseBlock("c1", "weather", {"city": "Zermatt"}), ToolResultBlock("c1", "weather", "Rain.")
-MEDIA: dict[str, dict[str, Block]] = {
-    "image": {
-        "url": ImageBlock(URLSource("https://example.com/a.png")),
-        "data": ImageBlock(Base64Source("image/png", PNG)),
-    },
-    "audio": {
-        "url": AudioBlock(URLSource("https://example.com/a.wav")),
-        "data": AudioBlock(Base64Source("audio/wav", WAV)),
-    },
-    "video": {
-        "url": VideoBlock(URLSource("https://example.com/a.mp4")),
-        "data": VideoBlock(Base64Source("video/mp4", MP4)),
-    },
-    "file": {
-        "url": FileBlock(URLSource("https://example.com/a.pdf")),
-        "data": FileBlock(Base64Source("application/pdf", PDF)),
-    },
-}
-MARKS = {"image": PNG, "audio": WAV, "video": MP4, "file": PDF}
 TABLE = {row.provider: row for row in rows()}
 
 

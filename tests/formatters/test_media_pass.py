@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from base64 import b64encode
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
@@ -20,15 +21,17 @@ from formatters.helpers import (
     answering,
     call,
     calling,
+    dump,
+    formatters_of,
     judged,
     reported,
     result,
-    said,
 )
 from lazyprompt import (
     AudioBlock,
     Base64Source,
     ChatFormatter,
+    FileBlock,
     ImageBlock,
     MediaError,
     MediaResolver,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from lazyprompt import Payload
 
     Formats: TypeAlias = Callable[..., Payload]
+
 
 LOADED = b64encode(PNG_BYTES).decode()
 # They fetch no address themselves.
@@ -85,9 +89,7 @@ def fault(formats: Formats, formatter: ChatFormatter, *messages: Msg) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "deepseek"])
-def test_a_local_path_without_a_resolver_names_both_ways(
-    formats: Formats, kind: type[ChatFormatter], provider: str
-) -> None:
+def test_a_local_path_without_a_resolver(formats: Formats, kind: type[ChatFormatter], provider: str) -> None:
     for path in ("cat.png", "./cat", "/etc/hostname", "file:///etc/hostname", "~/cat.png", "C:\\cat.png"):
         told = fault(formats, kind(provider), HI, shows(path))
         assert told.startswith("messages[1].content[1] is the local file ")
@@ -110,9 +112,7 @@ def test_the_place_that_is_told_is_the_first(formats: Formats, kind: type[ChatFo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_outside_of_the_roots_are_not_read(
-    formats: Formats, kind: type[ChatFormatter], root: Path, tmp_path: Path
-) -> None:
+def test_files_outside_of_the_roots(formats: Formats, kind: type[ChatFormatter], root: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(PNG_BYTES)
     (root / "link.png").symlink_to(tmp_path / "secret.png")
     formatter = kind("openai", media=MediaResolver(roots=[root], hosts=["example.com"]))
@@ -126,7 +126,7 @@ def test_files_outside_of_the_roots_are_not_read(
         told = fault(formats, formatter, HI, shows(path))
         assert told.startswith("messages[1].content[1]: ")
         assert "does not lie in" in told
-    assert said(formats(formatter, shows(root / "a.png"))).count(LOADED) == 1
+    assert dump(formats(formatter, shows(root / "a.png"))).count(LOADED) == 1
 
 
 def test_a_picture_of_five_gigabytes_is_not_read(formats: Formats, root: Path) -> None:
@@ -156,7 +156,7 @@ def test_data_that_lies_is_refused_and_a_wrong_name_of_a_type_mended() -> None:
         with pytest.raises(MediaError, match=rf"^messages\[0\]\.content\[0\]: .*{told}"):
             formatter.format(Msg("Ann", [ImageBlock(Base64Source("image/png", data))], "user"))
     payload = judged(formatter, Msg("Ann", [ImageBlock(Base64Source("image/png", JPEG))], "user"))
-    assert f"data:image/jpeg;base64,{JPEG}" in said(payload)
+    assert f"data:image/jpeg;base64,{JPEG}" in dump(payload)
     assert reported(payload, "image", "changed") == ["messages[0].content[0]"]
 
 
@@ -168,19 +168,26 @@ def test_a_private_address_is_not_passed_on(formats: Formats, provider: str, hos
 
 @pytest.mark.parametrize("provider", FETCHING)
 def test_an_address_is_passed_on(formats: Formats, provider: str, site: Site) -> None:
-    assert said(formats(ChatFormatter(provider), shows(PORTRAIT))).count(PORTRAIT) == 1
+    assert dump(formats(ChatFormatter(provider), shows(PORTRAIT))).count(PORTRAIT) == 1
     formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1", "*.example.org"]))
     url = site.gives("/a.png")
-    assert said(accepted(formatter, formats(formatter, shows(url)))).count(url) == 1
-    assert site.seen == []
+    assert dump(accepted(formatter, formats(formatter, shows(url)))).count(url) == 1
+    limited = ChatFormatter(
+        provider, media=MediaResolver(hosts=["127.0.0.1"]), token_counter=Characters(), max_tokens=900
+    )
+    assert dump(formats(limited, *[Msg("Ann", "x" * 90, "user")] * 20, shows(url))).count("x" * 90) < 20
     assert "is on a host that hosts= of the media resolver does not list" in fault(formats, formatter, shows(PORTRAIT))
+    assert "host" in fault(formats, ChatFormatter(provider, media=MediaResolver(hosts=["example.com"])), shows(url))
+    assert site.seen == []
 
 
 @pytest.mark.parametrize("provider", BLIND)
 def test_an_address_is_loaded_for_those_who_fetch_none(formats: Formats, provider: str, site: Site) -> None:
     formatter = ChatFormatter(provider, media=MediaResolver(hosts=["127.0.0.1"]))
     payload = accepted(formatter, formats(formatter, shows(site.gives("/a.png"))))
-    assert said(payload).count(LOADED) == 1
+    assert dump(payload).count(LOADED) == 1
+    strict = ChatFormatter(provider, media=MediaResolver(hosts=["example.com"]))
+    assert "host" in fault(formats, strict, shows(site.gives("/a.png")))
     assert len(site.seen) == 1
     assert "is on a host that may not be asked" in fault(formats, formatter, shows(PORTRAIT))
     left = accepted(formatter, formats(ChatFormatter(provider), shows(PORTRAIT)))
@@ -196,11 +203,8 @@ def test_an_address_of_no_known_kind_is_an_error(formats: Formats, url: str) -> 
     assert told.startswith(f"messages[0].content[1] has the address '{url}'; expected http(s), a local path, or base64")
 
 
-@pytest.mark.parametrize("provider", BLIND)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_medium_is_loaded_once_however_often_it_appears(
-    formats: Formats, kind: type[ChatFormatter], provider: str, site: Site
-) -> None:
+@formatters_of(BLIND)
+def test_a_medium_is_loaded_once(formats: Formats, kind: type[ChatFormatter], provider: str, site: Site) -> None:
     urls = [site.gives(f"/{number}.png") for number in range(3)]
     answer = answering(result("c1", *(ImageBlock(URLSource(url)) for url in urls)))
     messages = [
@@ -217,7 +221,7 @@ def test_a_medium_is_loaded_once_however_often_it_appears(
         kind(provider, media=resolver, token_counter=counter, max_tokens=3_000),
     ):
         site.seen.clear()
-        text = said(accepted(formatter, formats(formatter, *messages)))
+        text = dump(accepted(formatter, formats(formatter, *messages)))
         assert sorted(each["target"] for each in site.seen) == ["/0.png", "/1.png", "/2.png"]
         assert text.count(LOADED) >= 1
     assert counter.asked > 2
@@ -235,7 +239,7 @@ def test_what_is_left_out_is_not_loaded(formats: Formats, site: Site, root: Path
     ):
         payload = formats(ChatFormatter(provider, media=resolver), HI, message)
         assert payload.report
-        assert LOADED not in said(payload)
+        assert LOADED not in dump(payload)
     assert site.seen == []
 
 
@@ -249,7 +253,7 @@ def test_loads_run_side_by_side(formats: Formats, site: Site) -> None:
 
     formatter = ChatFormatter("moonshot", media=MediaResolver(hosts=["127.0.0.1"], timeout=30))
     payload = formats(formatter, shows(*(site.does(f"/{number}.png", slow) for number in range(5))))
-    assert said(payload).count(LOADED) == 5
+    assert dump(payload).count(LOADED) == 5
 
 
 @pytest.mark.asyncio
@@ -270,3 +274,63 @@ async def test_the_event_loop_is_not_blocked_and_a_cancelled_call_hangs_up(site:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await asyncio.to_thread(gone.wait, 20)
+
+
+def test_bytes_that_are_text_are_base64_too(tmp_path: Path) -> None:
+    """A download that happened to be valid UTF-8 was passed on as it was."""
+    (tmp_path / "a.txt").write_text("ascii bytes", encoding="ascii")
+    formatter = ChatFormatter("gemini", media=MediaResolver(roots=[tmp_path]))
+    payload = judged(formatter, Msg("Ann", [FileBlock(URLSource(str(tmp_path / "a.txt")))], "user"))
+    data = {"mime_type": "text/plain", "data": "YXNjaWkgYnl0ZXM="}
+    assert payload["contents"][0]["parts"] == [{"inline_data": data}]
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.JPEG", "a.PNG"])
+def test_openai_gets_the_true_type_of_a_local_picture(tmp_path: Path, name: str) -> None:
+    """image/jpg went out, and an ending in capitals was an error."""
+    data, kind = (PNG_BYTES, "png") if name == "a.PNG" else (b"\xff\xd8\xff\xe0" + bytes(24), "jpeg")
+    (tmp_path / name).write_bytes(data)
+    formatter = ChatFormatter("openai", media=MediaResolver(roots=[tmp_path]))
+    payload = judged(formatter, Msg("Ann", [ImageBlock(URLSource(str(tmp_path / name)))], "user"))
+    assert payload["messages"][0]["content"][0]["image_url"]["url"].startswith(f"data:image/{kind};base64,")
+
+
+@pytest.mark.parametrize("provider", ["dashscope", "openai", "ollama", "gemini"])
+def test_a_path_that_leads_nowhere_is_an_error(tmp_path: Path, provider: str) -> None:
+    """The path itself was sent as an address."""
+    missing = Msg("Ann", [ImageBlock(URLSource(str(tmp_path / "no.png")))], "user")
+    with pytest.raises(MediaError, match=r"messages\[0\]\.content\[0\].*No such file"):
+        ChatFormatter(provider, media=MediaResolver(roots=[tmp_path])).format(missing)
+
+
+def test_a_file_url_is_decoded_and_stays_within_its_root(tmp_path: Path) -> None:
+    """Its path was opened with the escapes in it, and any text went out as a picture."""
+    (tmp_path / "a b.png").write_bytes(PNG_BYTES)
+    formatter = ChatFormatter("anthropic", media=MediaResolver(roots=[tmp_path]))
+    good = ImageBlock(URLSource(f"file://{tmp_path}/a%20b.png"))
+    source = judged(formatter, Msg("Ann", [good], "user"))["messages"][0]["content"][0]["source"]
+    assert source["media_type"] == "image/png"
+
+
+@pytest.mark.parametrize("url", ["https://xxx.png", "https://example.com/%7Ea?b=ü&c#d"])
+def test_an_address_is_passed_on_as_it_was_given(url: str) -> None:
+    """It was normalised, and came out as another."""
+    asks = Msg("Ann", [ImageBlock(URLSource(url))], "user")
+    assert judged(ChatFormatter("openai"), asks)["messages"][0]["content"][0]["image_url"]["url"] == url
+
+
+@pytest.mark.asyncio
+async def test_where_one_medium_fails_the_others_stop_loading(root: Path) -> None:
+    # The others went on loading when nobody waited for them any more.
+    before = len(asyncio.all_tasks())
+    formatter = ChatFormatter("openai", media=MediaResolver(roots=[root]))
+    with pytest.raises(MediaError, match="messages"):
+        await formatter.aformat(shows(root / "gone.png", root / "gone too.png"))
+    assert len(asyncio.all_tasks()) == before
+
+
+def test_a_file_in_a_result_is_loaded_whoever_brings_the_result(root: Path) -> None:
+    # In a message of the role system, as AgentScope has it, it was not loaded, and then missed.
+    answer = Msg("system", [result("1", ImageBlock(URLSource(str(root / "a.png"))))], "system")
+    payload = judged(ChatFormatter("anthropic", media=MediaResolver(roots=[root])), HI, calling(call("1")), answer)
+    assert payload["messages"][2]["content"][0]["content"][0]["source"]["media_type"] == "image/png"

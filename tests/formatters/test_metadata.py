@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from formatters.helpers import KINDS, call, calling, judged, result, said
+from formatters.helpers import call, calling, dump, formatters_of, judged, result
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 
@@ -20,8 +20,7 @@ def lost(payload: Any) -> list[tuple[str, str]]:
     return [(entry.where, entry.text) for entry in payload.report if entry.kind == "metadata"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("provider", PROVIDERS)
+@formatters_of(PROVIDERS)
 def test_a_key_that_is_not_carried_is_in_the_report(kind: type[ChatFormatter], provider: str) -> None:
     # It vanished, also with strict=True.
     messages: list[Msg | dict[str, object]] = [
@@ -49,8 +48,7 @@ def test_a_message_that_a_budget_drops_has_no_lost_keys() -> None:
     assert lost(payload) == [("messages[2].tone", '"dry"')]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("provider", CALLING)
+@formatters_of(CALLING)
 def test_the_name_of_a_tool_message_is_the_tools(kind: type[ChatFormatter], provider: str) -> None:
     # It was reported as a speaker's name that is lost, or repaired as one.
     expected = judged(kind(provider), HI, ASKED, {"role": "tool", "tool_call_id": "c1", "content": "rain"}, HI)
@@ -71,7 +69,7 @@ def test_the_name_of_a_tool_message_is_the_tools(kind: type[ChatFormatter], prov
 def test_a_speakers_name_is_still_reported_where_it_is_lost() -> None:
     payload = judged(ChatFormatter("deepseek"), {**HI, "name": "Ann"}, ASKED, Msg("f", [result("c1", "rain")], "tool"))
     assert [(entry.kind, entry.text) for entry in payload.report] == [("name", "Ann")]
-    assert "Ann" not in said(payload)
+    assert "Ann" not in dump(payload)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -14,18 +14,32 @@ from formatters.helpers import (
     call,
     called,
     calling,
+    dump,
     judged,
     places,
     reported,
     result,
-    said,
+    texts,
 )
 from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolUseBlock
+from lazyprompt.formatters.providers import PROVIDERS
 from support.providers.types import sdk
 
 QUESTION = Msg("Ann", "Is it raining?", "user")
-WEATHER = {"name": "weather"}
 LONG_ID = "call_" + "a" * 60 + "|fc_1"
+CITY = '{"city": "§city§"}'
+SUMMARY = [{"type": "summary_text", "text": "§thought§"}]
+GEMINI_PARTS = [
+    {"text": "§thought§", "thought": True},
+    {"text": "§text§", "thoughtSignature": "c2ln"},
+    {"functionCall": {"name": "weather", "args": {"city": "§city§"}}, "thoughtSignature": "c2lo"},
+    {"functionCall": {"name": "weather", "args": {}}},
+]
+DEEPSEEK_CALLS = [
+    {"id": f"call_{at}", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+    for at, arguments in enumerate((CITY, "{}"))
+]
+DEEPSEEK = {"role": "assistant", "content": "§text§", "reasoning_content": "§thought§", "tool_calls": DEEPSEEK_CALLS}
 ANSWERS: dict[str, Any] = {
     "anthropic": {
         "role": "assistant",
@@ -39,47 +53,14 @@ ANSWERS: dict[str, Any] = {
     },
     "openai-responses": {
         "output": [
-            {
-                "type": "reasoning",
-                "id": "rs_1",
-                "summary": [{"type": "summary_text", "text": "§thought§"}],
-                "encrypted_content": "c2ln",
-            },
+            {"type": "reasoning", "id": "rs_1", "summary": SUMMARY, "encrypted_content": "c2ln"},
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "§text§"}]},
-            {"type": "function_call", "call_id": LONG_ID, "name": "weather", "arguments": '{"city": "§city§"}'},
+            {"type": "function_call", "call_id": LONG_ID, "name": "weather", "arguments": CITY},
             {"type": "function_call", "call_id": LONG_ID[:-1] + "2", "name": "weather", "arguments": "{}"},
         ],
     },
-    "gemini": {
-        "candidates": [
-            {
-                "content": {
-                    "role": "model",
-                    "parts": [
-                        {"text": "§thought§", "thought": True},
-                        {"text": "§text§", "thoughtSignature": "c2ln"},
-                        {"functionCall": {"name": "weather", "args": {"city": "§city§"}}, "thoughtSignature": "c2lo"},
-                        {"functionCall": {"name": "weather", "args": {}}},
-                    ],
-                }
-            }
-        ]
-    },
-    "deepseek": {
-        "choices": [
-            {
-                "message": {
-                    "role": "assistant",
-                    "content": "§text§",
-                    "reasoning_content": "§thought§",
-                    "tool_calls": [
-                        {"id": "call_0", "type": "function", "function": WEATHER | {"arguments": '{"city": "§city§"}'}},
-                        {"id": "call_1", "type": "function", "function": WEATHER | {"arguments": "{}"}},
-                    ],
-                }
-            }
-        ]
-    },
+    "gemini": {"candidates": [{"content": {"role": "model", "parts": GEMINI_PARTS}}]},
+    "deepseek": {"choices": [{"message": DEEPSEEK}]},
 }
 MOVES = [pytest.param(home, to, id=f"{home}-to-{to}") for home in ANSWERS for to in CALLING if home != to]
 TEXT_THINKERS = ("deepseek", "moonshot", "zhipu", "ollama")
@@ -96,19 +77,19 @@ def answered(home: str) -> list[Msg]:
 @pytest.mark.parametrize(("home", "to"), MOVES)
 def test_another_provider_gets_what_was_said_and_called(home: str, to: str) -> None:
     payload = judged(ChatFormatter(to), *answered(home), BYE)
-    found = places(said(payload), "§text§", "§city§", "§0§", "§1§")
+    found = places(dump(payload), "§text§", "§city§", "§0§", "§1§")
     assert found == sorted(found)
     made = called(payload)
     assert [name for _, name in made] == ["weather", "weather"]
     assert len({call_id for call_id, _ in made}) == 2
     # Each id is there twice: with its call, and with its result.
-    assert [said(payload).count(f'"{call_id}"') for call_id, _ in made] == [2, 2]
+    assert [dump(payload).count(f'"{call_id}"') for call_id, _ in made] == [2, 2]
 
 
 @pytest.mark.parametrize(("home", "to"), MOVES)
 def test_foreign_thoughts_and_signatures_are_left_out_and_reported(home: str, to: str) -> None:
     payload = judged(ChatFormatter(to), *answered(home))
-    text = said(payload)
+    text = dump(payload)
     assert "c2ln" not in text
     assert "c2lo" not in text
     assert "b3BhcXVl" not in text
@@ -124,7 +105,7 @@ def test_foreign_thoughts_and_signatures_are_left_out_and_reported(home: str, to
 @pytest.mark.parametrize("home", ANSWERS)
 def test_the_own_thoughts_go_back_as_they_came(home: str) -> None:
     payload = judged(ChatFormatter(home), *answered(home), BYE)
-    text = said(payload)
+    text = dump(payload)
     # Gemini asks for signatures back, not for the thoughts themselves.
     assert ("§thought§" in text) == (home != "gemini")
     if home == "anthropic":
@@ -147,7 +128,7 @@ def test_there_and_back_loses_nothing(home: str, to: str) -> None:
     # The own part is as it would be without the foreign one.
     assert payload[key][:2] == alone[key][:2]
     assert reported(payload, "thinking") != reported(alone, "thinking") or home == "deepseek"
-    assert said(payload).count("§city§") == 2
+    assert dump(payload).count("§city§") == 2
     made = [call_id for call_id, _ in called(payload)]
     assert len(set(made)) == 4
 
@@ -198,7 +179,7 @@ def test_gemini_3_keeps_the_signatures_it_gave() -> None:
 @pytest.mark.parametrize("model", [None, "gemini-2.5-pro", "gemini-1.5-flash", "my-gemini-3"])
 def test_older_models_ask_for_no_signature(model: str | None) -> None:
     payload = judged(ChatFormatter("gemini", model=model), HI, calling(call("c1")), answering(result("c1")))
-    assert "thought_signature" not in said(payload)
+    assert "thought_signature" not in dump(payload)
 
 
 @pytest.mark.parametrize("to", CALLING)
@@ -206,14 +187,14 @@ def test_a_thought_that_only_another_can_read_is_no_text(to: str) -> None:
     opaque = ThinkingBlock(redacted="b3BhcXVl", provider="nobody")
     unknown = ThinkingBlock("§thought§", "c2ln", provider="nobody")
     payload = judged(ChatFormatter(to), HI, calling(opaque, unknown, TextBlock("ok")), BYE)
-    assert "b3BhcXVl" not in said(payload)
+    assert "b3BhcXVl" not in dump(payload)
     assert len(reported(payload, "thinking")) == (1 if to in TEXT_THINKERS else 2)
 
 
 @pytest.mark.parametrize("to", CALLING)
 def test_only_the_assistant_thinks(to: str) -> None:
     payload = judged(ChatFormatter(to), Msg("Ann", [ThinkingBlock("§thought§", "c2ln"), TextBlock("hi")], "user"))
-    assert "§thought§" not in said(payload)
+    assert "§thought§" not in dump(payload)
     assert reported(payload, "thinking") == ["messages[0].content[0]"]
 
 
@@ -221,7 +202,29 @@ def test_only_the_assistant_thinks(to: str) -> None:
 def test_a_result_holds_text_and_media_only(to: str) -> None:
     inner = result("c1", "§text§", ThinkingBlock("§thought§"), call("c2", q="§call§"), result("c3", "§result§"))
     payload = judged(ChatFormatter(to), HI, calling(call("c1")), answering(inner))
-    assert [mark in said(payload) for mark in ("§text§", "§thought§", "§call§", "§result§")] == [True] + [False] * 3
+    assert [mark in dump(payload) for mark in ("§text§", "§thought§", "§call§", "§result§")] == [True] + [False] * 3
     for at, kind in enumerate(("thinking", "tool_use", "tool_result"), 1):
         assert reported(payload, kind) == [f"messages[2].content[0].output[{at}]"]
     assert "§result§" in [entry.text for entry in payload.report]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_thought_is_never_said_aloud(provider: str) -> None:
+    """One form wrote the reasoning down as plain text."""
+    payload = judged(ChatFormatter(provider), HI, calling(ThinkingBlock("§secret§"), TextBlock("ok")), BYE)
+    assert "ok" in "".join(texts(payload))
+    assert "§secret§" not in "".join(texts(payload))
+    # Either it goes back as a thought, or the report tells.
+    assert ("§secret§" in dump(payload)) != bool(reported(payload, "thinking"))
+
+
+def test_a_thought_signature_goes_back_as_what_it_is() -> None:
+    """It was kept in place of the call's id, and sent as that."""
+    answer = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}
+    formatter = ChatFormatter("gemini", model="gemini-3-pro")
+    message = formatter.parse({"candidates": [{"content": {"role": "model", "parts": [answer]}}]})
+    (use,) = message.blocks
+    assert isinstance(use, ToolUseBlock)
+    part = judged(formatter, HI, message, answering(result(use.id)))["contents"][1]["parts"][0]
+    assert part["thought_signature"] == "c2ln"
+    assert part["function_call"]["id"] == use.id != "c2ln"

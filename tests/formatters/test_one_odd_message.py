@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from itertools import takewhile
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formatters.helpers import CALLING, texts
-from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter, messages_from
-from support.conversations import PNG
+from formatters.helpers import CALLING, formatters_of, texts
+from lazyprompt import ChatFormatter, FormatError, Msg, messages_from
+from lazyprompt.formatters.providers import PROVIDERS
+from support.conversations import PNG, Maker
 
 Message = dict[str, Any]
 
@@ -140,12 +142,23 @@ def odd_chats(draw: st.DrawFn) -> list[Any]:
     return chat
 
 
-@pytest.mark.parametrize("kind", [ChatFormatter, MultiAgentFormatter])
-@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "mistral", "ollama", "ollama-generate"])
-@given(chat=odd_chats())
-def test_dicts_and_the_messages_read_from_them_give_one_payload(
-    kind: type[ChatFormatter], provider: str, chat: list[Any]
-) -> None:
+def openai_dicts(seed: int) -> list[Message]:
+    """A random conversation with media, thoughts and exchanges of every kind, as OpenAI would get it."""
+    try:
+        payload = ChatFormatter("openai").format(*Maker(Random(seed)).conversation())  # noqa: S311 - chance is what is wanted
+    except FormatError:
+        return []
+    # A name that is the role is read as none.
+    return [
+        {key: value for key, value in each.items() if key != "name" or value != each["role"]}
+        for each in payload["messages"]
+    ]
+
+
+@formatters_of(PROVIDERS)
+@settings(max_examples=max(20, settings().max_examples // 3))
+@given(chat=odd_chats() | st.integers(0, 1_000_000).map(openai_dicts))
+def test_dicts_and_their_messages_give_one_payload(kind: type[ChatFormatter], provider: str, chat: list[Any]) -> None:
     # As a Msg, who has no name is called what the role is; no other name is a role here.
     messages = [
         Msg("", each.content, each.role, each.url, each.metadata) if each.name == each.role else each
@@ -158,17 +171,7 @@ def test_dicts_and_the_messages_read_from_them_give_one_payload(
         with pytest.raises(FormatError, match=f"^{re.escape(str(error))}$"):
             formatter.format(chat)
         return
-    again = formatter.format(chat)
-    assert again == payload
-    assert again.report == payload.report
-
-
-@pytest.mark.parametrize("provider", CALLING)
-def test_a_tools_name_is_no_speakers(provider: str) -> None:
-    # It once was reported as the name of a speaker that the provider has no place for.
-    chat = [{"role": "user", "content": "Hi."}, *calling(0, None, 2), {"role": "user", "content": "And?"}]
-    named = [message | {"name": "f"} if message["role"] == "tool" else message for message in chat]
-    for messages in (named, messages_from(named)):
-        payload = ChatFormatter(provider).format(messages)
-        assert not [entry for entry in payload.report if entry.kind == "name"]
-    assert ChatFormatter(provider).format(named) == ChatFormatter(provider).format(chat)
+    for given_items in ([chat], chat, messages[:1] + chat[1:] if isinstance(chat[0], dict) else chat):
+        again = formatter.format(*given_items)
+        assert again == payload
+        assert again.report == payload.report

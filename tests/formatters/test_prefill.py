@@ -6,20 +6,14 @@ from typing import Any
 
 import pytest
 
-from formatters.helpers import KINDS, call, calling, judged, result, said
+from formatters.helpers import KINDS, call, calling, dump, judged, result
 from lazyprompt import Budget, CharTokenCounter, ChatFormatter, FormatError, Msg, MultiAgentFormatter, TextBlock
 from lazyprompt.formatters._repair import LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS
 
 HI = {"role": "user", "content": "Write it."}
-MARKED = {
-    "deepseek": "prefix",
-    "litellm": "prefix",
-    "mistral": "prefix",
-    "moonshot": "partial",
-    "dashscope": "partial",
-    "dashscope-multimodal": "partial",
-}
+MARKED = dict.fromkeys(("deepseek", "litellm", "mistral"), "prefix")
+MARKED |= dict.fromkeys(("moonshot", "dashscope", "dashscope-multimodal"), "partial")
 UNMARKED = ("anthropic", "ollama")
 OTHERS = tuple(name for name in PROVIDERS if name not in MARKED and name not in UNMARKED)
 
@@ -39,7 +33,7 @@ def test_the_beginning_of_an_answer_stays_in_the_providers_own_form(provider: st
         last = payload["messages"][-1]
         assert (last["role"], payload.report) == ("assistant", ())
         assert [key for key in ("prefix", "partial") if key in last] == [*filter(None, [MARKED.get(provider)])]
-        assert "```python" in said(payload)
+        assert "```python" in dump(payload)
 
 
 @pytest.mark.parametrize("provider", OTHERS)
@@ -56,7 +50,7 @@ def test_a_provider_that_goes_on_with_no_answer_says_so(provider: str) -> None:
 def test_only_a_last_answer_can_be_begun(kind: type[ChatFormatter], provider: str) -> None:
     payload = judged(kind(provider), HI, begun("prefix"), HI)
     assert [entry.where for entry in payload.report if entry.kind == "metadata"] == ["messages[1].prefix"]
-    assert '"prefix"' not in said(payload)
+    assert '"prefix"' not in dump(payload)
     # Calls are answered, so nothing is left to go on with.
     calls = begun("prefix") | {
         "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
@@ -92,40 +86,24 @@ def test_a_budget_keeps_the_beginning_of_the_answer_marked() -> None:
     assert payload.trim.dropped
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        None,
-        "claude-3-5-sonnet-20241022",
-        "claude-3-haiku-20240307",
-        "claude-2.1",
-        "claude-instant-1.2",
-        "claude-opus-4-20250514",
-        "claude-sonnet-4-0",
-        "claude-opus-4-1@20250805",
-        "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
-        "claude-haiku-4-5",
-        "deepseek-chat",
-    ],
+OLDER = (
+    *(None, "claude-3-5-sonnet-20241022", "claude-3-haiku-20240307", "claude-2.1", "claude-instant-1.2"),
+    *("claude-opus-4-20250514", "claude-sonnet-4-0", "claude-opus-4-1@20250805", "claude-haiku-4-5", "deepseek-chat"),
+    "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
 )
+NEWER = (
+    *("claude-opus-4-6", "claude-sonnet-4-6-20260201", "anthropic/claude-opus-4.7", "us.anthropic.claude-opus-4-6-v1"),
+    *("claude-opus-4-10", "claude-sonnet-5", "claude-mythos-preview", "claude-5-sonnet"),
+)
+
+
+@pytest.mark.parametrize("model", OLDER)
 def test_an_older_claude_goes_on_with_a_last_turn(model: str | None) -> None:
     payload = judged(ChatFormatter("anthropic", model=model, strict=True), HI, begun("prefix"))
     assert payload["messages"][-1] == {"role": "assistant", "content": "```python"}
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "claude-opus-4-6",
-        "claude-sonnet-4-6-20260201",
-        "anthropic/claude-opus-4.7",
-        "us.anthropic.claude-opus-4-6-v1",
-        "claude-opus-4-10",
-        "claude-sonnet-5",
-        "claude-mythos-preview",
-        "claude-5-sonnet",
-    ],
-)
+@pytest.mark.parametrize("model", NEWER)
 def test_a_newer_claude_refuses_a_last_turn_of_the_assistant(model: str) -> None:
     # "This model does not support assistant message prefill. The conversation must end with a user message."
     formatter = ChatFormatter("anthropic", model=model)

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 from hypothesis import settings
 
-from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter
+from formatters.helpers import formatters_of
+from lazyprompt import ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 from support.conversations import Maker
 from support.providers.judges import in_order
@@ -18,11 +19,6 @@ pytestmark = pytest.mark.slow  # random conversations before every judge
 
 # So many through each formatter of a provider; ``--hypothesis-profile=deep`` has more.
 CONVERSATIONS = max(300, 10 * settings().max_examples)
-FORMATTERS = [
-    pytest.param(kind, provider, id=f"{provider}-{kind.__name__}")
-    for kind in (ChatFormatter, MultiAgentFormatter)
-    for provider in PROVIDERS
-]
 
 
 @cache
@@ -32,7 +28,7 @@ def conversation(seed: int) -> tuple[list[Msg], str]:
     return messages, repr(messages)
 
 
-@pytest.mark.parametrize(("kind", "provider"), FORMATTERS)
+@formatters_of(PROVIDERS)
 def test_any_conversation_becomes_a_payload_that_all_judges_accept(kind: type[ChatFormatter], provider: str) -> None:
     formatter = kind(provider)
     for seed in range(CONVERSATIONS):

@@ -2,102 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from random import Random
-from typing import TYPE_CHECKING, Any
+import json
+import os
+import pickle
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.helpers import BYE, CALLING, HI, KINDS, called, judged, places, said
+from formatters.helpers import (
+    BYE,
+    CALLING,
+    HI,
+    KINDS,
+    called,
+    dump,
+    judged,
+    places,
+)
 from lazyprompt import (
     ChatFormatter,
     FormatError,
     HistoryError,
     Msg,
+    MultiAgentFormatter,
     TextBlock,
     ThinkingBlock,
-    ToolResultBlock,
     ToolsError,
-    ToolUseBlock,
 )
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.messages.msg import Base64Source
-from lazyprompt.messages.openai_form import to_openai
-from support.conversations import JPEG, MP3, PDF, PNG, Maker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lazyprompt.messages.msg import Block
+from support.conversations import JPEG, MP3, PDF, PNG
+from support.paths import TESTS
 
 PAIR = ["hi", "hello"]
 HELLO = Msg("assistant", "hello", "assistant")
-
-
-def plain(blocks: tuple[Block, ...]) -> Iterator[Block]:
-    """The blocks that the OpenAI form can hold."""
-    for block in blocks:
-        if isinstance(block, TextBlock) or block.kind == "image":
-            yield block
-        elif isinstance(block, ToolUseBlock):
-            yield replace(block, signature=None)
-        elif isinstance(block, ToolResultBlock):
-            output = block.output if isinstance(block.output, str) else said_in(tuple(plain(block.output)))
-            yield replace(block, output=output)
-        elif not isinstance(block, ThinkingBlock) and isinstance(block.source, Base64Source) and block.kind != "video":
-            yield block
-
-
-def said_in(blocks: tuple[Block, ...]) -> str | tuple[Block, ...]:
-    """A content as a dict has it: one text is text."""
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        return blocks[0].text
-    return blocks or ""
-
-
-def conversation(seed: int) -> list[Msg]:
-    """A random conversation that can be written as OpenAI dicts."""
-    found: list[Msg] = []
-    tools: dict[str, str] = {}
-    for message in Maker(Random(seed)).conversation():  # noqa: S311 - chance is what is wanted
-        blocks = tuple(plain(message.blocks))
-        tools |= {block.id: block.name for block in blocks if isinstance(block, ToolUseBlock)}
-        kinds = {block.kind for block in blocks}
-        # As dicts, results are messages of their own; and a name that is the role is none.
-        if kinds >= {"tool_use", "tool_result"} or ("tool_result" in kinds and len(kinds) > 1):
-            blocks = tuple(block for block in blocks if block.kind != "tool_result")
-        elif "tool_result" in kinds:
-            # A dict gives a result the name of its call.
-            named = [replace(block, name=tools[block.id]) for block in blocks if isinstance(block, ToolResultBlock)]
-            found += [Msg("tool", [block], "tool") for block in named]
-            continue
-        name = "Ann" if message.name == message.role else message.name
-        found.append(Msg(name, message.content if isinstance(message.content, str) else said_in(blocks), message.role))
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_dicts_and_messages_give_the_same_payload(kind: type[ChatFormatter], provider: str) -> None:
-    formatter = kind(provider)
-
-    def outcome(*messages: Any) -> object:
-        try:
-            return formatter.format(*messages)
-        except FormatError as error:
-            return str(error)
-
-    for seed in range(150):
-        messages = conversation(seed)
-        dicts = [form for message in messages for form in to_openai(message)]
-        mixed = [messages[0], *(form for message in messages[1:] for form in to_openai(message))]
-        expected = outcome(*messages)
-        assert outcome(*dicts) == expected, seed
-        assert outcome(dicts) == expected, seed
-        assert outcome(*mixed) == expected, seed
 
 
 @pytest.mark.parametrize("provider", CALLING)
@@ -112,7 +53,7 @@ def test_media_in_dicts_are_media(provider: str) -> None:
         {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": JPEG}},
     ]
     payload = judged(ChatFormatter(provider), {"role": "user", "content": parts})
-    text, media = said(payload), ChatFormatter(provider).profile.media
+    text, media = dump(payload), ChatFormatter(provider).profile.media
     for kind, data in (("image", PNG), ("image", JPEG), ("audio", MP3)):
         assert (data in text) == (kind in media)
     if provider in ("openai", "openai-responses"):
@@ -124,10 +65,10 @@ def test_a_call_without_an_id_gets_one_and_its_result_the_same(provider: str) ->
     use = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
     made = {"role": "assistant", "content": None, "tool_calls": [use]}
     payload = judged(ChatFormatter(provider), HI, made, {"role": "tool", "content": "§1§"}, BYE)
-    assert places(said(payload), "§1§")
+    assert places(dump(payload), "§1§")
     ((call_id, name),) = called(payload)
     assert name == "f"
-    assert said(payload).count(f'"{call_id}"') == 2
+    assert dump(payload).count(f'"{call_id}"') == 2
 
 
 @pytest.mark.parametrize("provider", CALLING)
@@ -135,8 +76,8 @@ def test_reasoning_of_a_dict_is_a_thought(provider: str) -> None:
     dicts = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ok", "reasoning_content": "§hm§"}]
     thinks = Msg("assistant", [ThinkingBlock("§hm§"), TextBlock("ok")], "assistant")
     payload = judged(ChatFormatter(provider), *dicts, BYE)
-    assert ("§hm§" in said(payload)) == ("§hm§" in said(judged(ChatFormatter(provider), HI, thinks, BYE)))
-    assert ("§hm§" in said(payload)) != any(entry.text == "§hm§" for entry in payload.report)
+    assert ("§hm§" in dump(payload)) == ("§hm§" in dump(judged(ChatFormatter(provider), HI, thinks, BYE)))
+    assert ("§hm§" in dump(payload)) != any(entry.text == "§hm§" for entry in payload.report)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +132,11 @@ def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> N
     ("wrong", "told"),
     [
         ({}, "messages[1] has no 'role'"),
+        ({"content": "x"}, "messages[1] has no 'role'"),
+        ({"role": "wizard", "content": "x"}, "messages[1] has role 'wizard'"),
+        ({"role": "user", "content": [{"type": "text", "txt": "x"}]}, ""),
         ({"role": "user"}, "messages[1] has neither content nor tool_calls"),
+        ({"role": "assistant", "content": None}, "messages[1] has neither content nor tool_calls"),
         ({"role": "user", "content": 5}, "messages[1].content is a int, not a list"),
         ({"role": "user", "content": [5]}, "messages[1].content[0] is a int, not a block"),
         ({"role": "user", "content": [{"type": "smell"}]}, "messages[1].content[0] has type 'smell'"),
@@ -206,9 +151,11 @@ def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> N
 )
 def test_a_dict_that_is_no_message_says_where_and_why(wrong: Any, told: str) -> None:
     for kind in KINDS:
-        with pytest.raises(HistoryError) as error:
-            kind("openai").format(HI, wrong)
-        assert str(error.value).startswith(told)
+        # Behind a dict as well, where the plain dicts of OpenAI are read at once.
+        for before in (HI, {"role": "user", "content": "hi"}):
+            with pytest.raises(HistoryError) as error:
+                kind("openai").format(before, wrong)
+            assert str(error.value).startswith(told)
 
 
 @pytest.mark.parametrize("provider", ["nobody", "", "OpenAI", "opena"])
@@ -258,3 +205,100 @@ def test_tools_that_have_no_place_are_reported_or_refused() -> None:
         ChatFormatter("openai").format(HI, tools=[form, form])
     own = {"type": "web_search_20250305", "name": "web_search"}
     assert ChatFormatter("anthropic").format(HI, tools=[own])["tools"] == [own]
+
+
+@pytest.mark.parametrize("text", ["", " ", "hi"])
+def test_dashscope_gets_text_in_one_shape(text: str) -> None:
+    """An empty text was a list of parts, any other a string."""
+    assert judged(ChatFormatter("dashscope"), Msg("Ann", text, "user"))["messages"][0]["content"] == text
+
+
+WITHOUT_ASSERTS = """
+from lazyprompt import ChatFormatter, LazyPromptError, Msg
+from lazyprompt.formatters.providers import PROVIDERS
+wrong = [
+    lambda: Msg("Ann", 5, "user"),
+    lambda: Msg("Ann", "hi", "friend"),
+    lambda: Msg("Ann", [{"type": "text"}], "user"),
+    lambda: ChatFormatter("nobody"),
+    lambda: ChatFormatter("openai").format(),
+    lambda: ChatFormatter("openai").format({"role": "nobody", "content": "hi"}),
+    *(lambda p=p: ChatFormatter(p).validate({"messages": []}) for p in PROVIDERS),
+]
+for act in wrong:
+    try:
+        act()
+    except LazyPromptError:
+        print("refused")
+print(len(wrong))
+"""
+
+
+def test_mistakes_are_errors_without_asserts_too() -> None:
+    """Messages were checked by assert statements, which python -O leaves out."""
+    done = subprocess.run([sys.executable, "-O", "-c", WITHOUT_ASSERTS], check=True, capture_output=True, text=True)  # noqa: S603 - our own code
+    *refused, count = done.stdout.split()
+    assert refused == ["refused"] * int(count)
+
+
+SAME = """
+from random import Random
+from support.conversations import Maker
+from lazyprompt import ChatFormatter, MultiAgentFormatter
+from lazyprompt.formatters.providers import PROVIDERS
+for kind in (ChatFormatter, MultiAgentFormatter):
+    for provider in PROVIDERS:
+        for seed in (1, 2, 3, 5):
+            payload = kind(provider).format(*Maker(Random(seed)).conversation())
+            print(payload, payload.report)
+"""
+
+
+def test_the_same_conversation_is_the_same_bytes_in_every_process() -> None:
+    """Media had random names, so that no prompt could be cached."""
+    outputs = {
+        subprocess.run(  # noqa: S603 - our own code
+            [sys.executable, "-c", SAME],
+            check=True,
+            capture_output=True,
+            cwd=TESTS,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(outputs) == 1
+    assert len(outputs.pop()) > 10_000
+
+
+@pytest.mark.parametrize("arguments", [r'{"city": "\u4f60"}', '{"a": "你"}', " {} ", "", '{"a": {"b": [null, 1.5e3]}}'])
+def test_unusual_arguments_arrive(arguments: str) -> None:
+    use = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    made = {"role": "assistant", "content": None, "tool_calls": [use]}
+    payload = judged(ChatFormatter("anthropic"), {"role": "user", "content": "hi"}, made)
+    assert payload["messages"][1]["content"][0]["input"] == json.loads(arguments or "{}")
+
+
+def test_calls_without_ids_in_dicts_keep_their_results() -> None:
+    # Both results went to the first call, and the second was "a second result".
+    calls = [{"type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
+    results: list[dict[str, object]] = [{"role": "tool", "content": name} for name in ("A", "B")]
+    made = {"role": "assistant", "content": None, "tool_calls": calls}
+    payload = judged(ChatFormatter("openai"), HI, made, *results)
+    told = [(message["tool_call_id"], message["content"]) for message in payload["messages"][2:]]
+    assert told == list(zip([call_id for call_id, _ in called(payload)], ("A", "B"), strict=True))
+
+
+def test_the_url_of_a_dict_is_shown() -> None:
+    # It vanished, and no report said so.
+    payload = ChatFormatter("openai").format({"role": "user", "content": "See:", "url": "https://example.com/a.png"})
+    assert payload["messages"][0]["content"][1]["image_url"]["url"] == "https://example.com/a.png"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_formatters_and_payloads_can_be_pickled(provider: str) -> None:
+    for formatter in (ChatFormatter(provider), MultiAgentFormatter(provider, history_style="conversation")):
+        payload = formatter.format(HELLO)
+        again = pickle.loads(pickle.dumps((formatter, payload)))  # noqa: S301 - our own bytes
+        assert again[0].format(HELLO) == again[1] == payload
+        assert again[1].report == payload.report
+        again[0].validate(payload)

@@ -21,15 +21,18 @@ from formatters.helpers import (
     call,
     called,
     calling,
+    dump,
+    formatters_of,
     judged,
     places,
     reported,
     result,
     roles,
-    said,
     texts,
 )
 from lazyprompt import (
+    AudioBlock,
+    Base64Source,
     ChatFormatter,
     FormatError,
     HistoryError,
@@ -42,22 +45,22 @@ from lazyprompt import (
 from lazyprompt.formatters._repair import AFTER_RESULTS, FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted, to_openai
-from support.conversations import PNG
+from support.conversations import PNG, WAV
 
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
+
 
 NO_EMPTY = ("anthropic", "gemini", "moonshot", "ollama-generate", "mistral")
 USER_FIRST = ("anthropic", "gemini", "dashscope", "dashscope-multimodal", "deepseek", "vllm")
 USER_LAST = ("gemini", "dashscope", "dashscope-multimodal", "deepseek", "mistral")
 NEEDS_USER = (*USER_FIRST, "zhipu", "ollama-generate", "mistral")
 ONE_SYSTEM = (*USER_FIRST, "ollama-generate", "mistral")
-REPAIRS = [pytest.param(kind, name, id=f"{name}-{kind.__name__}") for kind in KINDS for name in CALLING]
 # Mistral takes ids of nine signs alone.
-KEEPS_IDS = [each for each in REPAIRS if each.values[1] != "mistral"]
+KEEPS_IDS = [name for name in CALLING if name != "mistral"]
 
 
-@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+@formatters_of(CALLING)
 def test_a_result_without_a_call_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
     for messages in (
         [HI, answering(result("c1", "42"))],
@@ -71,7 +74,7 @@ def test_a_result_without_a_call_is_an_error(kind: type[ChatFormatter], provider
             kind(provider).format(*messages)
 
 
-@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+@formatters_of(CALLING)
 def test_a_second_result_of_a_call_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
     for second in (answering(result("c1", "43")), Msg("s", [result("c1", "43")], "system")):
         with pytest.raises(FormatError, match=r"^messages\[3\]\.content\[0\] is a second result of the call 'c1'"):
@@ -85,29 +88,31 @@ def test_only_the_assistant_calls(role: Role) -> None:
             kind("openai").format(HI, Msg("Ann", [call("c1")], role))
 
 
-@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+@formatters_of(CALLING)
 def test_a_call_that_is_never_answered_is_answered(kind: type[ChatFormatter], provider: str) -> None:
     payload = judged(kind(provider), HI, calling(call("c1"), call("c2")), BYE, calling(call("c3")))
-    assert said(payload).count(NO_RESULT) == 3
+    assert dump(payload).count(NO_RESULT) == 3
     assert reported(payload, "tool_result", "added") == ["messages[1]", "messages[1]", "messages[3]"]
+    payload = judged(kind(provider), HI, calling(call("c1"), call("c2")), answering(result("c2", "§2")), BYE)
+    first, second = places(dump(payload), NO_RESULT, "§2")
+    assert first < second
+    assert reported(payload, "tool_result", "added") == ["messages[1]"]
 
 
-@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+@formatters_of(CALLING)
 @pytest.mark.parametrize("role", ["tool", "system", "developer", "user", "assistant"])
-def test_the_role_of_a_message_with_results_does_not_matter(
-    kind: type[ChatFormatter], provider: str, role: Role
-) -> None:
+def test_the_role_of_results_does_not_matter(kind: type[ChatFormatter], provider: str, role: Role) -> None:
     answers = result("c1", "§1"), result("c2", "§2")
     expected = judged(kind(provider), HI, calling(call("c1"), call("c2")), answering(*answers), BYE)
     for messages in ([Msg("tool", answers, role)], [Msg("tool", [answer], role) for answer in answers]):
         assert judged(kind(provider), HI, calling(call("c1"), call("c2")), *messages, BYE) == expected
 
 
-@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+@formatters_of(CALLING)
 def test_results_are_moved_right_behind_their_calls(kind: type[ChatFormatter], provider: str) -> None:
     late = answering(result("c2", "§2")), HI, answering(result("c1", "§1"))
     payload = judged(kind(provider), HI, calling(call("c1"), call("c2")), *late, BYE)
-    first, second = places(said(payload), "§1", "§2")
+    first, second = places(dump(payload), "§1", "§2")
     assert first < second
     assert reported(payload, "tool_result", "moved") == ["messages[4].content[0]"]
 
@@ -118,7 +123,7 @@ def test_results_of_a_conversation_that_is_plain_else_are_put_in_order_too(provi
     answers = [Msg("tool", [ToolResultBlock(name, "f", f"§{name}§")], "tool") for name in ("c2", "c1")]
     dicts = [form for message in (made, *answers) for form in to_openai(message)]
     for messages in ([made, *answers], dicts):
-        first, second = places(said(judged(ChatFormatter(provider), HI, *messages)), "§c1§", "§c2§")
+        first, second = places(dump(judged(ChatFormatter(provider), HI, *messages)), "§c1§", "§c2§")
         assert first < second
 
 
@@ -126,11 +131,11 @@ def test_results_of_a_conversation_that_is_plain_else_are_put_in_order_too(provi
 def test_exchanges_that_interleave_are_parted(provider: str) -> None:
     calls = calling(call("c1", q="§a")), calling(call("c2", q="§b"))
     payload = judged(ChatFormatter(provider), HI, *calls, answering(result("c2", "§2")), answering(result("c1", "§1")))
-    found = places(said(payload), "§a", "§1", "§b", "§2")
+    found = places(dump(payload), "§a", "§1", "§b", "§2")
     assert found == sorted(found)
 
 
-@pytest.mark.parametrize(("kind", "provider"), KEEPS_IDS)
+@formatters_of(KEEPS_IDS)
 def test_an_id_that_is_used_again_becomes_another(kind: type[ChatFormatter], provider: str) -> None:
     messages = [
         HI,
@@ -142,13 +147,13 @@ def test_an_id_that_is_used_again_becomes_another(kind: type[ChatFormatter], pro
     ]
     payload = judged(kind(provider), *messages)
     # The first result is the first call's.
-    found = places(said(payload), "§a", "§b", "§1", "§2", "§c", "§3")
+    found = places(dump(payload), "§a", "§b", "§1", "§2", "§c", "§3")
     assert found == sorted(found)
     assert reported(payload, "id", "changed") == ["messages[1]", "messages[3]", "messages[5]"]
-    assert [said(payload).count(f'"{name}"') for name in ("c1", "c1_2", "c1_3", "c1_2_2")] == [2, 2, 2, 2]
+    assert [dump(payload).count(f'"{name}"') for name in ("c1", "c1_2", "c1_3", "c1_2_2")] == [2, 2, 2, 2]
 
 
-@pytest.mark.parametrize(("kind", "provider"), KEEPS_IDS)
+@formatters_of(KEEPS_IDS)
 def test_ids_of_two_exchanges_may_be_the_same(kind: type[ChatFormatter], provider: str) -> None:
     first, second = ([calling(call("c1")), answering(ToolResultBlock("c1", "f", at))] for at in ("a", "b"))
     payload = judged(kind(provider), HI, *first, *second)
@@ -166,17 +171,17 @@ def test_a_result_is_the_last_calls_of_its_id_if_something_was_said_between(prov
         calling(TextBlock("wait")),
         Msg("Bot", "wait", "assistant"),
     ):
-        found = said(judged(ChatFormatter(provider), HI, first, between, second, answering(result("c1", "§1"))))
+        found = dump(judged(ChatFormatter(provider), HI, first, between, second, answering(result("c1", "§1"))))
         assert places(found, "§a", NO_RESULT, "§b", "§1") == sorted(places(found, "§a", NO_RESULT, "§b", "§1"))
     # With nothing between, both wait, and the older one's result comes first.
     for results in (
         [answering(result("c1", "§1"), result("c1", "§2"))],
         [answering(result("c1", at)) for at in ("§1", "§2")],
     ):
-        text = said(judged(ChatFormatter(provider), HI, first, second, *results))
+        text = dump(judged(ChatFormatter(provider), HI, first, second, *results))
         assert places(text, "§a", "§1", "§b", "§2") == sorted(places(text, "§a", "§1", "§b", "§2"))
     # A result ends that, too.
-    found = said(judged(ChatFormatter(provider), HI, first, answering(result("c1", "§1")), second))
+    found = dump(judged(ChatFormatter(provider), HI, first, answering(result("c1", "§1")), second))
     assert places(found, "§a", "§1", "§b", NO_RESULT) == sorted(places(found, "§a", "§1", "§b", NO_RESULT))
 
 
@@ -189,7 +194,7 @@ def test_a_result_is_the_last_calls_of_its_id_if_something_was_said_between(prov
 def test_text_of_a_tool_beside_its_results_is_the_users(provider: str, content: Any) -> None:
     before = [HI, calling(call("c1"), call("c2")), answering(result("c1", "42"))]
     payload = judged(ChatFormatter(provider), *before, Msg("tool", content, "tool"))
-    assert "§text§" in said(payload)
+    assert "§text§" in dump(payload)
     assert roles(payload)[-1] == "user"
 
 
@@ -229,11 +234,11 @@ def test_ids_and_names_are_fitted(provider: str, names: list[str]) -> None:
         assert (new_name == name) == bool(profile.tool_names.fullmatch(name))
     changed = sorted(entry.text for entry in payload.report if entry.action == "changed")
     assert changed == sorted(name for name, new in zip(names, made, strict=True) for one in new if one != name)
-    found = places(said(payload), *(f"§{at}§" for at in range(len(names))))
+    found = places(dump(payload), *(f"§{at}§" for at in range(len(names))))
     assert found == sorted(found)
 
 
-@pytest.mark.parametrize(("kind", "provider"), REPAIRS)
+@formatters_of(CALLING)
 def test_ids_and_names_that_are_fitted_are_reported_each(kind: type[ChatFormatter], provider: str) -> None:
     made, profile = calling(call("c" * 70, "f"), call("c2", "a.b"), call("c" * 71, "a b")), profile_of(provider)
     results = [result(block.id, name=block.name) for block in made.blocks if isinstance(block, ToolUseBlock)]
@@ -299,8 +304,7 @@ def test_texts_that_show_nothing_are_left_out_where_they_are_refused(provider: s
         assert [entry.text for entry in payload.report if entry.kind == "text"] == [" ", "\n\t ", " \n"]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("kind", KINDS)
+@formatters_of(PROVIDERS)
 def test_a_conversation_without_a_message_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
     formatter = kind(provider)
     nothings: list[Any] = [(), (None,), ([],), (None, [[], None])]
@@ -331,19 +335,18 @@ def test_turns_beside_some_that_become_one_stay_as_they_are(provider: str) -> No
     assert joined[-2:] == plain[-2:]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("kind", KINDS)
+@formatters_of(PROVIDERS)
 def test_system_text_stands_where_it_may(kind: type[ChatFormatter], provider: str) -> None:
     systems = [Msg("s", f"§{at}§", cast("Role", role)) for at, role in enumerate(("system", "developer", "system"))]
     payload = judged(kind(provider), systems[0], systems[1], HI, systems[2], BYE)
     spoke = [role for role in roles(payload) if role in ("system", "developer")]
-    found = places(said(payload), *(message.text for message in systems))
+    found = places(dump(payload), *(message.text for message in systems))
     assert found == sorted(found)
     # One turn of it for those who want one, and for those who merge all else.
     assert len(spoke) == (1 if provider in ONE_SYSTEM or kind is not ChatFormatter else 3)
     assert reported(payload, "text", "moved") == ([] if len(spoke) == 3 else ["messages[3]"])
     if len(spoke) == 1:
-        assert "§0§\\n\\n§1§\\n\\n§2§" in said(payload)
+        assert "§0§\\n\\n§1§\\n\\n§2§" in dump(payload)
 
 
 @pytest.mark.parametrize(("provider", "known"), [("openai", True), ("litellm", True), ("xai", False), ("zhipu", False)])
@@ -371,12 +374,12 @@ def test_system_texts_that_become_one_are_the_firsts() -> None:
 def test_the_first_and_the_last_turn_are_the_users_where_they_must_be(provider: str) -> None:
     system, hello = Msg("s", "Be brief.", "system"), Msg("Bot", "hello", "assistant")
     payload = judged(ChatFormatter(provider), system, hello)
-    text, put = said(payload), [FIRST_TURN] * (provider in NEEDS_USER) + [LAST_TURN] * (provider in USER_LAST)
+    text, put = dump(payload), [FIRST_TURN] * (provider in NEEDS_USER) + [LAST_TURN] * (provider in USER_LAST)
     assert [turn for turn in (FIRST_TURN, LAST_TURN) if turn in text] == put
     # What nobody said is in the report.
     assert reported(payload, "message", "added") == ["messages"] * len(put)
     for messages in ([system, HI, hello, BYE], [HI, hello, HI], [HI]):
-        text = said(judged(ChatFormatter(provider), *messages))
+        text = dump(judged(ChatFormatter(provider), *messages))
         assert FIRST_TURN not in text
         assert LAST_TURN not in text
 
@@ -384,7 +387,7 @@ def test_the_first_and_the_last_turn_are_the_users_where_they_must_be(provider: 
 @pytest.mark.parametrize("provider", CALLING)
 def test_an_answer_stands_between_results_and_the_user_where_it_must(provider: str) -> None:
     payload = judged(ChatFormatter(provider), HI, calling(call("c1")), answering(result("c1", "42")), BYE)
-    assert (AFTER_RESULTS in said(payload)) == (provider == "mistral")
+    assert (AFTER_RESULTS in dump(payload)) == (provider == "mistral")
     assert reported(payload, "message", "added") == (["messages[3]"] if provider == "mistral" else [])
 
 
@@ -408,9 +411,9 @@ def test_turns_of_one_side_become_one_and_keep_thoughts_first_and_calls_last(pro
         calling(thought, TextBlock("§2"), call("c1")),
     ]
     payload = judged(ChatFormatter(provider), *messages)
-    first, second = places(said(payload), "§1", "§2")
+    first, second = places(dump(payload), "§1", "§2")
     assert first < second
-    assert (PNG in said(payload)) == (provider != "deepseek")
+    assert (PNG in dump(payload)) == (provider != "deepseek")
 
 
 @pytest.mark.parametrize("end", [" ", "\n", "\t \r\n", "\u00a0"])
@@ -448,9 +451,145 @@ def test_an_unknown_role_is_an_error(role: Any) -> None:
         ('{"a": NaN}', "a is nan, which JSON does not know"),
         (5, "function.arguments is a int, not a dict"),
         ('{"a": "\\ud83d"}', "has a lone surrogate"),
+        ("{} x", "function.arguments is no JSON"),
+        ("[" * 300 + "]" * 300, ""),
     ],
 )
 def test_arguments_that_are_no_json_object_are_an_error_that_says_where(arguments: Any, told: str) -> None:
     use = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    with pytest.raises(HistoryError, match=rf"^messages\[1\]\.tool_calls\[0\].*{re.escape(told)}"):
-        ChatFormatter("openai").format(HI, {"role": "assistant", "content": None, "tool_calls": [use]})
+    for before in (HI, {"role": "user", "content": "hi"}):
+        with pytest.raises(HistoryError, match=rf"^messages\[1\]\.tool_calls\[0\].*{re.escape(told)}"):
+            ChatFormatter("openai").format(before, {"role": "assistant", "content": None, "tool_calls": [use]})
+
+
+@pytest.mark.parametrize("provider", CALLING)
+def test_a_call_and_its_result_in_one_message_are_put_in_order(provider: str) -> None:
+    """The result was written before the call, and what was said between them behind both."""
+    message = calling(TextBlock("§1"), call("c1", q="§3"), TextBlock("§2"), result("c1", "§4"), TextBlock("§5"))
+    payload = judged(ChatFormatter(provider), HI, message, BYE)
+    found = places(dump(payload), "§1", "§2", "§3", "§4", "§5")
+    assert found == sorted(found)
+
+
+def test_text_before_a_result_is_moved_behind_it_with_a_note() -> None:
+    """It was moved in silence."""
+    answer = Msg("tool", [TextBlock("here:"), result("c1", "42")], "user")
+    payload = judged(ChatFormatter("anthropic"), HI, calling(call("c1")), answer)
+    assert [block["type"] for block in payload["messages"][-1]["content"]] == ["tool_result", "text"]
+    assert reported(payload, "tool_result", "moved") == ["messages[2].content[1]"]
+
+
+def test_anthropic_gets_all_results_of_a_turn_in_one_message() -> None:
+    """Each of several results was a user's message of its own."""
+    calls = calling(call("c1"), call("c2"))
+    answers = [Msg("system", [result(name, "42")], "system") for name in ("c1", "c2")]
+    messages = judged(ChatFormatter("anthropic"), HI, calls, *answers, BYE)["messages"]
+    assert [block["type"] for block in messages[2]["content"]] == ["tool_result", "tool_result", "text"]
+    assert len(messages) == 3
+
+
+def test_anthropic_gets_no_unsigned_thought_no_empty_text_and_no_empty_result() -> None:
+    """All of them were passed on, and refused."""
+    thoughts = ThinkingBlock("mine"), ThinkingBlock("signed", "c2ln")
+    said_nothing = answering(result("c1", "", AudioBlock(Base64Source("audio/wav", WAV))))
+    payload = judged(
+        ChatFormatter("anthropic"), HI, calling(*thoughts, TextBlock(""), TextBlock("ok"), call("c1")), said_nothing
+    )
+    _, answer, results = payload["messages"]
+    assert [block["type"] for block in answer["content"]] == ["thinking", "text", "tool_use"]
+    assert results["content"] == [{"type": "tool_result", "tool_use_id": "c1"}]
+    assert reported(payload, "thinking") == ["messages[1].content[0]"]
+    assert reported(payload, "audio") == ["messages[2].content[0].output[1]"]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("roles", ["assistant", "assistant assistant user", "user user", "user assistant assistant"])
+def test_turns_of_one_side_and_an_answer_first_are_put_right(provider: str, roles: str) -> None:
+    """Nothing took care that turns alternate, the user's first."""
+    messages = [Msg(role, f"§{at}§", cast("Role", role)) for at, role in enumerate(roles.split())]
+    payload = judged(ChatFormatter(provider), *messages)
+    found = places(dump(payload), *(message.text for message in messages))
+    assert found == sorted(found)
+
+
+def test_gemini_gets_equal_ids_one_turn_of_results_and_its_system_instruction() -> None:
+    """Calls had no id and their answers one, each answer was a turn, and system text was the user's."""
+    messages = [calling(call("c1"), call("c2")), *(Msg("t", [result(n)], "tool") for n in ("c1", "c2"))]
+    payload = judged(ChatFormatter("gemini"), Msg("system", "Be brief.", "system"), HI, *messages)
+    assert payload["system_instruction"] == "Be brief."
+    user, model, tool = payload["contents"]
+    assert user["parts"] == [{"text": "hi"}]
+    assert [part["function_call"]["id"] for part in model["parts"]] == ["c1", "c2"]
+    assert [part["function_response"]["id"] for part in tool["parts"]] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("provider", ["openai", "litellm", "xai"])
+def test_names_are_fitted(provider: str) -> None:
+    """Names with spaces and of other alphabets were sent as they were."""
+    payload = judged(ChatFormatter(provider), Msg("Dr. 李", "hi", "user"), Msg("Dr. 王", "hello", "user"))
+    assert len({message["name"] for message in payload["messages"]}) == 2
+    assert reported(payload, "name", "changed") == ["messages[0].name", "messages[1].name"]
+
+
+def test_deepseek_keeps_a_message_of_thoughts_alone() -> None:
+    """A message that held nothing but thinking was dropped."""
+    messages = judged(ChatFormatter("deepseek"), HI, calling(ThinkingBlock("hm")), BYE)["messages"]
+    assert messages[1] == {"role": "assistant", "content": "", "reasoning_content": "hm"}
+
+
+@formatters_of(PROVIDERS)
+def test_a_rule_holds_for_every_provider(kind: type[ChatFormatter], provider: str) -> None:
+    """Each provider had a copy of the same loop, and a mended fault lived on in the others."""
+    late = Msg("s", "two", "system"), Msg("Bot", "", "assistant"), answering(result("c1", "§1", IMAGE))
+    first = Msg("Bot", [TextBlock("§0"), call("c1"), call("天气 1", "a.b:c"), ThinkingBlock("hm")], "assistant")
+    payload = judged(kind(provider), first, *late, answering(result("天气 1", "§2", name="a.b:c")), HI, HI)
+    found = places(dump(payload), "§0", *(() if provider == "ollama-generate" else ("§1", "§2")))
+    assert found == sorted(found)
+
+
+def test_a_mapped_id_is_never_one_that_is_there() -> None:
+    # A call could be given the id that another call had by itself.
+    def exchange(call_id: str) -> list[Msg]:
+        return [HI, calling(call(call_id)), answering(result(call_id))]
+
+    ((mapped, _),) = called(judged(ChatFormatter("anthropic"), *exchange("a b")))
+    ids = {call_id for call_id, _ in called(judged(ChatFormatter("anthropic"), *exchange("a b"), *exchange(mapped)))}
+    assert len(ids) == 2
+    assert mapped in ids
+
+
+def test_an_empty_text_is_the_same_as_an_empty_text_block() -> None:
+    # One was sent, the other left out.
+    for content in ("", [TextBlock("")]):
+        messages = ChatFormatter("openai").format(Msg("B", content, "user"))["messages"]
+        assert messages == [{"role": "user", "name": "B", "content": ""}]
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
+def test_turns_that_are_merged_stay_blocks_of_their_own(provider: str) -> None:
+    # They became lines of one text, and nobody could tell where one ended.
+    users: list[dict[str, object]] = [{"role": "user", "content": text} for text in ("One\ntwo", "three")]
+    parts = [{"type": "text", "text": "No."}]
+    answers: list[dict[str, object]] = [{"role": "assistant", "content": content} for content in ("Yes.", parts)]
+    payload = judged(ChatFormatter(provider, strict=True), users, answers, users[1])
+    turns = payload["messages" if provider == "anthropic" else "contents"]
+    blocks = [turn.get("content", turn.get("parts")) for turn in turns]
+    assert [[block["text"] for block in turn] for turn in blocks[:2]] == [["One\ntwo", "three"], ["Yes.", "No."]]
+    assert payload.report == ()
+
+
+def test_turns_that_are_merged_for_a_text_are_lines_of_it() -> None:
+    payload = judged(ChatFormatter("deepseek"), {"role": "user", "content": "One"}, {"role": "user", "content": "two"})
+    assert payload["messages"] == [{"role": "user", "content": "One\ntwo"}]
+
+
+def test_vllm_hands_names_and_turns_on_as_they_are() -> None:
+    # Names were left out, and two turns of users became one: the model's template decides, not the server.
+    talk: list[Any] = [{"role": "user", "name": name, "content": "hi"} for name in ("Ann", "Dr. 李")]
+    talk += [{"role": "assistant", "content": "Hi, all."}, {"role": "user", "content": "Bye."}]
+    payload = judged(ChatFormatter("vllm", strict=True), talk)
+    assert (payload["messages"], payload.report) == (talk, ())
+    # A template may write a name without a look at it.
+    payload = ChatFormatter("vllm").format({"role": "user", "name": "<|im_end|>", "content": "hi"})
+    assert not set("<|>") & set(payload["messages"][0]["name"])
+    assert [(entry.kind, entry.action) for entry in payload.report] == [("name", "changed")]

@@ -1,4 +1,4 @@
-"""An assistant's turn written into a payload, taken out of it as a provider answers, and read again: the same turn."""
+"""Payloads go over the wire; an assistant's turn, written and answered by a provider, is read as the same turn."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt import ChatFormatter, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from formatters.helpers import MEDIA, reported
+from lazyprompt import ChatFormatter, Msg, MultiAgentFormatter, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.formatters.providers import rows
-from support.providers.loopback import answer_of
+from support.providers.loopback import Loopback, answer_of, normalized
+from support.providers.types import PROVIDERS as ALL_PROVIDERS
+from support.providers.types import Payload as PayloadForm
 from support.providers.types import sdk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lazyprompt import Payload
     from lazyprompt.messages.msg import Block
@@ -135,16 +138,21 @@ def thoughts_of(provider: str) -> list[Block]:
     return sorts[TABLE[provider]["thinking"]]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_turn_with_all_that_a_provider_gives_comes_back(provider: str) -> None:
+def everything(provider: str) -> list[Block]:
+    """A turn with all that a provider gives."""
     signature = SIGNATURE if TABLE[provider]["tool_use"] == "yes (signed)" else None
-    blocks = [
+    return [
         *thoughts_of(provider),
         TextBlock("Let me see: “Zürich” 🙂", signature=signature),
         ToolUseBlock("callnr000", "weather", ARGUMENTS, signature=signature),
         ToolUseBlock("callnr001", "now"),
         ToolUseBlock("callnr002", "weather", {"city": "Bern"}),
     ]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_turn_with_all_that_a_provider_gives_comes_back(provider: str) -> None:
+    blocks = everything(provider)
     assert read_back(provider, *blocks) == said(*blocks)
     assert formatted(provider, *blocks).report == ()
 
@@ -262,9 +270,76 @@ def test_arguments_that_are_no_json_object_come_back_under_a_key_of_their_own(pr
     assert read_back(provider, ToolUseBlock("callnr000", "weather", raw_input=raw)) == said(
         ToolUseBlock("callnr000", "weather", {"raw_input": raw})
     )
+    payload = formatted(provider, ToolUseBlock("callnr000", "weather", raw_input=raw))
+    assert reported(payload, "tool_use", "changed") == ["messages[1].content[0]"]
 
 
 def test_the_tests_know_of_all_providers_and_sorts() -> None:
     assert len(PROVIDERS) == 14
     assert set(ONE_TEXT) < set(PROVIDERS)
     assert {TABLE[provider]["thinking"] for provider in PROVIDERS} == {"no", "as text", "its own", "signed", "with id"}
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOL = {"type": "function", "function": {"name": "weather", "description": "Rain?", "parameters": SCHEMA}}
+SYSTEM, ANSWER = Msg("system", "Be brief.", "system"), Msg("assistant", "It is.", "assistant")
+CALLS = said(TextBlock("I look."), ToolUseBlock("call_0", "weather", ARGUMENTS), ToolUseBlock("call_1", "weather", {}))
+RESULTS = Msg("tool", [ToolResultBlock("call_1", "weather", "Sun."), ToolResultBlock("call_0", output="Rain.")], "tool")
+CONVERSATIONS: dict[str, list[Msg]] = {
+    "plain": [QUESTION, ANSWER, QUESTION],
+    "system": [SYSTEM, QUESTION, ANSWER, SYSTEM, QUESTION],
+    "tools": [SYSTEM, QUESTION, CALLS, RESULTS, QUESTION],
+    "agents": [SYSTEM, Msg("Ann", "Hi.", "user"), Msg("Bob", "Hello.", "assistant"), CALLS, RESULTS, QUESTION],
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Loopback]:
+    with Loopback() as server:
+        yield server
+
+
+def accepted(server: Loopback, provider: str, payload: PayloadForm) -> Any:
+    """What the client gives back for a payload that the validator and the server take."""
+    ChatFormatter(provider).validate(payload)
+    response = server.send(provider, payload)
+    seen = server.seen[-1]
+    assert (seen.provider, seen.refusal) == (provider, None)
+    assert normalized(provider, seen.payload) == normalized(provider, payload)
+    return response
+
+
+@pytest.mark.parametrize("kind", CONVERSATIONS)
+@pytest.mark.parametrize("provider", ALL_PROVIDERS)
+def test_a_conversation_is_accepted_and_answered(provider: str, kind: str, server: Loopback) -> None:
+    formatter = (MultiAgentFormatter if kind == "agents" else ChatFormatter)(provider)
+    payload = formatter.format(*CONVERSATIONS[kind], tools=[TOOL] if provider in PROVIDERS else None)
+    answer = formatter.parse(accepted(server, provider, payload), "Friday")
+    assert answer == Msg("Friday", "pong", "assistant")
+    accepted(server, provider, formatter.format(*CONVERSATIONS[kind], answer, QUESTION))
+
+
+@pytest.mark.parametrize("provider", ALL_PROVIDERS)
+def test_all_media_that_a_provider_takes_are_accepted(provider: str, server: Loopback) -> None:
+    cells = next(row.cells for row in rows() if row.provider == provider)
+    blocks = [each for kind, ways in MEDIA.items() for way, each in ways.items() if way in cells[kind]]
+    formatter = ChatFormatter(provider, strict=True)
+    accepted(server, provider, formatter.format(Msg("user", [TextBlock("What is this?"), *blocks], "user")))
+    if provider in PROVIDERS:
+        shown = ToolResultBlock("call_1", output=(TextBlock("See."), *blocks))
+        accepted(server, provider, formatter.format(QUESTION, CALLS, Msg("tool", [shown, RESULTS.blocks[1]], "tool")))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_with_everything_goes_back_with_the_results(provider: str) -> None:
+    formatter, blocks = ChatFormatter(provider), everything(provider)
+    if provider == "openai-responses":
+        del blocks[1]  # a thought needs an item behind it that is none
+    with Loopback({provider: answered(provider, formatted(provider, *blocks))}) as server:
+        answer = formatter.parse(accepted(server, provider, formatter.format(SYSTEM, QUESTION, tools=[TOOL])))
+        assert answer == said(*(with_place_ids(blocks) if provider == "ollama" else blocks))
+        calls = [block for block in answer.blocks if isinstance(block, ToolUseBlock)]
+        results = Msg("tool", [ToolResultBlock(call.id, call.name, "Rain.") for call in calls], "tool")
+        # The loop goes on: a second answer with calls of the same ids, and results of its own.
+        for turns in ([answer, results], [answer, results] * 2):
+            accepted(server, provider, formatter.format(SYSTEM, QUESTION, *turns, tools=[TOOL]))

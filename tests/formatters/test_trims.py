@@ -6,7 +6,7 @@ import asyncio
 import json
 import pickle
 from math import log2
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
@@ -14,23 +14,29 @@ from formatters.helpers import (
     BYE,
     CALLING,
     HI,
+    IMAGE,
     KINDS,
+    PHOTO,
+    SEES,
     Characters,
     answering,
     call,
     called,
     calling,
+    dump,
+    formatters_of,
     judged,
     places,
     result,
-    said,
 )
 from lazyprompt import Budget, BudgetError, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.openai_form import to_openai
+from support.conversations import JPEG, PNG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
 
 SYSTEM = Msg("s", "§system§", "system")
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "x" * 900}}]
@@ -50,8 +56,7 @@ def kept(payload: object, messages: Sequence[Msg]) -> list[int]:
     return [at for at in range(len(messages)) if f"§{at}§" in text]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("kind", KINDS)
+@formatters_of(PROVIDERS)
 @pytest.mark.parametrize("limit", [700, 1_500, 3_000, 99_999])
 def test_as_many_of_the_newest_as_fit_stay(kind: type[ChatFormatter], provider: str, limit: int) -> None:
     messages = talk(21)
@@ -80,12 +85,11 @@ def _counted(payload: Mapping[str, Any]) -> int:
 def test_system_text_and_the_newest_stay(provider: str) -> None:
     systems = SYSTEM, Msg("s", "§developer§", "developer")
     payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=400), *systems, *talk(41), BYE)
-    assert places(said(payload), "§system§", "§developer§", "bye")
+    assert places(dump(payload), "§system§", "§developer§", "bye")
     assert kept(payload, talk(41)) == [] or len(kept(payload, talk(41))) < 4
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("kind", KINDS)
+@formatters_of(PROVIDERS)
 def test_what_must_stay_and_does_not_fit_is_an_error(kind: type[ChatFormatter], provider: str) -> None:
     formatter = kind(provider, token_counter=Characters(), max_tokens=300)
     for messages in (
@@ -100,8 +104,7 @@ def test_what_must_stay_and_does_not_fit_is_an_error(kind: type[ChatFormatter], 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", CALLING)
-@pytest.mark.parametrize("kind", KINDS)
+@formatters_of(CALLING)
 def test_a_call_and_its_results_stay_or_go_together(kind: type[ChatFormatter], provider: str) -> None:
     messages: list[Msg] = []
     for number in range(12):
@@ -112,7 +115,7 @@ def test_a_call_and_its_results_stay_or_go_together(kind: type[ChatFormatter], p
     for limit in range(900, 9_000, 450):
         payload = judged(kind(provider, token_counter=Characters(), max_tokens=limit), *messages, BYE)
         made = [name for name, _ in called(payload)]
-        assert all(said(payload).count(f'"{name}"') == 2 for name in made)
+        assert all(dump(payload).count(f'"{name}"') == 2 for name in made)
         sizes.add(len(made))
     assert len(sizes) > 3
 
@@ -121,7 +124,7 @@ def test_a_call_and_its_results_stay_or_go_together(kind: type[ChatFormatter], p
 def test_the_newest_exchange_stays_whole(provider: str) -> None:
     exchange = calling(call("c1", q="§a§")), answering(result("c1", "§b§"))
     payload = judged(ChatFormatter(provider, token_counter=Characters(), max_tokens=600), *talk(30), HI, *exchange)
-    assert places(said(payload), "§a§", "§b§")
+    assert places(dump(payload), "§a§", "§b§")
     assert len(kept(payload, talk(30))) < 5
 
 
@@ -213,10 +216,63 @@ async def test_a_budget_cuts_and_sums_up_also_on_an_event_loop(provider: str) ->
     formatter.validate(payload)
     assert payload.trim is not None
     assert payload.trim.summarized
-    assert f"Summary of the earlier conversation: {len(payload.trim.summarized)} messages" in said(payload)
+    assert f"Summary of the earlier conversation: {len(payload.trim.summarized)} messages" in dump(payload)
     with pytest.raises(BudgetError, match="use afit, or the formatter's aformat"):
         ChatFormatter(provider, budget=Budget(1_500, CharTokenCounter(), summarizer)).format(SYSTEM, *talk(41), HI)
 
     cutting = ChatFormatter(provider, budget=Budget(300, CharTokenCounter(), cut="middle"))
     payload = judged(cutting, SYSTEM, Msg("Ann", "§a§ " + "x. " * 900 + "§b§", "user"))
-    assert places(said(payload), "§system§", "§a§", "[…]", "§b§")
+    assert places(dump(payload), "§system§", "§a§", "[…]", "§b§")
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "ollama-generate"])
+def test_a_counter_that_takes_the_system_text_from_its_list_leaves_the_payload_whole(provider: str) -> None:
+    """Counting popped the system message off the very list that was sent."""
+
+    class Popping(Characters):
+        def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:
+            cast("list[object]", messages).pop(0)
+            return super().count(messages, tools)
+
+    system = Msg("system", "Be brief.", "system")
+    limited = ChatFormatter(provider, token_counter=Popping(), max_tokens=9_999)
+    assert limited.format(system, HI) == ChatFormatter(provider).format(system, HI)
+
+
+@formatters_of(SEES)
+def test_trimming_shows_a_tools_picture_once_and_changes_no_input(kind: type[ChatFormatter], provider: str) -> None:
+    """Each round of trimming put the pictures of results into the caller's list once more."""
+    exchanges = [
+        message
+        for number, picture in enumerate((IMAGE, PHOTO))
+        for message in (
+            Msg("Ann", f"look {number}", "user"),
+            calling(call(f"c{number}")),
+            answering(result(f"c{number}", picture)),
+        )
+    ]
+    messages = [Msg("Ann", "x" * 9_000, "user"), *exchanges, BYE]
+    before = list(messages)
+    payload = judged(kind(provider, token_counter=Characters(), max_tokens=4_000), *messages)
+    assert messages == before
+    assert "x" * 9_000 not in dump(payload)
+    assert [dump(payload).count(each) for each in (PNG, JPEG)] == [1, 1]
+
+
+def test_trimming_passes_an_unanswered_call_and_is_reported() -> None:
+    # Behind a call that nobody answered nothing could be cut, and that something was cut no report said.
+    class Spoiling(Characters):
+        """Empties the list of tools that it is given: the payload's own once."""
+
+        def count(self, messages: Sequence[Mapping[str, Any]], tools: Any = None) -> int:
+            count = super().count(messages, tools)
+            if isinstance(tools, list):
+                tools.clear()
+            return count
+
+    formatter = ChatFormatter("openai", token_counter=Spoiling(), max_tokens=1_300)
+    answer = Msg("Bot", "Hello", "assistant")
+    payload = formatter.format(calling(call("1")), Msg("user", "x" * 500, "user"), answer, HI, tools=TOOLS)
+    assert [message["content"] for message in payload["messages"]] == ["Hello", "hi"]
+    assert any("to keep to the budget" in entry.reason for entry in payload.report)
+    assert payload["tools"] == TOOLS

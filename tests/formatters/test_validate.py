@@ -132,9 +132,7 @@ WRONG: list[tuple[str, Payload, list[str]]] = [
 
 
 @pytest.mark.parametrize(("provider", "payload", "paths"), WRONG)
-def test_a_violation_is_told_with_its_exact_path_and_a_way_out(
-    provider: str, payload: Payload, paths: list[str]
-) -> None:
+def test_a_violation_is_told_with_its_exact_path(provider: str, payload: Payload, paths: list[str]) -> None:
     assert [path for path, _, _ in complaints(provider, payload)] == paths
 
 
@@ -147,14 +145,9 @@ def test_all_violations_are_listed_not_only_the_first() -> None:
         tools=[TOOL, TOOL, {"type": "function"}],
     )
     assert {path for path, _, _ in complaints("openai", payload)} == {
-        "messages[0].name",
-        "messages[1].content[0].text",
-        "messages[1].content[1].type",
-        "messages[1].content[2].image_url.url",
-        "messages[2].tool_calls[0]",
-        "messages[3].mood",
-        "tools[1].function.name",
-        "tools[2].function",
+        *("messages[0].name", "messages[1].content[0].text", "messages[1].content[1].type"),
+        *("messages[1].content[2].image_url.url", "messages[2].tool_calls[0]", "messages[3].mood"),
+        *("tools[1].function.name", "tools[2].function"),
     }
     # The id, the name and the missing result of one call.
     assert len([1 for path, _, _ in complaints("openai", payload) if path == "messages[2].tool_calls[0]"]) == 3
@@ -207,69 +200,49 @@ SEARCH = [
     TEXT | {"citations": [{"type": "web_search_result_location", "cited_text": "Rain.", "url": "https://a.b"}]},
 ]
 DOCUMENT = {"type": "document", "title": "Rain", "context": "A poem.", "citations": {"enabled": True}}
+SOURCES = {"type": "content", "content": [TEXT]}, {"type": "file", "file_id": "f"}
 LOCAL = said("assistant", "", thinking="Hm.", tool_calls=[{"function": {"name": "weather", "arguments": {}}}])
 SQL = {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
 WEB = {"type": "builtin_function", "function": {"name": "$web_search"}}
-STRANGERS: dict[str, tuple[str, Payload]] = {
-    "a refusal": ("openai", turns("U", said("assistant", None, refusal="No."), "U")),
-    "a refusal among parts": ("openai", turns("U", said("assistant", [{"type": "refusal", "refusal": "No."}]), "U")),
-    "a developer with a name": ("openai", turns(S | {"role": "developer", "name": "boss"}, U | {"name": "Ann"})),
-    "several texts of everybody": (
-        "openai",
-        turns(
+STRANGERS: dict[str, dict[str, Payload]] = {
+    "openai": {
+        "a refusal": turns("U", said("assistant", None, refusal="No."), "U"),
+        "a refusal among parts": turns("U", said("assistant", [{"type": "refusal", "refusal": "No."}]), "U"),
+        "a developer with a name": turns(S | {"role": "developer", "name": "boss"}, U | {"name": "Ann"}),
+        "several texts of everybody": turns(
             *(said(role, [TEXT, TEXT]) for role in ("developer", "system", "user", "assistant")),
             calls("c1"),
             said("tool", [TEXT, TEXT], tool_call_id="c1"),
         ),
-    ),
-    "settings of a request": ("openai", turns("U", model="gpt-5", temperature=1, tool_choice="auto", stream=True)),
-    "an answer that was spoken": ("openai", turns("U", said("assistant", None, audio={"id": "audio_1"}), "U")),
-    "a call of a custom tool": (
-        "openai",
-        turns("U", said("assistant", None, tool_calls=[SQL]), said("tool", "1", tool_call_id="c1"), tools=[SQL]),
-    ),
-    "a file by its id": ("openai", turns(said("user", [{"type": "file", "file": {"file_id": "file-1"}}, TEXT]))),
-    "cache breakpoints": (
-        "anthropic",
-        turns(
+        "settings of a request": turns("U", model="gpt-5", temperature=1, tool_choice="auto", stream=True),
+        "an answer that was spoken": turns("U", said("assistant", None, audio={"id": "audio_1"}), "U"),
+        "a call of a custom tool": turns(
+            "U", said("assistant", None, tool_calls=[SQL]), said("tool", "1", tool_call_id="c1"), tools=[SQL]
+        ),
+        "a file by its id": turns(said("user", [{"type": "file", "file": {"file_id": "file-1"}}, TEXT])),
+    },
+    "anthropic": {
+        "cache breakpoints": turns(
             said("user", [CACHED]),
             system=[CACHED_LONG],
             tools=[{"name": "a", "input_schema": SCHEMA, "cache_control": {**SHORT, "ttl": "1h"}}],
         ),
-    ),
-    "server tools and citations": (
-        "anthropic",
-        turns("U", said("assistant", SEARCH), "U", tools=[{"type": "web_search_20250305", "name": "web_search"}]),
-    ),
-    "system text as a string": ("anthropic", turns("UA", system="Be brief.", max_tokens=8)),
-    "system text as a list": ("anthropic", turns("U", system=[TEXT, TEXT])),
-    "a result that is an error": (
-        "anthropic",
-        turns("UT", said("user", [RESULT | {"is_error": True, "cache_control": SHORT}, TEXT])),
-    ),
-    "a result without content": (
-        "anthropic",
-        turns("UT", said("user", [{"type": "tool_result", "tool_use_id": "toolu_1"}])),
-    ),
-    "a document of text": (
-        "anthropic",
-        turns(said("user", [DOCUMENT | {"source": {"type": "text", "media_type": "text/plain", "data": "Drip."}}])),
-    ),
-    "documents of blocks and of files": (
-        "anthropic",
-        turns(
-            said(
-                "user",
-                [
-                    DOCUMENT | {"source": source}
-                    for source in ({"type": "content", "content": [TEXT]}, {"type": "file", "file_id": "f"})
-                ],
-            )
+        "server tools and citations": turns(
+            "U", said("assistant", SEARCH), "U", tools=[{"type": "web_search_20250305", "name": "web_search"}]
         ),
-    ),
-    "the keys of the REST API": (
-        "gemini",
-        contents(
+        "system text as a string": turns("UA", system="Be brief.", max_tokens=8),
+        "system text as a list": turns("U", system=[TEXT, TEXT]),
+        "a result that is an error": turns(
+            "UT", said("user", [RESULT | {"is_error": True, "cache_control": SHORT}, TEXT])
+        ),
+        "a result without content": turns("UT", said("user", [{"type": "tool_result", "tool_use_id": "toolu_1"}])),
+        "a document of text": turns(
+            said("user", [DOCUMENT | {"source": {"type": "text", "media_type": "text/plain", "data": "Drip."}}])
+        ),
+        "documents of blocks and of files": turns(said("user", [DOCUMENT | {"source": source} for source in SOURCES])),
+    },
+    "gemini": {
+        "the keys of the REST API": contents(
             parts("user", {"text": "See:"}, {"inlineData": {"mimeType": "image/png", "data": PNG}}),
             parts("model", {"functionCall": {"name": "weather", "args": {}}, "thoughtSignature": "c2ln"}),
             parts("user", {"functionResponse": {"name": "weather", "response": {"sky": "grey"}}}),
@@ -277,72 +250,70 @@ STRANGERS: dict[str, tuple[str, Payload]] = {
             tools=[{"functionDeclarations": [{"name": "weather"}]}, {"googleSearch": {}}],
             generationConfig={"temperature": 0},
         ),
-    ),
-    "contents without a role": ("gemini", {"contents": [{"parts": [{"text": "Is it raining?"}]}]}),
-    "a video of YouTube": (
-        "gemini",
-        contents(parts("user", {"fileData": {"fileUri": "https://youtu.be/x"}, "videoMetadata": {"fps": 1}})),
-    ),
-    "executable code": (
-        "gemini",
-        contents("u", parts("model", *CODE, {"text": "1."}), "u", tools=[{"codeExecution": {}}]),
-    ),
-    "a signature that came last": (
-        "gemini",
-        contents("u", parts("model", {"text": "It is."}, {"text": "", "thoughtSignature": "c2ln"}), "u"),
-    ),
-    "a plain input with built-in tools": (
-        "openai-responses",
-        {"input": "Is it raining?", "instructions": "Be brief.", "tools": [{"type": "web_search"}]},
-    ),
-    "a thought before a search": (
-        "openai-responses",
-        items("U", REASONING, {"type": "web_search_call", "id": "ws_1", "status": "completed"}, "A", "U"),
-    ),
-    "outputs of calls that the server remembers": ("openai-responses", items("o", previous_response_id="resp_1")),
-    "calls with their state": (
-        "openai-responses",
-        items(
+        "contents without a role": {"contents": [{"parts": [{"text": "Is it raining?"}]}]},
+        "a video of YouTube": contents(
+            parts("user", {"fileData": {"fileUri": "https://youtu.be/x"}, "videoMetadata": {"fps": 1}})
+        ),
+        "executable code": contents("u", parts("model", *CODE, {"text": "1."}), "u", tools=[{"codeExecution": {}}]),
+        "a signature that came last": contents(
+            "u", parts("model", {"text": "It is."}, {"text": "", "thoughtSignature": "c2ln"}), "u"
+        ),
+    },
+    "openai-responses": {
+        "a plain input with built-in tools": {
+            "input": "Is it raining?",
+            "instructions": "Be brief.",
+            "tools": [{"type": "web_search"}],
+        },
+        "a thought before a search": items(
+            "U", REASONING, {"type": "web_search_call", "id": "ws_1", "status": "completed"}, "A", "U"
+        ),
+        "outputs of calls that the server remembers": items("o", previous_response_id="resp_1"),
+        "calls with their state": items(
             "U",
             PIECES["c"] | {"id": "fc_1", "status": "completed"},
             PIECES["o"] | {"output": [{"type": "input_text", "text": "Rain."}]},
         ),
-    ),
-    "reasoning beside an answer": ("dashscope", turns("SU", A | {"reasoning_content": "Hm."}, "U")),
-    "results with names": ("dashscope", turns("UC", *(PIECES[one] | {"name": "weather"} for one in "12"))),
-    "frames of a video": (
-        "dashscope-multimodal",
-        turns(said("user", [{"video": ["https://a.b/1.jpg", "https://a.b/2.jpg"], "fps": 2}, {"text": "What is it?"}])),
-    ),
-    "a picture with a size": (
-        "dashscope-multimodal",
-        turns(said("user", [{"image": "https://a.b/1.jpg", "max_pixels": 4096}, {"text": "What is it?"}])),
-    ),
-    "pictures beside the text": ("ollama", turns(U | {"images": [PNG, PNG]}, A | {"thinking": "Hm."}, "U")),
-    "results told by the name of the tool": (
-        "ollama",
-        turns("U", LOCAL, {"role": "tool", "tool_name": "weather", "content": "Rain."}, options={"seed": 1}),
-    ),
-    "settings of Ollama": ("ollama-generate", {"prompt": "Is it", "suffix": "?", "context": [1], "images": [PNG]}),
-    "signed thoughts": ("litellm", turns("U", A | {"thinking_blocks": [THOUGHT], "reasoning_content": "Hm."}, "U")),
-    "a video of Kimi": (
-        "moonshot",
-        turns(said("user", [{"type": "video_url", "video_url": {"url": "ms://f1"}}, TEXT])),
-    ),
-    "Kimi's own tools": ("moonshot", turns("U", tools=[WEB])),
-    "a sound by address": (
-        "vllm",
-        turns(said("user", [{"type": "audio_url", "audio_url": {"url": "https://a.b/c.wav"}}, TEXT])),
-    ),
-    "Zhipu's own tools": ("zhipu", turns("U", tools=[{"type": "web_search", "web_search": {"enable": True}}])),
+    },
+    "dashscope": {
+        "reasoning beside an answer": turns("SU", A | {"reasoning_content": "Hm."}, "U"),
+        "results with names": turns("UC", *(PIECES[one] | {"name": "weather"} for one in "12")),
+    },
+    "dashscope-multimodal": {
+        "frames of a video": turns(
+            said("user", [{"video": ["https://a.b/1.jpg", "https://a.b/2.jpg"], "fps": 2}, {"text": "What is it?"}])
+        ),
+        "a picture with a size": turns(
+            said("user", [{"image": "https://a.b/1.jpg", "max_pixels": 4096}, {"text": "What is it?"}])
+        ),
+    },
+    "ollama": {
+        "pictures beside the text": turns(U | {"images": [PNG, PNG]}, A | {"thinking": "Hm."}, "U"),
+        "results told by the name of the tool": turns(
+            "U", LOCAL, {"role": "tool", "tool_name": "weather", "content": "Rain."}, options={"seed": 1}
+        ),
+    },
+    "ollama-generate": {"settings of Ollama": {"prompt": "Is it", "suffix": "?", "context": [1], "images": [PNG]}},
+    "litellm": {"signed thoughts": turns("U", A | {"thinking_blocks": [THOUGHT], "reasoning_content": "Hm."}, "U")},
+    "moonshot": {
+        "a video of Kimi": turns(said("user", [{"type": "video_url", "video_url": {"url": "ms://f1"}}, TEXT])),
+        "Kimi's own tools": turns("U", tools=[WEB]),
+    },
+    "vllm": {
+        "a sound by address": turns(
+            said("user", [{"type": "audio_url", "audio_url": {"url": "https://a.b/c.wav"}}, TEXT])
+        )
+    },
+    "zhipu": {"Zhipu's own tools": turns("U", tools=[{"type": "web_search", "web_search": {"enable": True}}])},
 }
+FOREIGN = [(provider, label, payload) for provider, made in STRANGERS.items() for label, payload in made.items()]
 
 
 @pytest.mark.parametrize(
-    ("provider", "payload"), STRANGERS.values(), ids=[f"{STRANGERS[label][0]}: {label}" for label in STRANGERS]
+    ("provider", "label", "payload"), FOREIGN, ids=[f"{who}: {label}" for who, label, _ in FOREIGN]
 )
-def test_what_real_servers_take_is_accepted(provider: str, payload: Payload) -> None:
-    assert complaints(provider, payload) == []
+def test_what_real_servers_take_is_accepted(provider: str, label: str, payload: Payload) -> None:
+    assert complaints(provider, payload) == [], label
 
 
 @pytest.mark.parametrize("style", get_args(HistoryStyle))
@@ -372,7 +343,7 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.just(10**4290) | st.flo
 GARBAGE = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4), max_leaves=12
 )
-WHOLE = [(provider, payload) for provider, payload in STRANGERS.values()] + [(who, broken) for who, _, broken in BROKEN]
+WHOLE = [(provider, payload) for provider, _, payload in (*FOREIGN, *BROKEN)]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -42,7 +42,6 @@ from lazyprompt._base.secret import SecretText
 from lazyprompt.budget.report import Account, ItemTokens, Tokens
 from lazyprompt.inspect.look import Call, look
 from lazyprompt.inspect.notebook import messages_html
-from support.browser import browser, page, watch  # noqa: F401 - fixtures
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
@@ -221,7 +220,9 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     assert '"role": "user"' in texts(payload._repr_html_())[0]
 
 
-def test_hidden_signs_are_named() -> None:
+def test_hidden_signs_are_named_and_an_unknown_origin_is_told() -> None:
+    html = Rendered(["x"], ["m"], "a <reason>")._repr_html_()
+    assert "where the text comes from is not known: a &lt;reason&gt;" in html
     html = Rendered(("", "a\u202eb\ud800", ""), ("m", "q", "m"))._repr_html_()
     assert '<span class="lp-sign" title="U+202E RIGHT-TO-LEFT OVERRIDE">U+202E</span>' in html
     assert '<span class="lp-sign" title="U+D800">U+D800</span>' in html
@@ -236,12 +237,6 @@ def test_slots_have_numbers_and_colours_and_a_legend() -> None:
     many = Rendered(["a"] * 41, [name for at in range(20) for name in ("m", f"s{at}")] + ["m"])._repr_html_()
     assert 'class="lp-slot lp-hue5 lp-open" title="s19, not trusted" data-n="21">a<' in many
     assert {f"lp-hue{at}" for at in range(9)} < CLASSES
-
-
-def test_a_text_of_unknown_origin_says_so() -> None:
-    assert (
-        "where the text comes from is not known: a &lt;reason&gt;" in Rendered(["x"], ["m"], "a <reason>")._repr_html_()
-    )
 
 
 @pytest.mark.parametrize(
@@ -298,17 +293,13 @@ def test_pictures_are_shown_where_their_bytes_are_pictures(media_type: str, data
     assert ("not shown" in said(root)) is not shown
 
 
-def test_pictures_have_room_for_all_together() -> None:
+def test_pictures_have_room_for_all_together_and_addresses_are_text() -> None:
     # Bytes behind the end of a picture are nobody's, and count.
     large = b64encode(b64decode(png(2, 3)) + bytes(600_000)).decode()
     root = parsed(Msg("user", [ImageBlock(Base64Source("image/png", large))] * 9, "user")._repr_html_())
     assert len([*root.iter("img")]) == 2
-
-
-def test_addresses_are_text() -> None:
-    html = Msg(
-        "user", [ImageBlock(URLSource("https://example.org/x.png"))], "user", url="https://example.org/y"
-    )._repr_html_()
+    address = ImageBlock(URLSource("https://example.org/x.png"))
+    html = Msg("user", [address], "user", url="https://example.org/y")._repr_html_()
     assert "src=" not in html
     assert "href=" not in html
     assert texts(html) == ["https://example.org/x.png", "https://example.org/y"]
@@ -468,7 +459,7 @@ LOOKS: Final = """() => [...document.querySelectorAll('#out, #out *')].map(
     each => JSON.stringify([...getComputedStyle(each)].map(name => getComputedStyle(each)[name])))"""
 
 
-def opened(page: Page, body: str, attributes: str = "") -> None:  # noqa: F811 - the fixture
+def opened(page: Page, body: str, attributes: str = "") -> None:
     page.set_content(
         f"<!doctype html><html lang=en><head><title>views</title></head><body {attributes}>"
         f"<main><h1>Views</h1><div id=out>{OUTSIDE}</div>{body}</main></body></html>"
@@ -476,7 +467,7 @@ def opened(page: Page, body: str, attributes: str = "") -> None:  # noqa: F811 -
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
 
 
-def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:  # noqa: F811 - the fixture
+def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     opened(page, "")
@@ -491,7 +482,7 @@ def test_a_browser_runs_nothing_and_asks_for_nothing(page: Page) -> None:  # noq
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_views_are_accessible(page: Page, scheme: Any) -> None:  # noqa: F811 - the fixture
+def test_views_are_accessible(page: Page, scheme: Any) -> None:
     # Only where there is a browser; it has no types.
     from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # noqa: PLC0415
 
@@ -516,7 +507,7 @@ def test_views_are_accessible(page: Page, scheme: Any) -> None:  # noqa: F811 - 
         ("dark", "class=vscode-light", False),
     ],
 )
-def test_the_theme_of_the_notebook_goes_before_the_system(page: Page, system: Any, theme: str, night: bool) -> None:  # noqa: F811, FBT001 - the fixture, a parameter
+def test_the_theme_of_the_notebook_goes_before_the_system(page: Page, system: Any, theme: str, night: bool) -> None:  # noqa: FBT001 - a parameter
     page.emulate_media(color_scheme=system)
     opened(page, Msg("a", "b", "user")._repr_html_(), theme)
     behind = page.evaluate("getComputedStyle(document.querySelector('.lazyprompt')).backgroundColor")

@@ -13,20 +13,14 @@ from lazyprompt.inspect.look import Call, Look, look, slot_diff
 from lazyprompt.inspect.saved import saved_look
 from lazyprompt.inspect.terminal import Color, look_text, slot_diff_text
 
+pytestmark = pytest.mark.usefixtures("terminal")
+
 COLORS: tuple[Color, ...] = ("always", "never")
 STYLE = re.compile("\x1b\\[[0-9;]*m")
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 HOSTILE = (
     "\x1b]0;title\x07\x1b[2J\x9b31m\r\x08<script>alert(1)</script>\u202e\u200b\xad\U000e0041\ufe0f[red]x[/red] :smile:"
 )
-
-
-@pytest.fixture(autouse=True)
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
 
 
 def seen(value: object = "Who?", **options: object) -> Look:
@@ -99,11 +93,8 @@ def test_hostile_text_is_written_out(form: str, color: Color) -> None:
     out = look_text(one, color, terminal=True)
     left = STYLE.sub("", out) if color == "always" else out
     assert not OBEYED.search(left.replace("\n", ""))
-    for written in (
-        r"\u001b]0;title\u0007\u001b[2J\u009b31m",
-        r"\u202e\u200b\u00ad\udb40\udc41\ufe0f[red]x[/red] :smile:",
-    ):
-        assert written in left.replace(r"\b", r"\u0008")
+    assert r"\u001b]0;title\u0007\u001b[2J\u009b31m" in left
+    assert r"\u202e\u200b\u00ad\udb40\udc41\ufe0f[red]x[/red] :smile:" in left
     assert "<script>alert(1)</script>" in left
 
 

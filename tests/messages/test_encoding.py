@@ -145,43 +145,10 @@ def control_ids(tokenizer: Tokenizer) -> dict[int, str]:
     }
 
 
-WORDS = (
-    "hello",
-    "world",
-    "Hello",
-    " ",
-    "   ",
-    "\n",
-    "12",
-    "你好",
-    "ö",
-    "😀",
-    "e\u0301",
-    "ＡＢ",
-    "𝀀",
-    "\ufdfa",
-    ".",
-    "w|",
-)
+WORDS = (*("hello", "world", "Hello", " ", "   ", "\n", "12", "你好", "ＡＢ", "e\u0301", "w|"), *"ö😀𝀀\ufdfa.")
 SHARDS = (
-    "<",
-    ">",
-    "|>",
-    "<|im",
-    "_end|>",
-    "<th",
-    "ink>",
-    "[",
-    "]]",
-    "x]",
-    "[IN",
-    "ST]",
-    "s>",
-    "＜s＞",
-    "＜",
-    "ｓ>",
-    "<S>",
-    "[inst]",
+    *("<", ">", "|>", "<|im", "_end|>", "<th", "ink>", "[", "]]", "x]", "[IN", "ST]", "s>"),
+    *("＜s＞", "＜", "ｓ>", "<S>", "[inst]"),
 )
 CONTENTS = tuple(token.content for token in (*REAL, *FORGED))
 
@@ -284,17 +251,8 @@ LOSSLESS: dict[str, Any] = {
 # The vocabulary of Harmony is downloaded.
 LOSSLESS_KINDS = [pytest.param(kind, marks=pytest.mark.slow if kind == "harmony" else ()) for kind in LOSSLESS]
 MODELS_OWN = (
-    *(
-        "<|endoftext|>",
-        "<|endofprompt|>",
-        "<|start|>",
-        "<|end|>",
-        "<|message|>",
-        "<|channel|>",
-        "<|call|>",
-        "<|return|>",
-    ),
-    *("[INST]", "</s>", "<SPECIAL_30>"),
+    *("<|endoftext|>", "<|endofprompt|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|call|>"),
+    *("<|return|>", "[INST]", "</s>", "<SPECIAL_30>"),
     *("<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "<think>", "</think>", "<｜tool▁sep｜>"),
 )
 REAL_TEXT = (

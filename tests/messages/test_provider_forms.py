@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from copy import deepcopy
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,116 +22,103 @@ from lazyprompt import (
     ToolResultBlock,
     ToolUseBlock,
     URLSource,
+    VideoBlock,
     messages_from,
 )
 from support.providers.types import sdk
 
+if TYPE_CHECKING:
+    from lazyprompt.messages.msg import Block
+
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + bytes(24)).decode()
 MARK = {"type": "ephemeral"}
 
+
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": words, **more}
+
+
+def turn(role: str, *content: dict[str, Any], key: str = "content") -> dict[str, Any]:
+    return {"role": role, key: list(content)}
+
+
+def document(**source: str) -> dict[str, Any]:
+    return {"type": "document", "source": source}
+
+
 ANTHROPIC: list[dict[str, Any]] = [
-    {
-        "role": "user",
-        "content": [
-            {"type": "text", "text": "Weather?", "cache_control": MARK},
-            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
-            {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}, "title": "Map"},
-            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Rain."}},
-        ],
-    },
-    {
-        "role": "assistant",
-        "content": [
-            {"type": "thinking", "thinking": "Hm.", "signature": "sig"},
-            {"type": "redacted_thinking", "data": "b3BhcXVl"},
-            {"type": "text", "text": "I look.", "citations": None},
-            {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Rome"}},
-            {"type": "tool_use", "id": "t2", "name": "weather", "input": {}},
-        ],
-    },
-    {
-        "role": "user",
-        "content": [
-            {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "Sun."}]},
-            {"type": "tool_result", "tool_use_id": "t2", "content": "no city", "is_error": True},
-            {"type": "text", "text": "And tomorrow?"},
-        ],
-    },
+    turn(
+        "user",
+        text("Weather?", cache_control=MARK),
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+        document(type="url", url="https://example.org/a.pdf") | {"title": "Map"},
+        document(type="text", media_type="text/plain", data="Rain."),
+    ),
+    turn(
+        "assistant",
+        {"type": "thinking", "thinking": "Hm.", "signature": "sig"},
+        {"type": "redacted_thinking", "data": "b3BhcXVl"},
+        text("I look.", citations=None),
+        {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Rome"}},
+        {"type": "tool_use", "id": "t2", "name": "weather", "input": {}},
+    ),
+    turn(
+        "user",
+        {"type": "tool_result", "tool_use_id": "t1", "content": [text("Sun.")]},
+        {"type": "tool_result", "tool_use_id": "t2", "content": "no city", "is_error": True},
+        text("And tomorrow?"),
+    ),
 ]
+ASKED: list[Block] = [
+    TextBlock("Weather?"),
+    ImageBlock(Base64Source("image/png", PNG)),
+    FileBlock(URLSource("https://example.org/a.pdf"), filename="Map"),
+    FileBlock(Base64Source("text/plain", b64encode(b"Rain.").decode())),
+]
+LOOKED: list[Block] = [
+    ThinkingBlock("Hm.", "sig"),
+    ThinkingBlock(redacted="b3BhcXVl", provider="anthropic"),
+    TextBlock("I look."),
+    ToolUseBlock("t1", "weather", {"city": "Rome"}),
+    ToolUseBlock("t2", "weather"),
+]
+RESULTS = [ToolResultBlock("t1", output=[TextBlock("Sun.")]), ToolResultBlock("t2", output="no city", is_error=True)]
 ANTHROPIC_READ = [
-    Msg(
-        "user",
-        [
-            TextBlock("Weather?"),
-            ImageBlock(Base64Source("image/png", PNG)),
-            FileBlock(URLSource("https://example.org/a.pdf"), filename="Map"),
-            FileBlock(Base64Source("text/plain", b64encode(b"Rain.").decode())),
-        ],
-        "user",
-        metadata={"part_fields": {"content[0]": {"cache_control": MARK}}},
-    ),
-    Msg(
-        "assistant",
-        [
-            ThinkingBlock("Hm.", "sig"),
-            ThinkingBlock(redacted="b3BhcXVl", provider="anthropic"),
-            TextBlock("I look."),
-            ToolUseBlock("t1", "weather", {"city": "Rome"}),
-            ToolUseBlock("t2", "weather"),
-        ],
-        "assistant",
-    ),
-    Msg(
-        "tool",
-        [ToolResultBlock("t1", output=[TextBlock("Sun.")]), ToolResultBlock("t2", output="no city", is_error=True)],
-        "tool",
-    ),
+    Msg("user", ASKED, "user", metadata={"part_fields": {"content[0]": {"cache_control": MARK}}}),
+    Msg("assistant", LOOKED, "assistant"),
+    Msg("tool", RESULTS, "tool"),
     Msg("user", [TextBlock("And tomorrow?")], "user"),
 ]
 
 GEMINI: list[dict[str, Any]] = [
-    {
-        "role": "user",
-        "parts": [
-            {"text": "Weather?"},
-            {"inlineData": {"mimeType": "image/png", "data": PNG}},
-            {"file_data": {"file_uri": "gs://b/a.mp4", "mime_type": "video/mp4"}},
-        ],
-    },
-    {
-        "role": "model",
-        "parts": [
-            {"text": "Hm.", "thought": True},
-            {"functionCall": {"name": "weather", "args": {"city": "Rome"}}, "thoughtSignature": "c2ln"},
-            {"function_call": {"id": "x", "name": "now"}},
-        ],
-    },
-    {
-        "role": "user",
-        "parts": [
-            {"function_response": {"id": "x", "name": "now", "response": {"error": "no clock"}}},
-            {"functionResponse": {"name": "weather", "response": {"sky": "blue"}}},
-            {"text": "So?"},
-        ],
-    },
+    turn(
+        "user",
+        {"text": "Weather?"},
+        {"inlineData": {"mimeType": "image/png", "data": PNG}},
+        {"file_data": {"file_uri": "gs://b/a.mp4", "mime_type": "video/mp4"}},
+        key="parts",
+    ),
+    turn(
+        "model",
+        {"text": "Hm.", "thought": True},
+        {"functionCall": {"name": "weather", "args": {"city": "Rome"}}, "thoughtSignature": "c2ln"},
+        {"function_call": {"id": "x", "name": "now"}},
+        key="parts",
+    ),
+    turn(
+        "user",
+        {"function_response": {"id": "x", "name": "now", "response": {"error": "no clock"}}},
+        {"functionResponse": {"name": "weather", "response": {"sky": "blue"}}},
+        {"text": "So?"},
+        key="parts",
+    ),
 ]
+PICTURE = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"}
+WRITTEN = {"type": "output_text", "text": "I look.", "annotations": []}
 RESPONSES: list[dict[str, Any]] = [
-    {
-        "type": "message",
-        "role": "user",
-        "content": [
-            {"type": "input_text", "text": "Weather?"},
-            {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"},
-        ],
-    },
+    {"type": "message", **turn("user", {"type": "input_text", "text": "Weather?"}, PICTURE)},
     {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}], "encrypted_content": "gA"},
-    {
-        "type": "message",
-        "id": "msg",
-        "status": "completed",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": "I look.", "annotations": []}],
-    },
+    {"type": "message", "id": "msg", "status": "completed", **turn("assistant", WRITTEN)},
     {"type": "function_call", "call_id": "a", "id": "fc", "name": "weather", "arguments": '{"city": "Rome"}'},
     {"type": "function_call", "call_id": "b", "name": "now", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "a", "output": "Sun."},
@@ -148,56 +135,26 @@ def test_messages_of_anthropic_are_read() -> None:
 
 def test_contents_of_gemini_are_read_in_both_spellings() -> None:
     made = "call_history_1_parts_1"
+    asked = TextBlock("Weather?"), ASKED[1], VideoBlock(URLSource("gs://b/a.mp4", "video/mp4"))
+    calls = ToolUseBlock(made, "weather", {"city": "Rome"}, signature="c2ln"), ToolUseBlock("x", "now")
+    results = (
+        ToolResultBlock("x", "now", "no clock", is_error=True),
+        ToolResultBlock(made, "weather", '{"sky": "blue"}'),
+    )
     assert messages_from(GEMINI) == [
-        Msg(
-            "user",
-            [
-                TextBlock("Weather?"),
-                ImageBlock(Base64Source("image/png", PNG)),
-                sdk_video("gs://b/a.mp4"),
-            ],
-            "user",
-        ),
-        Msg(
-            "assistant",
-            [
-                ThinkingBlock("Hm.", provider="gemini"),
-                ToolUseBlock(made, "weather", {"city": "Rome"}, signature="c2ln"),
-                ToolUseBlock("x", "now"),
-            ],
-            "assistant",
-        ),
-        Msg(
-            "tool",
-            [
-                ToolResultBlock("x", "now", "no clock", is_error=True),
-                ToolResultBlock(made, "weather", '{"sky": "blue"}'),
-            ],
-            "tool",
-        ),
+        Msg("user", asked, "user"),
+        Msg("assistant", [ThinkingBlock("Hm.", provider="gemini"), *calls], "assistant"),
+        Msg("tool", results, "tool"),
         Msg("user", "So?", "user"),
     ]
 
 
-def sdk_video(url: str) -> Any:
-    from lazyprompt import VideoBlock  # noqa: PLC0415 - here alone
-
-    return VideoBlock(URLSource(url, "video/mp4"))
-
-
 def test_items_of_the_responses_api_that_are_one_answer_are_one_message() -> None:
+    thought = ThinkingBlock("Hm.", "gA", id="rs", provider="openai-responses")
+    calls = ToolUseBlock("a", "weather", {"city": "Rome"}), ToolUseBlock("b", "now")
     assert messages_from(RESPONSES) == [
         Msg("user", [TextBlock("Weather?"), ImageBlock(URLSource("https://example.org/a.png"))], "user"),
-        Msg(
-            "assistant",
-            [
-                ThinkingBlock("Hm.", "gA", id="rs", provider="openai-responses"),
-                TextBlock("I look."),
-                ToolUseBlock("a", "weather", {"city": "Rome"}),
-                ToolUseBlock("b", "now"),
-            ],
-            "assistant",
-        ),
+        Msg("assistant", [thought, TextBlock("I look."), *calls], "assistant"),
         Msg("tool", [ToolResultBlock("a", output="Sun."), ToolResultBlock("b", output=[TextBlock("Noon.")])], "tool"),
         Msg("user", "And tomorrow?", "user"),
     ]
@@ -220,42 +177,28 @@ def test_the_clients_own_objects_are_read_as_their_dicts() -> None:
     message = responses.ResponseOutputMessage.model_validate(RESPONSES[2])
     call = responses.ResponseFunctionToolCall.model_validate(RESPONSES[3])
     assert messages_from([*RESPONSES[:1], reasoning, message, call, *RESPONSES[4:]]) == messages_from(RESPONSES)
+    function = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     answer = sdk("openai.types.chat").ChatCompletionMessage.model_validate(
-        {
-            "role": "assistant",
-            "content": "Hi.",
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
-        }
+        {"role": "assistant", "content": "Hi.", "tool_calls": [function]}
     )
     assert messages_from([answer]) == [Msg("assistant", [TextBlock("Hi."), ToolUseBlock("1", "f")], "assistant")]
-    whole = sdk("anthropic.types").Message.model_validate(
-        {
-            "id": "msg",
-            "type": "message",
-            "model": "claude",
-            "stop_reason": "tool_use",
-            "usage": {"input_tokens": 1, "output_tokens": 1},
-            **ANTHROPIC[1],
-        }
-    )
+    head = {"id": "msg", "type": "message", "model": "claude", "stop_reason": "tool_use"}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    whole = sdk("anthropic.types").Message.model_validate({**head, "usage": usage, **ANTHROPIC[1]})
     for form in (whole, {"role": "assistant", "content": whole.content}):
         assert messages_from([form]) == ANTHROPIC_READ[1:2]
-
-
-class LangChain(SimpleNamespace):
-    """A message of LangChain by its attributes."""
 
 
 def test_messages_of_langchain_are_read_by_their_shape() -> None:
     call = {"name": "f", "args": {"a": 1}, "id": "1", "type": "tool_call"}
     broken = {"name": "f", "args": "{", "id": "2", "error": "no JSON"}
     given: list[Any] = [
-        LangChain(type="system", content="Be brief."),
-        LangChain(type="human", content=["Look: ", {"type": "image_url", "image_url": {"url": "https://a.b/c.png"}}]),
-        LangChain(type="ai", content="", tool_calls=[call], invalid_tool_calls=[broken], additional_kwargs={}),
-        LangChain(type="tool", content="42", tool_call_id="1", name="f", status="error"),
-        LangChain(type="AIMessageChunk", content=[{"type": "tool_use", "id": "1", "name": "f", "input": {}}],
-                  tool_calls=[call | {"args": {}}]),
+        SimpleNamespace(type="system", content="Be brief."),
+        SimpleNamespace(type="human", content=["Look: ", {"type": "image_url", "image_url": {"url": "https://a.b/c.png"}}]),
+        SimpleNamespace(type="ai", content="", tool_calls=[call], invalid_tool_calls=[broken], additional_kwargs={}),
+        SimpleNamespace(type="tool", content="42", tool_call_id="1", name="f", status="error"),
+        SimpleNamespace(type="AIMessageChunk", content=[{"type": "tool_use", "id": "1", "name": "f", "input": {}}],
+                        tool_calls=[call | {"args": {}}]),
         {"type": "human", "data": {"content": "Hi", "name": "Bob"}},
     ]  # fmt: skip
     assert messages_from(given) == [
@@ -269,31 +212,21 @@ def test_messages_of_langchain_are_read_by_their_shape() -> None:
 
 
 def test_tuples_of_langchain_are_messages() -> None:
-    given: list[Any] = [
-        ("system", "Be brief."),
-        ("human", "Hi"),
-        ("ai", "Hello"),
-        ("user", [{"type": "text", "text": "So?"}]),
-    ]
-    assert [(message.role, message.text) for message in messages_from(given)] == [
-        ("system", "Be brief."),
-        ("user", "Hi"),
-        ("assistant", "Hello"),
-        ("user", "So?"),
-    ]
+    given: list[Any] = [("system", "Be brief."), ("human", "Hi"), ("ai", "Hello"), ("user", [text("So?")])]
+    read = [(message.role, message.text) for message in messages_from(given)]
+    assert read == [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello"), ("user", "So?")]
 
 
 def test_a_msg_of_agentscope_is_read_by_its_shape() -> None:
-    class Foreign:
-        def __init__(self, name: str, content: Any, role: str) -> None:
-            self.name, self.content, self.role = name, content, role
-            self.metadata, self.timestamp, self.id = None, "2026-01-01", "abc"
+    def foreign(name: str, content: Any, role: str) -> Any:
+        more = {"metadata": None, "timestamp": "2026-01-01", "id": "abc"}
+        return SimpleNamespace(name=name, content=content, role=role, **more)
 
-    blocks = [{"type": "tool_result", "id": "1", "name": "f", "output": [{"type": "text", "text": "42"}]}]
+    blocks = [{"type": "tool_result", "id": "1", "name": "f", "output": [text("42")]}]
     given: list[Any] = [
-        Foreign("Bob", "hi", "user"),
-        Foreign("Friday", [{"type": "tool_use", "id": "1", "name": "f", "input": {}}], "assistant"),
-        Foreign("system", blocks, "system"),
+        foreign("Bob", "hi", "user"),
+        foreign("Friday", [{"type": "tool_use", "id": "1", "name": "f", "input": {}}], "assistant"),
+        foreign("system", blocks, "system"),
     ]
     expected = [
         Msg("Bob", "hi", "user"),
@@ -312,7 +245,7 @@ MIXTURE: list[Any] = [
     {"role": "model", "parts": ["Good."]},
     *RESPONSES,
     {"role": "assistant", "content": "Wind."},
-    LangChain(type="human", content="Thanks"),
+    SimpleNamespace(type="human", content="Thanks"),
     ("ai", "You are welcome."),
     Msg("user", "Bye", "user"),
 ]
@@ -323,8 +256,8 @@ def test_any_mixture_goes_to_any_provider(provider: str) -> None:
     formatter = ChatFormatter(provider)
     payload = formatter.format(MIXTURE)
     formatter.validate(payload)
-    for text in ("Hello", "Weather?", "Sun.", "no city", "no clock", "Noon.", "Wind.", "You are welcome.", "Bye"):
-        assert text in str(payload), text
+    for words in ("Hello", "Weather?", "Sun.", "no city", "no clock", "Noon.", "Wind.", "You are welcome.", "Bye"):
+        assert words in str(payload), words
     assert payload == formatter.format(*MIXTURE)
 
 
@@ -377,21 +310,16 @@ def test_a_question_that_is_a_role_word_stays_a_question() -> None:
 def test_fields_beside_parts_travel_in_the_metadata_and_never_into_the_openai_form() -> None:
     message = messages_from(ANTHROPIC)[0]
     assert message.metadata == {"part_fields": {"content[0]": {"cache_control": MARK}}}
-    text = {"type": "output_text", "text": "a", "annotations": [{"type": "url_citation", "url": "https://a.b"}]}
-    (read,) = messages_from([{"type": "message", "role": "assistant", "content": [text]}])
-    assert read.metadata == {"part_fields": {"content[0]": {"annotations": text["annotations"]}}}
+    part = {"type": "output_text", "text": "a", "annotations": [{"type": "url_citation", "url": "https://a.b"}]}
+    (read,) = messages_from([{"type": "message", "role": "assistant", "content": [part]}])
+    assert read.metadata == {"part_fields": {"content[0]": {"annotations": part["annotations"]}}}
     assert "annotations" not in str(ChatPrompter().generate_prompt("b", [read], return_dict=True))
 
 
 def test_a_failed_result_is_said_where_a_provider_has_a_place_for_it() -> None:
-    call, result = (
-        Msg("assistant", [ToolUseBlock("1", "f")], "assistant"),
-        ToolResultBlock("1", "f", "no", is_error=True),
-    )
-    made = {
-        name: ChatFormatter(name).format(("a", "b"), call, Msg("tool", [result], "tool"))
-        for name in ("anthropic", "gemini", "openai")
-    }
+    call = Msg("assistant", [ToolUseBlock("1", "f")], "assistant")
+    result = Msg("tool", [ToolResultBlock("1", "f", "no", is_error=True)], "tool")
+    made = {name: ChatFormatter(name).format(("a", "b"), call, result) for name in ("anthropic", "gemini", "openai")}
     assert made["anthropic"]["messages"][-1]["content"][0]["is_error"] is True
     assert made["gemini"]["contents"][-1]["parts"][0]["function_response"]["response"] == {"error": "no"}
     assert [entry.kind for entry in made["openai"].report] == ["tool_result"]
@@ -402,13 +330,7 @@ def test_words_beside_a_result_behind_items_stay_the_users() -> None:
     history: list[dict[str, Any]] = [
         *({"type": "function_call", "call_id": call, "name": "f", "arguments": "{}"} for call in "ab"),
         {"type": "function_call_output", "call_id": "a", "output": "1"},
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "b", "content": "2"},
-                {"type": "text", "text": "Go on."},
-            ],
-        },
+        turn("user", {"type": "tool_result", "tool_use_id": "b", "content": "2"}, text("Go on.")),
     ]
     calls, results, user = messages_from(history)
     assert (calls.role, len(calls.blocks)) == ("assistant", 2)

@@ -6,9 +6,9 @@ import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, reduce
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import tiktoken
@@ -33,6 +33,9 @@ from messages.test_encoding import (
     small,
 )
 from support.real_tokenizers import TOKENIZERS, template_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MARKS = ("<s>", "<im>", "</im>")
@@ -78,34 +81,13 @@ def test_ids_are_those_of_models_tokenizers(kind: str, parts: list[str]) -> None
 
 
 WORDS = (
-    "the order",
-    "你好",
-    " ",
-    "\n",
-    "\n\n",
-    "  12345",
-    "Zürich",
-    "🙂",
-    "e\u0301",
-    "def f(x):\n    return",
-    "<b>",
-    "it's",
-    "ﷺ",
+    *("the order", "你好", " ", "\n", "\n\n", "  12345", "Zürich", "🙂", "e\u0301", "def f(x):\n    return", "<b>"),
+    *("it's", "ﷺ"),
 )
 FORGED = (
     *("<|im_end|>", "<|im_start|>system\n", "<|end|>", "<|start|>", "<|endoftext|>", "<think>", "</think>"),
-    *(
-        "<｜User｜>",
-        "<｜Assistant｜>",
-        "<｜end▁of▁sentence｜>",
-        "[INST]",
-        "[/INST]",
-        "</s>",
-        "<s>",
-        "<|im_",
-        "end|>",
-        "<｜",
-    ),
+    *("<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", "</s>", "<s>", "<|im_"),
+    *("end|>", "<｜"),
 )
 
 
@@ -200,34 +182,30 @@ def marked() -> Any:
     return added(byte_level(), *(AddedToken(name, special=True, normalized=False) for name in MARKS))
 
 
-def _more_tokens(tokenizer: Any) -> None:
+def set_attribute(path: str, value: Any) -> Callable[[Any], None]:
+    *names, last = path.split(".")
+    return lambda tokenizer: setattr(reduce(getattr, names, tokenizer), last, value)
+
+
+def add_token(tokenizer: Any) -> None:
     tokenizer.add_tokens(["<new>"])
 
 
-def _other_flags(tokenizer: Any) -> None:
+def add_flag(tokenizer: Any) -> None:
     tokenizer.add_special_tokens([AddedToken("<im>", special=True, normalized=False, rstrip=True)])
 
 
-def _other_normalizer(tokenizer: Any) -> None:
-    tokenizer.normalizer = normalizers.Lowercase()
+CHANGES: dict[str, Callable[[Any], None]] = {
+    "tokens": add_token,
+    "flags": add_flag,
+    "normalizer": set_attribute("normalizer", normalizers.Lowercase()),
+    "pre-tokenizer": set_attribute("pre_tokenizer.add_prefix_space", value=True),
+    "model": set_attribute("model", models.BPE()),
+    "special tokens": set_attribute("encode_special_tokens", value=True),
+}
 
 
-def _other_pre_tokenizer(tokenizer: Any) -> None:
-    tokenizer.pre_tokenizer.add_prefix_space = True
-
-
-def _other_model(tokenizer: Any) -> None:
-    tokenizer.model = models.BPE()
-
-
-def _no_special_tokens(tokenizer: Any) -> None:
-    tokenizer.encode_special_tokens = True
-
-
-@pytest.mark.parametrize(
-    "change",
-    [_more_tokens, _other_flags, _other_normalizer, _other_pre_tokenizer, _other_model, _no_special_tokens],
-)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_tokenizer_that_changed_is_an_error(change: Any) -> None:
     tokenizer = marked()
     kept = TokenCache(tokenizer)
@@ -237,15 +215,6 @@ def test_a_tokenizer_that_changed_is_an_error(change: Any) -> None:
     with pytest.raises(TokenizerError, match="has changed since its TokenCache was made.*make a new TokenCache"):
         kept.encode(parts)
     assert TokenCache(tokenizer).encode(parts) == encode(parts, tokenizer).ids
-
-
-def test_the_other_tokenizer_is_held_to_its_rules_too() -> None:
-    like = marked()
-    kept = TokenCache(marked(), like=like)
-    assert kept.encode(["<s>", "hello"]) == kept.encode(["<s>", "hello"])
-    _more_tokens(like)
-    with pytest.raises(TokenizerError, match="has changed since"):
-        kept.encode(["<s>", "hello"])
 
 
 def test_a_cache_that_gets_another_tokenizer_is_an_error() -> None:

@@ -6,7 +6,6 @@ import itertools
 import json
 from copy import copy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -16,7 +15,6 @@ from lazyprompt import (
     CallRecord,
     CharTokenCounter,
     ChatPrompter,
-    TokenCache,
     TrainableModule,
 )
 from lazyprompt.errors import EngineError
@@ -193,16 +191,6 @@ def test_where_ids_do_not_go_on_it_is_the_plain_way(
     assert records[-1].payload["prompt"] == module.render("again", history).text
     assert "return_tokens" not in records[-1].params["extra_body"]
     module.close()
-
-
-def test_a_tokenizer_that_tells_no_places_goes_the_plain_way(make: Make) -> None:
-    fast = import_module("fastokens").Tokenizer.from_json_str(make.tokenizer().to_str())
-    for tokenizer in (fast, TokenCache(fast)):
-        module = TrainableModule(engine="vllm", url="http://127.0.0.1:9", markers="chatml", tokenizer=tokenizer)
-        assert module.continued() is module
-    like = TokenCache(fast, like=make.tokenizer())
-    module = TrainableModule(engine="vllm", url="http://127.0.0.1:9", markers="chatml", tokenizer=like)
-    assert isinstance(module.continued(), Bridged)
 
 
 @pytest.mark.parametrize("layout", [{"markers": "chatml"}, {"chat_template": "{{ messages | length }}"}])

@@ -93,7 +93,7 @@ def test_a_family_is_known_by_the_models_name(bare: Path, tmp_path: Path) -> Non
 def test_a_model_of_no_known_family_is_told_what_to_do(bare: Path) -> None:
     for model in (bare, "nobody/knows-it"):
         made = module(model)
-        with pytest.raises(TemplateError, match=r"chat_template=.*markers=.*lazyprompt families") as told:
+        with pytest.raises(TemplateError, match=r"chat_template=.*markers=.*lazyprompt list families") as told:
             made.render("hi")
         assert str(model) in str(told.value)
     with pytest.raises(TemplateError, match="give base_model, chat_template= or markers="):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
-import lazyprompt
+from support.paths import PACKAGE
 
-PACKAGE = Path(lazyprompt.__file__).parent
 # "As" and "Whether" begin riddles: "Whether it has one" is "Return True if it has one".
 QUESTION = re.compile(
     r"(?:What|Whatever|Whether|Which|Who|Whom|Whose|How|Where|When|Why|The same|So many|So much|As)\b"

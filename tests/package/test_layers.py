@@ -73,7 +73,7 @@ def goes_down(arrow: Arrow) -> bool:
     if source is None or source == target:
         return True
     if target is None:
-        return arrow.target in {"lazyprompt.errors", "lazyprompt._version", "lazyprompt._moved"} or source == "cli"
+        return arrow.target in {"lazyprompt.errors", "lazyprompt._version"} or source == "cli"
     return LAYERS[target] < LAYERS[source]
 
 
@@ -116,7 +116,6 @@ def test_little_is_at_the_root() -> None:
     assert {path.name for path in PACKAGE.glob("*.py")} == {
         "__init__.py",
         "__main__.py",
-        "_moved.py",
         "_version.py",
         "errors.py",
     }

@@ -4,17 +4,12 @@ import ast
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, is_dataclass
-from pathlib import Path
 
 import pytest
 
 import lazyprompt
+from support.paths import PACKAGE
 
-PACKAGE = Path(lazyprompt.__file__).parent
-MODULES = {
-    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in PACKAGE.rglob("*.py")
-}
 HEAVY = ("jinja2", "tiktoken", "pydantic", "docstring_parser", "rich", "click", "yaml", "asyncio", "ssl", "urllib3")
 
 
@@ -53,7 +48,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code: str) -> None:
 
 
 def test_no_check_vanishes_under_optimisation() -> None:
-    for path in MODULES.values():
+    for path in PACKAGE.rglob("*.py"):
         assert not any(
             isinstance(node, ast.Assert) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         ), path

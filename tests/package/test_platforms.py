@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import lazyprompt
 from lazyprompt.errors import EngineError
 from lazyprompt.modules.process import EngineProcess
+from support.paths import PACKAGE
 
 # In the place of Windows: its platform, and what Python does not have there. Other packages are imported before.
 AS_WINDOWS = """
@@ -44,7 +43,7 @@ print(len(names))
 
 def test_every_module_can_be_imported_without_what_only_posix_has() -> None:
     """The module that local engines run in asked for a signal, and with it no local model could be imported."""
-    files = [each for each in Path(lazyprompt.__file__).parent.rglob("*.py") if each.name != "__main__.py"]
+    files = [each for each in PACKAGE.rglob("*.py") if each.name != "__main__.py"]
     done = subprocess.run([sys.executable, "-c", AS_WINDOWS], check=True, capture_output=True, text=True)  # noqa: S603 - our own
     assert int(done.stdout) == len(files) - 1, "all but the package itself"
 

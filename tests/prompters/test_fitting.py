@@ -111,9 +111,7 @@ def test_what_a_prompter_says_of_wrong_input_stays() -> None:
 @pytest.mark.parametrize("form", [None, *PROVIDERS])
 @pytest.mark.parametrize("model", [None, "qwen2.5"])
 @pytest.mark.parametrize("limit", [360, 500, 750])
-def test_a_prompt_fits_in_every_form_and_holds_as_much_as_can_be(
-    form: str | None, model: str | None, limit: int
-) -> None:
+def test_a_prompt_fits_in_every_form(form: str | None, model: str | None, limit: int) -> None:
     prompter = chat(Budget(limit, CHARS))
     made, report = prompter.fit(VALUES, PAIRS, format=form, model=model)
     assert size(made, form) <= limit

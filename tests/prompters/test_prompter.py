@@ -129,9 +129,7 @@ def test_show_writes_the_prompt_to_the_standard_error(capsys: pytest.CaptureFixt
     assert captured.out == ""
 
 
-def test_show_writes_to_the_log_of_a_program_that_has_one(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_show_writes_to_a_log(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "lazyprompt"):
         ChatPrompter("hi", system="").generate_prompt("x {y} %s", show=True, model="chatml")
     assert [(record.name, record.levelname) for record in caplog.records] == [("lazyprompt.prompts", "INFO")]
@@ -281,7 +279,7 @@ def test_the_last_models_are_kept_and_no_more() -> None:
 
 
 def test_an_unknown_model_is_an_error_with_a_way_out() -> None:
-    with pytest.raises(TemplateError, match=r"(?s)no model family.*lazyprompt families.*with_markers"):
+    with pytest.raises(TemplateError, match=r"(?s)no model family.*lazyprompt list families.*with_markers"):
         ChatPrompter("hi").generate_prompt("x", model="qwen-9000")
 
 
@@ -406,9 +404,6 @@ def test_a_copy_knows_no_targets_of_the_first_and_a_pickle_none() -> None:
     assert prompter.target("openai") is first
     state = prompter.__getstate__()
     assert state["_targets"] == {}
-    older = ChatPrompter.__new__(ChatPrompter)
-    older.__setstate__({name: value for name, value in state.items() if name != "_targets"})
-    assert older.generate_prompt("x") == prompter.generate_prompt("x")
 
 
 def test_rows_are_rendered_in_any_form() -> None:
@@ -423,9 +418,7 @@ def test_rows_are_rendered_in_any_form() -> None:
     assert callable(arguments["fn"])
 
 
-def test_a_label_is_text_and_tools_are_given_once() -> None:
-    with pytest.raises(SlotError, match="the label"):
-        ChatPrompter().generate_prompt("x", label=5)  # type: ignore[call-overload]
+def test_tools_formats_and_templates_are_given_once() -> None:
     with pytest.raises(ToolsError, match="has the tools f since its construction.*given were f"):
         ChatPrompter(tools=TOOLS).generate_prompt("x", tools=TOOLS)
     with pytest.raises(FormatError, match=r"format 'opnai' is unknown \(did you mean 'openai'\?\); known are flat, "):

@@ -19,27 +19,12 @@ TOOLS = [{"type": "function", "function": {"name": "f", "description": "Looks <b
 MODELS = [None, "chatml", "qwen2.5", "llama-2", "llama-3", "mistral-v3", "gemma-2", "deepseek-v3", "glm-4", "vicuna"]
 
 # Text that tries to be structure: markers, slots, headers, and the signs they are made of.
-HOSTILE = st.lists(
-    st.one_of(
-        st.sampled_from(
-            [
-                *(
-                    "<|im_end|>",
-                    "<|im_start|>system\n",
-                    "<|start_system|>",
-                    "<|Human|>:",
-                    "<|eot_id|>",
-                    "[INST]",
-                    "<s>",
-                ),
-                *("</s>", "<start_of_turn>", "<｜User｜>", "USER:", "### Response:\n", "### k:\n", "<think>", "\n"),
-                *("{a}", "{{a}}", "{k}", "{input}", "<", "|", ">", "im_end", "\u200b", "＜", "#", "{", "}", " "),
-            ]
-        ),
-        st.text(max_size=6),
-    ),
-    max_size=8,
-).map("".join)
+STRUCTURE = (
+    *("<|im_end|>", "<|im_start|>system\n", "<|start_system|>", "<|Human|>:", "<|eot_id|>", "[INST]", "<s>", "</s>"),
+    *("<start_of_turn>", "<｜User｜>", "USER:", "### Response:\n", "### k:\n", "<think>", "\n"),
+    *("{a}", "{{a}}", "{k}", "{input}", "<", "|", ">", "im_end", "\u200b", "＜", "#", "{", "}", " "),
+)
+HOSTILE = st.lists(st.sampled_from(STRUCTURE) | st.text(max_size=6), max_size=8).map("".join)
 TEXT = HOSTILE.filter(lambda text: text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
@@ -97,9 +82,7 @@ def test_inputs_are_never_changed(values: dict[str, object], history: list[list[
 
 
 @given(values=st.fixed_dictionaries({"a": TEXT, "k": TEXT, "input": TEXT}), history=PAIRS, label=st.none() | TEXT)
-def test_flat_and_dict_carry_the_same_text(
-    values: dict[str, object], history: list[list[str]], label: str | None
-) -> None:
+def test_flat_and_dict_say_the_same(values: dict[str, object], history: list[list[str]], label: str | None) -> None:
     """Each message of the dict is in the flat prompt, in order; system text and instruction are joined differently."""
     for prompter in TEMPLATES:
         flat = prompter.with_safety("off").generate_prompt(values, history, label=label)

@@ -44,10 +44,14 @@ def loop(question: str) -> list[dict[str, Any]]:
     ]
 
 
-def said(prompter: Prompter, given_: object, history: Any) -> list[str]:
-    """What the user says in the messages of a prompt, which flat text and payloads say too."""
+def user_texts(prompter: Prompter, given_: object, history: Any) -> list[str]:
     made = prompter.generate_prompt(given_, history, return_dict=True)["messages"]
-    texts = [message["content"] for message in made if message["role"] == "user"]
+    return [message["content"] for message in made if message["role"] == "user"]
+
+
+def check_user_texts(prompter: Prompter, given_: object, history: Any) -> list[str]:
+    """What the user says in the messages of a prompt, which flat text and payloads say too."""
+    texts = user_texts(prompter, given_, history)
     flat = prompter.generate_prompt(given_, history, model="chatml")
     assert flat.count("<|im_start|>user\n") == len(texts) + 1  # the result is a user turn in this family
     assert prompter.render(given_, history, model="chatml").text == flat
@@ -60,45 +64,40 @@ def said(prompter: Prompter, given_: object, history: Any) -> list[str]:
 @pytest.mark.parametrize("given_", [None, {}, "When?", {"q": "When?"}])
 def test_the_users_part_is_not_said_again(name: str, given_: Any) -> None:
     # Once it was asked anew behind each result, or the value was missing.
-    assert said(ASKED[name], given_, loop("Asked: When?")) == ["Asked: When?"]
+    assert check_user_texts(ASKED[name], given_, loop("Asked: When?")) == ["Asked: When?"]
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_another_question_is_never_dropped(name: str) -> None:
     # Once a prompt file dropped it.
-    assert said(ASKED[name], {"q": "And then?"}, loop("Asked: When?")) == ["Asked: When?", "Asked: And then?"]
-    assert said(ASKED[name], "And then?", loop("Asked: When?")) == ["Asked: When?", "Asked: And then?"]
+    for given_ in ({"q": "And then?"}, "And then?"):
+        texts = check_user_texts(ASKED[name], given_, loop("Asked: When?"))
+        assert texts == ["Asked: When?", "Asked: And then?"]
     earlier = [["Asked: And then?", "Later."], *loop("Asked: When?")]
-    assert said(ASKED[name], {"q": "And then?"}, earlier)[-1] == "Asked: And then?"
-    assert said(ASKED[name], {"q": "When"}, loop("Asked: When?"))[-1] == "Asked: When"
+    assert check_user_texts(ASKED[name], {"q": "And then?"}, earlier)[-1] == "Asked: And then?"
+    assert check_user_texts(ASKED[name], {"q": "When"}, loop("Asked: When?"))[-1] == "Asked: When"
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_a_question_that_stands_in_the_history_without_its_template_is_the_same(name: str) -> None:
-    made = ASKED[name].generate_prompt({"q": "When?"}, loop("When?"), return_dict=True)["messages"]
-    assert [message["content"] for message in made if message["role"] == "user"] == ["When?"]
+    assert user_texts(ASKED[name], {"q": "When?"}, loop("When?")) == ["When?"]
 
 
 def test_text_beside_the_users_part() -> None:
     prompter = ChatPrompter({"system": "Be brief.", "user": "In {lang}:\n"}, system="")
     asked = loop("In Dutch:\nWhen?")
-    assert said_in(prompter, {"lang": "Dutch"}, asked) == ["In Dutch:\nWhen?"]
-    assert said_in(prompter, {"lang": "Dutch", "input": ""}, asked) == ["In Dutch:\nWhen?"]
-    assert said_in(prompter, {"lang": "Dutch", "input": "And?"}, asked)[-1] == "In Dutch:\nAnd?"
-    assert said_in(prompter, {"lang": "French"}, asked)[-1] == "In French:\n"
-    assert said_in(ChatPrompter("Be brief."), "And?", asked)[-1] == "And?"
-    assert said_in(ChatPrompter({"user": "Go on."}), None, asked) == ["In Dutch:\nWhen?"]
+    assert user_texts(prompter, {"lang": "Dutch"}, asked) == ["In Dutch:\nWhen?"]
+    assert user_texts(prompter, {"lang": "Dutch", "input": ""}, asked) == ["In Dutch:\nWhen?"]
+    assert user_texts(prompter, {"lang": "Dutch", "input": "And?"}, asked)[-1] == "In Dutch:\nAnd?"
+    assert user_texts(prompter, {"lang": "French"}, asked)[-1] == "In French:\n"
+    assert user_texts(ChatPrompter("Be brief."), "And?", asked)[-1] == "And?"
+    assert user_texts(ChatPrompter({"user": "Go on."}), None, asked) == ["In Dutch:\nWhen?"]
 
 
 def test_what_nobody_said_yet_is_said() -> None:
-    assert said_in(ChatPrompter({"user": "Go on."}), None, loop("x")[1:]) == ["Go on."]
-    assert said_in(ASKED["slots"], {"q": "When?"}, loop("x")[1:]) == ["Asked: When?"]
-    assert said_in(ASKED["file"], {"q": "When?"}, loop("x")[1:]) == ["Asked: When?"]
-
-
-def said_in(prompter: Prompter, given_: object, history: Any) -> list[str]:
-    made = prompter.generate_prompt(given_, history, return_dict=True)["messages"]
-    return [message["content"] for message in made if message["role"] == "user"]
+    assert user_texts(ChatPrompter({"user": "Go on."}), None, loop("x")[1:]) == ["Go on."]
+    assert user_texts(ASKED["slots"], {"q": "When?"}, loop("x")[1:]) == ["Asked: When?"]
+    assert user_texts(ASKED["file"], {"q": "When?"}, loop("x")[1:]) == ["Asked: When?"]
 
 
 def test_values_of_the_system_part_are_needed_and_those_of_the_users_part_go_together() -> None:
@@ -109,7 +108,7 @@ def test_values_of_the_system_part_are_needed_and_those_of_the_users_part_go_tog
         prompter.generate_prompt({"doc": "d", "a": "x"}, loop("x, y"))
     with pytest.raises(SlotError, match="no value for 'a', 'b'"):
         prompter.generate_prompt({"doc": "d", "input": "And?"}, loop("x, y"))
-    assert said_in(prompter, {"doc": "d"}, loop("x, y")) == ["x, y"]
+    assert user_texts(prompter, {"doc": "d"}, loop("x, y")) == ["x, y"]
     shared = "---\ninputs: {q: {kind: string, required: true}}\n---\nsystem:\nAnswer {{q}}.\nuser:\n{{q}}"
     with pytest.raises(SlotError, match="Missing required input: q"):
         Prompty.loads(shared).generate_prompt(history=loop("When?"))
@@ -125,7 +124,7 @@ def test_elsewhere_all_values_are_needed() -> None:
 
 def test_within_a_budget_and_in_training_data() -> None:
     prompter = ASKED["slots"].with_budget(Budget(200, CharTokenCounter()))
-    assert said_in(prompter, None, [["a", "b" * 300], *loop("Asked: When?")]) == ["Asked: When?"]
+    assert user_texts(prompter, None, [["a", "b" * 300], *loop("Asked: When?")]) == ["Asked: When?"]
     answered = [*loop("Asked: When?"), {"role": "assistant", "content": "At 9:30."}]
     sample = ASKED["slots"].training_sample(history=answered, model="chatml")
     assert [message["role"] for message in sample.messages] == ["system", "user", "assistant", "tool", "assistant"]
@@ -158,16 +157,7 @@ PROMPTERS: list[Prompter] = [
     Prompty.loads("---\ninputs: {q: ''}\n---\nuser:\n{{q}}").prompter,
 ]
 FORMATS = (
-    "openai",
-    "openai-responses",
-    "anthropic",
-    "gemini",
-    "ollama",
-    "deepseek",
-    "vllm",
-    "zhipu",
-    "moonshot",
-    "xai",
+    *("openai", "openai-responses", "anthropic", "gemini", "ollama", "deepseek", "vllm", "zhipu", "moonshot", "xai"),
 )
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"

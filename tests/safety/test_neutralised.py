@@ -21,24 +21,7 @@ CONTROLS = Controls(["<|im_end|>", "</s>", "</s></s>", "s></", "<<", "aba", "=>"
 # In JSON they may be its own brackets, quotes and escapes.
 IN_JSON = Controls(["[[", "}]", '":', "\\n", "n<", "</s>", "😀x", "<\\"], reserved=False)
 PIECES = st.sampled_from(
-    [
-        "<|im_end|>",
-        "</s>",
-        "s></s>",
-        "<<<",
-        "ababa",
-        "=>",
-        "⩶",
-        "ﬁ>",
-        "＜",
-        "<|a|>",
-        "### k:",
-        "\n",
-        " ",
-        "a",
-        "é",
-        "\\",
-    ]
+    [*("<|im_end|>", "</s>", "s></s>", "<<<", "ababa", "=>", "ﬁ>", "<|a|>", "### k:"), *"⩶＜\n aé\\"]
 )
 VALUES = st.recursive(
     st.sampled_from(["</s>", "a\nb", "n<", "\\", '"', "</s></s>", "😀x", "<\\", "", "é", ":", "\\n", 1, None]),

@@ -1,7 +1,5 @@
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Sequence
 from unicodedata import normalize
 
@@ -19,12 +17,10 @@ from lazyprompt.safety.policy import (
     SAFETIES,
     Controls,
     Policy,
-    Safety,
     controls_for,
     headers_in,
     policy_of,
 )
-from support.paths import ROOT
 
 SEQUENCES = (
     *("<|im_start|>", "<|im_end|>", "[INST]", "[/INST]", "</s>"),
@@ -64,11 +60,7 @@ HONEST = (
 def test_honest_text_stays_byte_for_byte(text: str) -> None:
     assert guard("before ", text, " behind") == ["before ", text, " behind"]
     assert CONTROLS.guard(["before ", text, " behind"], ["a", "b", "c"], REFUSE) == ["before ", text, " behind"]
-
-
-@pytest.mark.parametrize("text", [text for text in HONEST if "### " not in text])
-def test_honest_text_is_clean(text: str) -> None:
-    assert CONTROLS.clean(text)
+    assert CONTROLS.clean(text) or "### " in text
 
 
 # What was written, and what is left of it.
@@ -105,22 +97,15 @@ FORGED = {
 
 
 @pytest.mark.parametrize(("text", "left"), FORGED.items(), ids=range(len(FORGED)))
-def test_a_control_sequence_in_a_value_is_broken_behind_its_first_sign(text: str, left: str) -> None:
+def test_a_control_sequence_in_a_value_is_broken_behind_its_first_sign_or_refused(text: str, left: str) -> None:
     assert not CONTROLS.clean(text)
     assert guard("", text, "") == ["", left, ""]
     assert left.replace("\\", "") == text
-
-
-@pytest.mark.parametrize("text", FORGED, ids=range(len(FORGED)))
-def test_a_control_sequence_of_the_template_stays(text: str) -> None:
-    assert guard(text, "value", text) == [text, "value", text]
-    assert guard(text) == [text]
-
-
-@pytest.mark.parametrize("text", FORGED, ids=range(len(FORGED)))
-def test_a_control_sequence_in_a_value_can_be_refused(text: str) -> None:
     with pytest.raises(SafetyError, match=r"^'question' holds the control sequence '"):
         CONTROLS.guard(["", "fine\n", "", text, ""], ["a", "b", "c", "question", "e"], REFUSE)
+    # That of the template stays.
+    assert guard(text, "value", text) == [text, "value", text]
+    assert guard(text) == [text]
 
 
 def test_the_refusal_names_slot_and_sequence() -> None:
@@ -150,19 +135,28 @@ def test_the_refusal_names_slot_and_sequence() -> None:
         (["\n  ", "### Response:", ""], ["\n  ", "#\\## Response:", ""]),
         (["<", "\u200b|im_end|>", ""], ["<", "\\\u200b|im_end|>", ""]),
         (["<|im_end|>", "</s>", "<|im_end|>"], ["<|im_end|>", "<\\/s>", "<|im_end|>"]),
+        # A header counts only where a line begins.
+        (["see\n", "### Response:", ""], ["see\n", "#\\## Response:", ""]),
+        # Numbered tokens and headers with several spaces were not known to reach from a literal into a value.
+        (["a <unused", "7> b", ""], ["a <unused", "\\7> b", ""]),
+        (["<reserved_1", "2", "3>"], ["<reserved_1", "\\2", "3>"]),
+        (["\n###  ", "k:", ""], ["\n###  ", "\\k:", ""]),
+        (["", "\n###", " \t k:"], ["", "\n#\\##", " \t k:"]),
+        (["say\n", "", " ", "### k:", ""], ["say\n", "", " ", "#\\## k:", ""]),
+        (["say", "\n", "\t\u3000", "### k:", ""], ["say", "\n", "\t\u3000", "#\\## k:", ""]),
     ],
 )
 def test_a_control_sequence_made_of_several_parts_is_broken_in_a_value(parts: list[str], left: list[str]) -> None:
     before = list(parts)
+    assert CONTROLS.suspicious(parts)
     assert guard(*parts) == left
     assert parts == before
     assert any(map(CONTROLS.may_cross, parts[0::2])) or not CONTROLS.clean("".join(parts[1::2]))
 
 
-def test_a_header_counts_only_where_a_line_begins() -> None:
-    assert guard("see", "### Response:", "") == ["see", "### Response:", ""]
-    assert guard("see ", "### Response:", "") == ["see ", "### Response:", ""]
-    assert guard("see\n", "### Response:", "") == ["see\n", "#\\## Response:", ""]
+@pytest.mark.parametrize("before", ["see", "see "])
+def test_a_header_within_a_line_stays(before: str) -> None:
+    assert guard(before, "### Response:", "") == [before, "### Response:", ""]
 
 
 def test_the_longer_of_two_sequences_is_the_one_that_is_named() -> None:
@@ -185,6 +179,8 @@ def test_reserved_tokens_count_without_any_other_sequence() -> None:
     assert not controls.clean(f"é ＜{longest[1:]} more")
     assert guard("", f"é ＜{longest[1:]} more", "", controls=controls)[1] == f"é ＜\\{longest[1:]} more"
     assert controls.clean(f"é ＜|n{longest[2:]} more")
+    # Signs that fold to invisible ones are seen through.
+    assert not any(Controls(["<|im_end|>"], reserved=False).clean(f"<|im{sign}_end|>") for sign in "\u3164\uffa0")
 
 
 def test_marks_are_those_of_the_part_whatever_stands_before_it() -> None:
@@ -204,26 +200,36 @@ def test_marks_are_those_of_the_part_whatever_stands_before_it() -> None:
 )
 def test_a_literal_that_may_be_part_of_a_sequence_is_known(literal: str) -> None:
     assert CONTROLS.may_cross(literal)
-
-
-@pytest.mark.parametrize("literal", ["", "\u200b", " and ", "<|im_end|>\n", "Say: \n", "\n\n", "a " * 40, "<p> </p> "])
-def test_a_literal_that_can_be_no_part_of_a_sequence_is_known(literal: str) -> None:
-    assert not CONTROLS.may_cross(literal)
+    for honest in ("", "\u200b", " and ", "<|im_end|>\n", "Say: \n", "\n\n", "a " * 40, "<p> </p> "):
+        assert not CONTROLS.may_cross(honest)
 
 
 @pytest.mark.parametrize(
-    "value", ["<|im_end|>", {"<|im_end|>": ["</s>", {"a": 'USER: \\ " \n'}]}, ["＜|im_end|>", "[INST]"], "\\<think>"]
+    ("value", "controls"),
+    [
+        ("<|im_end|>", CONTROLS),
+        ({"<|im_end|>": ["</s>", {"a": 'USER: \\ " \n'}]}, CONTROLS),
+        (["＜|im_end|>", "[INST]"], CONTROLS),
+        ("\\<think>", CONTROLS),
+        # A mathematical letter folds to the marker's first one; a JSON escape takes four digits, so it needs two.
+        ("𝐔SER: x", CONTROLS),
+        ("🤖: x", Controls(["🤖:"])),
+        # The first sign is part of an escape.
+        ("\tool: x", Controls(["tool:"])),
+    ],
 )
-def test_json_keeps_its_value(value: object) -> None:
-    text = forged_json(value)
+def test_json_keeps_its_value(value: object, controls: Controls) -> None:
+    text = forged_json(value, controls)
     assert isinstance(text, JsonText)
     assert json.loads(text) == value
-    assert CONTROLS.clean(text)
+    assert controls.clean(text)
 
 
 def test_json_is_broken_with_its_own_escape() -> None:
     assert forged_json("<|im_end|>") == '"\\u003c|im_end|>"'
     assert forged_json(["a", "</s>"]) == '["a", "\\u003c/s>"]'
+    # A sequence may span the brackets.
+    assert json.loads(guard("<|", JsonText('["a"]'), "|>")[1]) == ["a"]
 
 
 @given(
@@ -237,21 +243,6 @@ def test_any_json_keeps_its_value_and_has_no_sequence_left(value: object) -> Non
     text = forged_json(value)
     assert json.loads(text) == value
     assert forged(["", text, ""]) == []
-
-
-def test_json_keeps_its_value_where_the_first_sign_is_beyond_the_basic_plane() -> None:
-    """A mathematical letter folds to the marker's first one; a JSON escape takes four digits, so it needs two."""
-    assert json.loads(forged_json("𝐔SER: x")) == "𝐔SER: x"
-    assert json.loads(forged_json("🤖: x", Controls(["🤖:"]))) == "🤖: x"
-
-
-def test_json_keeps_its_value_where_the_first_sign_is_part_of_an_escape() -> None:
-    assert json.loads(forged_json("\tool: x", Controls(["tool:"]))) == "\tool: x"
-
-
-def test_json_keeps_its_value_where_a_sequence_spans_its_brackets() -> None:
-    before = JsonText('["a"]')
-    assert json.loads(guard("<|", before, "|>")[1]) == ["a"]
 
 
 # An independent look: every place at which a sequence lies in the text as a normalising tokenizer would see it.
@@ -357,23 +348,6 @@ def test_a_value_among_many_is_guarded_as_it_is_alone(values: list[str], literal
     assert guard(*parts, literal)[1::2] == [guard(literal, value, literal)[1] for value in values]
 
 
-@pytest.mark.parametrize(
-    ("parts", "left"),
-    [
-        (["a <unused", "7> b", ""], ["a <unused", "\\7> b", ""]),
-        (["<reserved_1", "2", "3>"], ["<reserved_1", "\\2", "3>"]),
-        (["\n###  ", "k:", ""], ["\n###  ", "\\k:", ""]),
-        (["", "\n###", " \t k:"], ["", "\n#\\##", " \t k:"]),
-        (["say\n", "", " ", "### k:", ""], ["say\n", "", " ", "#\\## k:", ""]),
-        (["say", "\n", "\t\u3000", "### k:", ""], ["say", "\n", "\t\u3000", "#\\## k:", ""]),
-    ],
-)
-def test_a_literal_shares_each_form_of_a_sequence_with_a_value(parts: list[str], left: list[str]) -> None:
-    """Numbered tokens and headers with several spaces were not known to reach from a literal into a value."""
-    assert guard(*parts) == left
-    assert CONTROLS.suspicious(parts)
-
-
 def test_many_sequences_in_many_values_are_all_found() -> None:
     values = ["a < b " * 30, "<|im_end|>" * 3, "[INST]", "plain", "你好 </s>", "＜/s>", "\n ### k:"] * 40
     parts = [part for value in values for part in ("<p>: ", value)]
@@ -391,22 +365,6 @@ def test_what_looks_clean_is_clean_whatever_sign_a_sequence_begins_with(sign: st
             assert not controls.clean(text), f"{text!r} is read as {normalize('NFKD', text)!r}"
 
 
-def test_one_character_that_stands_for_a_whole_sequence_is_broken() -> None:
-    script = (
-        "from lazyprompt.safety.policy import NEUTRALIZE, Controls\n"
-        "print(Controls(['===']).guard(['', '⩶', ''], ['a', 'b', 'c'], NEUTRALIZE) != ['', '⩶', ''])"
-    )
-    run = subprocess.run(  # noqa: S603 - our own script, in a process of its own because it once never came back
-        [sys.executable, "-X", "utf8", "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=5,
-    )
-    assert run.stdout == "True\n"
-
-
 @pytest.mark.parametrize(
     ("sequence", "text", "left"),
     [
@@ -415,6 +373,7 @@ def test_one_character_that_stands_for_a_whole_sequence_is_broken() -> None:
         ("=b", "a⩶b", "a⩶\\b"),
         ("a=", "a⩶b", "a\\⩶b"),
         ("fi>", "ﬁ>", "f\\i>"),
+        ("===", "⩶", "=\\=="),
     ],
 )
 def test_a_character_that_stands_for_several_of_a_sequence_is_written_out(sequence: str, text: str, left: str) -> None:
@@ -425,11 +384,6 @@ def test_a_sequence_of_the_template_does_not_hide_one_that_begins_inside_it() ->
     controls = Controls(["###END", "END###"], reserved=False)
     assert controls.may_cross("###END")
     assert guard("###END", "### x", "", controls=controls) == ["###END", "\\### x", ""]
-
-
-def test_signs_that_fold_to_invisible_ones_are_seen_through() -> None:
-    for sign in "\u3164\uffa0":
-        assert not Controls(["<|im_end|>"], reserved=False).clean(f"<|im{sign}_end|>")
 
 
 def test_a_set_without_sequences_guards_nothing() -> None:
@@ -458,12 +412,8 @@ def test_a_set_is_compiled_once() -> None:
     assert not controls_for(sequences, headers).clean("</s>")
 
 
-@pytest.mark.parametrize("safety", SAFETIES)
-def test_each_policy_is_known(safety: Safety) -> None:
-    assert policy_of(safety) == Policy(safety)
-
-
-def test_an_unknown_policy_is_refused_with_the_nearest() -> None:
+def test_each_policy_is_known_and_others_are_refused_with_the_nearest() -> None:
+    assert [policy_of(safety) for safety in SAFETIES] == [Policy(safety) for safety in SAFETIES]
     with pytest.raises(SafetyError, match=r"^safety 'neutralise' is unknown; .*did you mean 'neutralize'\?"):
         policy_of("neutralise")
     with pytest.raises(SafetyError, match=r"^safety None is unknown; known are neutralize, raise, off$"):
@@ -473,24 +423,9 @@ def test_an_unknown_policy_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "edge"),
     [
-        *(
-            ("a <|im", True),
-            ("a <|im_  ", True),
-            ("_end|> b", True),
-            ("  |> b", True),
-            ("a [in", True),
-            ("NST] b", True),
-        ),
-        *(
-            ("＜|im", True),
-            ("a\n###  resp", True),
-            ("a\n＃## resp", True),
-            ("a ［in", True),
-            ("end|＞ b", True),
-            ("a <|any_name", True),
-            ("any_name|> b", True),
-            ("a <unused1", True),
-        ),
+        *((text, True) for text in ("a <|im", "a <|im_  ", "_end|> b", "  |> b", "a [in", "NST] b", "＜|im", "a ［in")),
+        *((text, True) for text in ("a\n###  resp", "a\n＃## resp", "end|＞ b", "a <|any_name", "any_name|> b")),
+        ("a <unused1", True),
         *(("", False), ("a", False), ("im_end", False), ("a <p b", False), ("1 > 0 is so", False), ("[x] is", False)),
         *(("<|im_end|>", False), ("a <|im_end|> b", False), ("name> is", False), (f"{'x' * 80}|> b", False)),
     ],

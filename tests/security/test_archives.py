@@ -6,7 +6,6 @@ That no code of a package is run: tests/files/library/test_library.py.
 from __future__ import annotations
 
 import tempfile
-import tracemalloc
 import warnings
 import zipfile
 import zlib
@@ -19,6 +18,7 @@ import pytest
 from lazyprompt import PromptLibrary
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.library import layers
+from support.memory import peak_of
 
 PROMPT = "user:\nhi"
 
@@ -156,14 +156,12 @@ def test_a_bomb_fills_neither_the_memory_nor_the_disk(
     assert archive.stat().st_size < 50_000
     naive(archive, tmp_path / "by_hand")
     assert sum(each.stat().st_size for each in (tmp_path / "by_hand" / "pkg").iterdir()) > 36_000_000
-    tracemalloc.start()
-    try:
+
+    def load() -> None:
         with pytest.raises(PromptFileError, match="holds at most 11000000 bytes"):
             library(archive)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 16_000_000
+
+    assert peak_of(load) < 16_000_000
     assert list(temporary.iterdir()) == []
 
 

@@ -1,9 +1,4 @@
-"""Huge inputs are refused, or done within time and memory that grow as they do.
-
-Here they are small enough for every run, and so done. With ``LAZYPROMPT_HUGE=1`` in the environment, this module
-takes a hundred times as much (``-n 0``), of which some is refused: values of 100 MB, half a million messages, half a
-million slots. It needs two minutes and 8 GB at most.
-"""
+"""Huge inputs are refused, or done within time and memory that grow as they do."""
 
 from __future__ import annotations
 
@@ -11,9 +6,9 @@ import gc
 import json
 import os
 import time
-import tracemalloc
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, models
@@ -35,27 +30,16 @@ from lazyprompt import (
 from lazyprompt._base.json import JsonText
 from lazyprompt.chat_templates.controls import controls_of
 from lazyprompt.chat_templates.source import ChatSource
-from lazyprompt.errors import LazyPromptError, PromptFileError
+from lazyprompt.errors import LazyPromptError, MediaError, PromptFileError
 from lazyprompt.safety.policy import NEUTRALIZE, Controls, controls_for
+from support.memory import peak_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-SCALE = 100 if os.environ.get("LAZYPROMPT_HUGE") else 1
-MB = 1_000_000 * SCALE
-COUNT = 10_000 * SCALE
+MB = 1_000_000
+COUNT = 10_000
 TEMPLATE = ChatTemplate.load("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}")
-
-
-def peak_of(do: Callable[[], object]) -> int:
-    """The most memory that it takes at once, in bytes."""
-    tracemalloc.start()
-    try:
-        do()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def seconds_of(do: Callable[[], object]) -> float:
@@ -85,24 +69,6 @@ def naive_guard(text: str) -> str:
     return text
 
 
-def naive_fill(template: str, values: dict[str, str]) -> str:
-    """Slots filled one after the other, each in the whole text."""
-    for name, value in values.items():
-        template = template.replace(f"{{{name}}}", value)
-    return template
-
-
-@pytest.mark.timing
-def test_the_naive_versions_grow_faster_than_what_they_are_given() -> None:
-    assert grows(lambda size: "<|im_end|>" * (size // 10), naive_guard, 40_000) > 16
-    many = grows(
-        lambda size: ("".join(f"{{a{n}}}" for n in range(size)), {f"a{n}": "x" for n in range(size)}),
-        lambda given: naive_fill(*given),
-        4000,
-    )
-    assert many > 16
-
-
 PROMPTER = ChatPrompter("Use {q}.", system="")
 FILE = Prompty.loads("system:\n{{ q }}\nuser:\nhi")
 VALUE_WAYS: dict[str, Callable[[str], object]] = {
@@ -118,15 +84,10 @@ VALUE_WAYS: dict[str, Callable[[str], object]] = {
 @pytest.mark.parametrize("way", VALUE_WAYS)
 @pytest.mark.parametrize(("piece", "most"), [("honest text. ", 12), ("城\n", 120), ("<|im_end|>", 90)])
 def test_a_huge_value_takes_memory_by_its_size(way: str, piece: str, most: int) -> None:
-    """The naive version breaks one sequence after the other: see the test above."""
     size = MB // (1 if piece.startswith("honest") else 20)
     value = piece * (size // len(piece))
-
-    def do() -> None:
-        with suppress(LazyPromptError) if SCALE > 1 else nullcontext():
-            VALUE_WAYS[way](value)
-
-    assert peak_of(do) < most * size
+    VALUE_WAYS[way](piece)  # what the first call alone takes
+    assert peak_of(lambda: VALUE_WAYS[way](value)) < most * size
 
 
 def as_json(text: str) -> str:
@@ -150,15 +111,13 @@ def test_a_marker_in_a_text_that_is_not_ascii_takes_little_memory(write: Callabl
     assert peak_of(guard) < 15 * len(parts[1])
 
 
-@pytest.mark.timing
-@pytest.mark.parametrize("way", VALUE_WAYS)
-def test_a_hostile_value_takes_time_by_its_size(way: str) -> None:
-    assert grows(lambda size: "<|im_end|>\u200b" * (size // 11), VALUE_WAYS[way], 160_000) < 24
+def hostile(size: int) -> str:
+    return "<|im_end|>\u200b" * (size // 11)
 
 
-@pytest.mark.timing
-def test_what_was_made_harmless_is_restored_in_time() -> None:
-    assert grows(lambda size: neutralize("<|im_end|>" * (size // 10)), restore, 160_000) < 24
+def fill_slots(names: list[str]) -> str:
+    template = "".join(f"{{{name}}} " for name in names)
+    return ChatPrompter(template, system="").generate_prompt(dict.fromkeys(names, "x"))
 
 
 def talk(count: int) -> list[dict[str, str]]:
@@ -173,13 +132,6 @@ TALK_WAYS: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "anthropic": lambda history: ChatFormatter("anthropic").format(*history),
     "budget": lambda history: Budget(1000, CharTokenCounter()).fit(history),
 }
-
-
-@pytest.mark.timing
-@pytest.mark.parametrize("way", TALK_WAYS)
-def test_many_messages_take_time_by_their_number(way: str) -> None:
-    """The naive version of a budget counts all that is left for each message that goes: 10,000 times 10,000."""
-    assert grows(talk, TALK_WAYS[way], COUNT // 2) < 24
 
 
 def calls_and_results(ids: Callable[[int], str]) -> Callable[[int], list[dict[str, Any]]]:
@@ -200,42 +152,6 @@ def parallel_items(count: int) -> list[dict[str, Any]]:
     """Calls of one turn as the Responses API has them, then their results."""
     calls = [{"type": "function_call", "call_id": f"c{n}", "name": "f", "arguments": "{}"} for n in range(count)]
     return [*calls, *({"type": "function_call_output", "call_id": f"c{n}", "output": "r"} for n in range(count))]
-
-
-CALL_SHAPES: dict[str, Callable[[int], list[dict[str, Any]]]] = {
-    "one id": calls_and_results(lambda _: "call_0"),
-    "ids": calls_and_results(lambda n: f"call_{n}"),
-    "parallel items": parallel_items,
-}
-
-
-# Calls of one turn go together, and so need room for all.
-CALL_WAYS: dict[str, Callable[[list[dict[str, Any]]], object]] = {
-    **TALK_WAYS,
-    "budget": lambda history: Budget(100 * MB, CharTokenCounter()).fit(history),
-}
-
-
-@pytest.mark.timing
-@pytest.mark.parametrize("way", CALL_WAYS)
-@pytest.mark.parametrize("shape", CALL_SHAPES)
-def test_many_calls_take_time_by_their_number(shape: str, way: str) -> None:
-    """A budget looked for a free id from the first number on, where a server gives each call the same one.
-
-    Of calls in one turn, each was put to those before, and all of them checked again.
-    """
-    assert grows(CALL_SHAPES[shape], CALL_WAYS[way], COUNT // 2) < 24
-
-
-@pytest.mark.timing
-def test_many_slots_take_time_by_their_number() -> None:
-    """The naive version looks for each of them in the whole text: see above."""
-
-    def fill(names: list[str]) -> str:
-        template = "".join(f"{{{name}}} " for name in names)
-        return ChatPrompter(template, system="").generate_prompt(dict.fromkeys(names, "x"))
-
-    assert grows(lambda count: [f"a{n}" for n in range(count)], fill, COUNT // 2) < 24
 
 
 def test_many_unknown_slots_are_an_error_that_can_be_read() -> None:
@@ -277,26 +193,50 @@ TOKEN_WAYS: dict[str, Callable[[list[str]], object]] = {
 }
 
 
+def uncached(way: Callable[[list[str]], object], tokens: list[str]) -> None:
+    """Give tokens to a way as if they had not been seen before."""
+    controls_of.cache_clear()
+    controls_for.cache_clear()
+    way(tokens)
+
+
+# What makes an input of a size, what takes it, and the size.
+Growth: TypeAlias = tuple[Callable[[int], Any], Callable[[Any], object], int]
+CALLS: dict[str, Callable[[int], list[dict[str, Any]]]] = {
+    "calls of one id": calls_and_results(lambda _: "call_0"),
+    "calls": calls_and_results(lambda n: f"call_{n}"),
+    "parallel calls": parallel_items,
+}
+# Calls of one turn go together, and so need room for all.
+CALL_WAYS = {**TALK_WAYS, "budget": lambda history: Budget(100 * MB, CharTokenCounter()).fit(history)}
+TOKENS = {"added tokens": added_tokens, "long tokens": long_tokens}
+GROWTHS: dict[str, Growth] = {
+    **{f"hostile value, {name}": (hostile, way, 160_000) for name, way in VALUE_WAYS.items()},
+    "restored": (lambda size: neutralize("<|im_end|>" * (size // 10)), restore, 160_000),
+    # The naive version of a budget counts all that is left for each message that goes: 10,000 times 10,000.
+    **{f"messages, {name}": (talk, way, COUNT // 2) for name, way in TALK_WAYS.items()},
+    # A budget looked for a free id from the first number on, where a server gives each call the same one. Of calls in
+    # one turn, each was put to those before, and all of them checked again.
+    **{f"{kind}, {name}": (make, way, COUNT // 2) for kind, make in CALLS.items() for name, way in CALL_WAYS.items()},
+    "slots": (lambda count: [f"a{n}" for n in range(count)], fill_slots, COUNT // 2),
+    # Each was cut into all of its pieces, and a pattern of all was compiled: two minutes for 20,000 long ones.
+    **{
+        f"{kind}, {name}": (make, partial(uncached, way), 16_000)
+        for kind, make in TOKENS.items()
+        for name, way in TOKEN_WAYS.items()
+    },
+}
+
+
 @pytest.mark.timing
-@pytest.mark.parametrize("way", TOKEN_WAYS)
-@pytest.mark.parametrize("make", [added_tokens, long_tokens])
-def test_special_tokens_take_time_by_their_number_and_length(way: str, make: Callable[[int], list[str]]) -> None:
-    """Each was cut into all of its pieces, and a pattern of all was compiled: two minutes for 20,000 long ones."""
-
-    def do(tokens: list[str]) -> None:
-        # As if they had not been seen before.
-        controls_of.cache_clear()
-        controls_for.cache_clear()
-        TOKEN_WAYS[way](tokens)
-
-    assert grows(make, do, 16_000) < 24
+@pytest.mark.parametrize("case", GROWTHS)
+def test_time_grows_with_the_input(case: str) -> None:
+    assert grows(*GROWTHS[case]) < 24
 
 
-def sparse(path: Path, begin: bytes = b"") -> Path:
-    """A file of a hundred times a megabyte that takes none on the disk."""
-    path.write_bytes(begin)
-    os.truncate(path, 100_000_000)
-    return path
+@pytest.mark.timing
+def test_the_naive_guard_takes_time_by_the_square_of_the_input() -> None:
+    assert grows(lambda size: "<|im_end|>" * (size // 10), naive_guard, 40_000) > 16
 
 
 FILE_WAYS: dict[str, Callable[[Path], object]] = {
@@ -304,31 +244,28 @@ FILE_WAYS: dict[str, Callable[[Path], object]] = {
     "library": lambda path: PromptLibrary(path.parent).get("huge"),
     "reference": lambda path: Prompty.loads(f"---\nmetadata: {{a: '${{file:{path.name}}}'}}\n---\n", path.parent),
     "include": lambda path: Prompty.loads(f'{{% include "{path.name}" %}}', path.parent),
+    "medium": lambda path: MediaResolver(roots=[path.parent]).load(URLSource(str(path)), "messages[0]"),
 }
 
 
 @pytest.mark.parametrize("way", FILE_WAYS)
 def test_a_huge_file_is_refused_before_it_is_in_the_memory(tmp_path: Path, way: str) -> None:
     """The naive version ``path.read_bytes()`` has all of it in the memory before anybody looks at its size."""
-    path = sparse(tmp_path / "huge.prompty", b"user:\nhi")
+    path = tmp_path / "huge.prompty"
+    path.write_bytes(b"user:\nhi")
+    os.truncate(path, 100_000_000)  # which takes no place on the disk
     assert peak_of(path.read_bytes) >= 100_000_000
 
+    error: type[LazyPromptError] = PromptFileError
+    message, most = "it has 100,000,000 bytes; the limit is 5,000,000", 20_000_000
+    if way == "medium":
+        error, message, most = MediaError, r"^messages\[0\]: .*it has 100,000,000 bytes", 5_000_000
+
     def load() -> None:
-        with pytest.raises(PromptFileError, match="it has 100,000,000 bytes; the limit is 5,000,000"):
+        with pytest.raises(error, match=message):
             FILE_WAYS[way](path)
 
-    assert peak_of(load) < 20_000_000
-
-
-def test_a_huge_medium_is_refused_before_it_is_in_the_memory(tmp_path: Path) -> None:
-    path = sparse(tmp_path / "huge.png", b"\x89PNG\r\n\x1a\n")
-    resolver = MediaResolver(roots=[tmp_path])
-
-    def load() -> None:
-        with pytest.raises(LazyPromptError, match=r"^messages\[0\]: .*it has 100,000,000 bytes"):
-            resolver.load(URLSource(str(path)), "messages[0]")
-
-    assert peak_of(load) < 5_000_000
+    assert peak_of(load) < most
 
 
 def test_a_text_of_a_prompt_that_is_too_long_is_refused() -> None:

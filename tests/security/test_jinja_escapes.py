@@ -7,24 +7,20 @@ tests/chat_templates/test_jinja_dialect.py (the chat templates of models).
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 import pytest
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from lazyprompt import ChatTemplate, InstructionTemplate, Prompty
 from lazyprompt.errors import LazyPromptError
-from support.paths import ROOT
+from support.memory import peak_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "x"}]
-HIDDEN = "of-the-process"
 
 
 def of_instruction(text: str, messages: list[dict[str, Any]] | None = None) -> str:
@@ -141,11 +137,6 @@ def test_no_template_leads_out(text: str, way: Callable[..., str]) -> None:
     assert messages == [{"role": "user", "content": "x"}]
 
 
-def test_the_naive_version_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LP_KEY", HIDDEN)
-    assert HIDDEN in naive("{{ cycler.__init__.__globals__.os.environ }}")
-
-
 COSTS = [
     "{% for a in range(99999) %}" * 3 + "{% endfor %}" * 3,
     "{{ range(10 ** 12)|sum }}",
@@ -177,7 +168,7 @@ COSTS = [
 
 @pytest.mark.parametrize("text", COSTS)
 def test_no_template_fills_the_memory_or_never_ends(text: str) -> None:
-    """The naive version of these is not run: the first one goes round 10 to the 15 times. See the next test."""
+    """The naive version of these is not run: the first one goes round 10 to the 15 times."""
     with pytest.raises(LazyPromptError, match="Jinja"):
         of_prompt_file(text)
 
@@ -186,88 +177,12 @@ def test_text_that_is_put_aside_is_counted_as_it_comes() -> None:
     """The naive version counts it when the block ends. So did ours: 10 GB were in the memory by then."""
     pieces = ["x" * 99_999 for _ in range(1000)]
     assert sum(map(sys.getsizeof, pieces)) > 90_000_000
-    tracemalloc.start()
-    try:
+
+    def render() -> None:
         with pytest.raises(LazyPromptError, match="a value would become longer than 20000000"):
             of_prompt_file("{% set a %}{% for i in range(999) %}{{ q * 99999 }}{% endfor %}{% endset %}")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 40_000_000
 
-
-# What each round of a loop keeps, with a text of a million signs.
-KEPT = [
-    "[i, t ~ i]",
-    "[i, t + 'y']",
-    "[i, t|upper]",
-    "[i, t[1:]]",
-    "[i, 'x' * 999999]",
-    "[i, '\U0001f600' * 99999]",
-    "[i, ('你' * 99999)|list]",
-    "[i, {'a': t ~ i}]",
-    "{t ~ i: i}",
-    "namespace(a=t ~ i)",
-    "cycler(t ~ i)",
-    "dict(a=t ~ i)",
-    "[i, t.encode()]",
-]
-KEEPING = """
-import re, sys
-from pathlib import Path
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from lazyprompt import InstructionTemplate, Prompty, TemplateError
-
-def most():
-    # Not ru_maxrss: that begins with what the process had that started this one.
-    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-
-def ours(number, text):
-    if number % 2:
-        Prompty.loads(text).render({})
-    else:
-        InstructionTemplate(text, syntax="jinja2").fill({})
-
-def naive(number, text):
-    ImmutableSandboxedEnvironment().from_string(text).render()
-
-way, refused = globals()[sys.argv[1]], 0
-for number in (0, 1):
-    way(number, "{% for i in [1] %}{{ i }}{% endfor %}")
-before = most()
-for number, text in enumerate(sys.argv[2:]):
-    try:
-        way(number, text)
-    except TemplateError as error:
-        refused += "the template keeps more than 200000000 bytes" in str(error)
-print(refused, (most() - before) // 1000)
-"""
-
-
-def keeping(way: str, rounds: int, kept: list[str]) -> tuple[int, int]:
-    """How many templates are refused that keep so much, and how many megabytes the process grows."""
-    begin = "{% set t = 'x' * 999999 %}{% set n = namespace(k=[]) %}"
-    texts = [f"{begin}{{% for i in range({rounds}) %}}{{% set n.k = [n.k, {each}] %}}{{% endfor %}}" for each in kept]
-    run = subprocess.run(  # noqa: S603 - our own script, in a process of its own because memory is measured
-        [sys.executable, "-X", "utf8", "-c", KEEPING, way, *texts],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-    refused, grown = map(int, run.stdout.split())
-    return refused, grown
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no /proc to ask")
-def test_what_a_template_keeps_is_bounded() -> None:
-    """The naive version keeps all of it. So did ours: gigabytes in namespaces and lists, and wrote none of it."""
-    assert keeping("naive", 600, KEPT[:1])[1] > 500
-    refused, grown = keeping("ours", 9999, KEPT)
-    assert refused == len(KEPT)
-    assert grown < 500
+    assert peak_of(render) < 40_000_000
 
 
 def test_what_a_template_does_not_keep_costs_nothing() -> None:
@@ -281,16 +196,6 @@ def test_what_a_template_does_not_keep_costs_nothing() -> None:
         "{% set t = ('x' * 2999 ~ 'y') * 300 %}{% for i in range(400) %}{% set u = (t ~ i).split('y') %}{% endfor %}"
     )
     assert of_prompt_file(lists) == "x"
-
-
-def test_the_naive_version_has_no_bounds() -> None:
-    """Jinja's own sandbox stops ``range`` and nothing else."""
-    sandbox = ImmutableSandboxedEnvironment()
-    assert len(sandbox.from_string("{{ 'x' * 10 ** 7 }}").render()) == 10_000_000
-    assert len(sandbox.from_string("{{ 'x'|center(10 ** 7) }}").render()) == 10_000_000
-    assert sandbox.from_string("{{ 2 ** n % 7 }}").render(n=999_999).isdigit()
-    doubled = "{% set n = namespace(a='x') %}{% for i in range(20) %}{% set n.a = n.a ~ n.a %}{% endfor %}{{ n.a }}"
-    assert len(sandbox.from_string(doubled).render()) == 2**20
 
 
 @WAYS

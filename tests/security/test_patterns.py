@@ -172,36 +172,20 @@ def merged(text: str) -> object:
     return MultiAgentFormatter("anthropic").format(*talk)
 
 
-def merged_behind_a_bracket(text: str) -> object:
-    return merged(f"<{text}")
-
-
-def there_and_back(text: str) -> str:
-    return restore(neutralize(text))
-
-
-def cut_short(text: str) -> str:
-    return shortened(text, 10, len)
-
-
-def headers(text: str) -> list[str]:
-    return headers_in(f"## x{text}y")
-
-
-FUNCTIONS: list[tuple[Callable[[str], object], str]] = [
-    (neutralize, "<|im_end|>"),
-    (neutralize, "<\u200b|"),
-    (there_and_back, "<|"),
-    (merged, "<  /  history "),
-    (merged, "\nBob: "),
-    (merged_behind_a_bracket, " "),
-    (cut_short, ";"),
-    (headers, " "),
-]
+FUNCTIONS: dict[str, tuple[Callable[[str], object], str]] = {
+    "neutralize markers": (neutralize, "<|im_end|>"),
+    "neutralize invisible signs": (neutralize, "<\u200b|"),
+    "restore": (lambda text: restore(neutralize(text)), "<|"),
+    "merge tags": (merged, "<  /  history "),
+    "merge speakers": (merged, "\nBob: "),
+    "merge blanks behind a bracket": (lambda text: merged(f"<{text}"), " "),
+    "cut": (lambda text: shortened(text, 10, len), ";"),
+    "headers": (lambda text: headers_in(f"## x{text}y"), " "),
+}
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize(("what", "pump"), FUNCTIONS)
+@pytest.mark.parametrize(("what", "pump"), FUNCTIONS.values(), ids=FUNCTIONS)
 def test_no_function_is_steep(what: Callable[[str], object], pump: str) -> None:
     """The naive version ``re.sub(r"<\\s*/?\\s*history", ...)`` is steep: see above."""
     assert not is_steep(what, lambda size: pump * (size // len(pump)), (LARGE,))

@@ -26,21 +26,11 @@ if TYPE_CHECKING:
 KEY = "sk-never-in-a-pickle-1234"
 # What else a pickle of ours may name: plain constructors that run no code of anybody's.
 PLAIN = {
-    ("functools", "partial"),
-    ("builtins", "frozenset"),
-    ("builtins", "set"),
-    ("builtins", "object"),
-    ("__builtin__", "frozenset"),
-    ("__builtin__", "set"),
-    ("__builtin__", "object"),
-    ("operator", "itemgetter"),
-    ("re", "_compile"),
-    ("copyreg", "_reconstructor"),
-    ("copyreg", "__newobj__"),
-    ("collections", "OrderedDict"),
-    ("pathlib", "PosixPath"),
-    ("pathlib", "WindowsPath"),
-    ("pathlib._local", "PosixPath"),
+    *(("builtins", name) for name in ("frozenset", "set", "object")),
+    *(("__builtin__", name) for name in ("frozenset", "set", "object")),
+    *(("pathlib", "PosixPath"), ("pathlib", "WindowsPath"), ("pathlib._local", "PosixPath")),
+    *(("copyreg", "_reconstructor"), ("copyreg", "__newobj__"), ("re", "_compile")),
+    *(("functools", "partial"), ("operator", "itemgetter"), ("collections", "OrderedDict")),
     ("types", "MappingProxyType"),
 }
 

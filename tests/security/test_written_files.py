@@ -194,17 +194,13 @@ def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], obje
     assert error is None or "it is a pipe" in str(error) or "no file" in str(error)
 
 
-FOREIGN = (
-    "out.jsonl.run",
-    "out.jsonl.part",
-    "out.jsonl.state",
-    "out-00002.jsonl.part",
-    "bad.jsonl.part",
-    "bad.jsonl.run",
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("out.jsonl.run", "out.jsonl.part", "out.jsonl.state", "out-00002.jsonl.part"),
+        *("bad.jsonl.part", "bad.jsonl.run"),
+    ],
 )
-
-
-@pytest.mark.parametrize("name", FOREIGN)
 def test_a_file_of_somebody_else_by_such_a_name_stays(base: Path, name: str) -> None:
     """The naive version takes it for its own, and empties it."""
     (base / name).write_bytes(PRECIOUS)

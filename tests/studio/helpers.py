@@ -10,17 +10,17 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from support.paths import LIBRARY, library_inputs
+from support.paths import LIBRARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Page
 
-PARAMS = ("--param", "judge=gpt-5.4", "--param", "deployment=qwen-plus")
+PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}
 _SECONDS = 30
 
 # What a person does to a control, without the time that it takes to find it on the screen.
@@ -35,17 +35,10 @@ _IDLE = """() => document.querySelector("#seen").getAttribute("aria-busy") === "
 
 
 @contextmanager
-def served(place: Path, *options: str) -> Iterator[str]:
-    """The studio over a directory or a file.
-
-    Args:
-        place: The directory or file.
-        options: Further options of the command.
-
-    Yields:
-        The address of its page.
-    """
-    command = [sys.executable, "-m", "lazyprompt", "studio", str(place), "--no-browser", "--port", "0", *options]
+def served(place: Path) -> Iterator[str]:
+    """Serve the studio over a directory or a file, and yield the address of its page."""
+    params = [part for name, value in PARAMS.items() for part in ("--param", f"{name}={value}")]
+    command = [sys.executable, "-m", "lazyprompt", "studio", str(place), "--no-browser", "--port", "0", *params]
     with TemporaryFile("w+") as said:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as process:  # noqa: S603 - ours
             try:
@@ -63,19 +56,8 @@ def library(place: Path) -> Path:
     return Path(shutil.copytree(LIBRARY, place / "library"))
 
 
-def examples() -> dict[str, Any]:
-    """Inputs for each file of the library, by its path."""
-    made: dict[str, Any] = library_inputs()
-    return made
-
-
 class Screen:
-    """The page of a studio.
-
-    Args:
-        page: The browser's page.
-        address: Where the studio is.
-    """
+    """The page of a studio at an address, in a browser's page."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
@@ -84,6 +66,10 @@ class Screen:
     def open(self, path: str) -> None:
         """Open a file, and wait until it is shown."""
         self.page.goto(f"{self.address}#{quote(path, safe='')}")
+        self.opened(path)
+
+    def opened(self, path: str) -> None:
+        """Wait until a file is shown."""
         self.page.locator("#where", has_text=path).wait_for()
         self.idle()
 
@@ -102,6 +88,11 @@ class Screen:
     def set(self, selector: str, value: str) -> None:
         """Give a control a value as a person does, and wait until what it makes is shown."""
         self.page.evaluate(_SET, [selector, value])
+        self.idle()
+
+    def choose(self, selector: str, value: str) -> None:
+        """Choose one of a list."""
+        self.page.select_option(selector, value)
         self.idle()
 
     def tick(self, selector: str, *, on: bool) -> None:

@@ -11,7 +11,7 @@ from lazyprompt import Markers, Prompty
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.reading import ATTACKS, DiffRequest, LookRequest, WrongRequestError, asked
 from lazyprompt.studio.workspace import Workspace
-from studio.all_looks import cases, expected, shown
+from studio.library_looks import cases, expected, shown
 from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
@@ -303,5 +303,4 @@ def test_large_numbers_stay_what_they_are() -> None:
 
 
 def test_the_inputs_of_the_examples_are_of_these_files() -> None:
-    library = LIBRARY
-    assert set(library_inputs()) == {each.path for each in Workspace.of(library).files()}
+    assert set(library_inputs()) == {each.path for each in Workspace.of(LIBRARY).files()}

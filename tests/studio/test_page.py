@@ -11,18 +11,16 @@ import pytest
 
 from lazyprompt import Prompty
 from lazyprompt.files.check.check import check
-from studio.helpers import Screen, library, served
-from support.browser import Watch, browser, page, watch
+from studio.helpers import Screen, served
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.slow  # a browser
+    from support.browser import Watch
 
-__all__ = ["browser", "page", "watch"]  # pytest looks for fixtures here
+pytestmark = pytest.mark.slow  # a browser
 
 SMALL = """---
 name: small
@@ -41,17 +39,6 @@ user:
 NEUTRAL = "You are a librarian in Leeds."
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return library(tmp_path_factory.mktemp("studio"))
-
-
-@pytest.fixture(scope="module")
-def address(place: Path) -> Iterator[str]:
-    with served(place) as found:
-        yield found
-
-
 @pytest.fixture
 def small(place: Path) -> Path:
     path = place / "small.prompty"
@@ -60,10 +47,9 @@ def small(place: Path) -> Path:
 
 
 @pytest.fixture
-def screen(page: Page, address: str, small: Path) -> Screen:
-    made = Screen(page, address)
-    made.open(small.name)
-    return made
+def screen(screen: Screen, small: Path) -> Screen:
+    screen.open(small.name)
+    return screen
 
 
 def generated(text: str, inputs: dict[str, object], form: str = "flat", model: str | None = None) -> object:
@@ -82,12 +68,10 @@ def test_what_is_typed_shows_at_once_as_every_family_and_provider_gets_it(screen
     assert screen.made == generated(text, values)
     screen.page.fill("#inputs [name=city]", "Graz")
     screen.idle()
-    screen.page.select_option("#family", "llama-3")
-    screen.idle()
+    screen.choose("#family", "llama-3")
     values["city"] = "Graz"
     assert screen.made == generated(text, values, model="llama-3")
-    screen.page.select_option("#form", "anthropic")
-    screen.idle()
+    screen.choose("#form", "anthropic")
     assert screen.page.is_hidden("#family")
     assert json.loads(screen.made) == generated(text, values, "anthropic")
     screen.page.fill("#model", "claude-sonnet-4-5")
@@ -379,14 +363,10 @@ def test_a_file_begins_in_the_form_of_its_own_provider(screen: Screen, place: Pa
     assert screen.page.input_value("#form") == "flat"
     assert screen.page.is_visible("#family")
     screen.page.select_option("#form", "ollama")
-    screen.page.evaluate("location.hash = '#a.prompty'")
-    screen.page.locator("#where", has_text="a.prompty").wait_for()
-    screen.idle()
-    assert screen.page.input_value("#form") == "anthropic"
-    screen.page.evaluate("location.hash = '#small.prompty'")
-    screen.page.locator("#where", has_text="small.prompty").wait_for()
-    screen.idle()
-    assert screen.page.input_value("#form") == "ollama"
+    for path, form in (("a.prompty", "anthropic"), ("small.prompty", "ollama")):
+        screen.page.evaluate("path => { location.hash = path; }", path)
+        screen.opened(path)
+        assert screen.page.input_value("#form") == form
 
 
 def test_enter_opens_the_highlighted_file(screen: Screen) -> None:
@@ -400,8 +380,7 @@ def test_enter_opens_the_highlighted_file(screen: Screen) -> None:
     wanted = screen.page.locator("#tree a").nth(1).get_attribute("title") or ""
     assert lit.get_attribute("title") == wanted
     keys.press("Enter")
-    screen.page.locator("#where", has_text=wanted).wait_for()
-    screen.idle()
+    screen.opened(wanted)
     assert screen.page.evaluate("document.activeElement.id") == "template"
     assert lit.count() == 0
     keys.press("Control+k")
@@ -412,25 +391,23 @@ def test_enter_opens_the_highlighted_file(screen: Screen) -> None:
 
 def test_a_new_file_is_written_and_opened(screen: Screen, place: Path, watch: Watch) -> None:
     watch.allow("409|404")
-    screen.page.click("#add")
-    screen.page.keyboard.type("fresh/hello@1.0.0")
-    screen.page.keyboard.press("Enter")
-    screen.page.locator("#where", has_text="fresh/hello@1.0.0.prompty").wait_for()
-    screen.idle()
+
+    def add(name: str) -> None:
+        screen.page.click("#add")
+        screen.page.keyboard.type(name)
+        screen.page.keyboard.press("Enter")
+
+    add("fresh/hello@1.0.0")
+    screen.opened("fresh/hello@1.0.0.prompty")
     text = (place / "fresh/hello@1.0.0.prompty").read_text(encoding="utf-8")
     assert text == screen.template
     assert check(text, name="x.prompty") == []
     assert screen.page.locator("#tree a[aria-current]").get_attribute("title") == "fresh/hello@1.0.0.prompty"
     # One that is there is opened, and not written over; one that leads out of the workspace is refused.
-    screen.page.click("#add")
-    screen.page.keyboard.type("small")
-    screen.page.keyboard.press("Enter")
-    screen.page.locator("#where", has_text="small.prompty").wait_for()
-    screen.idle()
+    add("small")
+    screen.opened("small.prompty")
     assert (place / "small.prompty").read_text(encoding="utf-8") == SMALL
-    screen.page.click("#add")
-    screen.page.keyboard.type("../out")
-    screen.page.keyboard.press("Enter")
+    add("../out")
     screen.says("is no prompt file of this workspace")
     assert not (place.parent / "out.prompty").exists()
 

@@ -35,12 +35,7 @@ def echo(seen: Seen) -> Answer:
 
 
 class Clocked(ModelServer):
-    """Knows when each request came, by its own clock.
-
-    Attributes:
-        came: A time and what was said, for each.
-        misbehaves: How it misbehaves, given what was said.
-    """
+    """Knows when each request came, by its own clock."""
 
     def __init__(self, misbehaves: Callable[[str], Misbehaviour | None] = lambda _: None) -> None:
         super().__init__(echo, judges=False)

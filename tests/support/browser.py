@@ -1,8 +1,7 @@
 """A real browser for tests: Debian's chromium, driven by Playwright.
 
-A module of tests takes what it needs: ``from support.browser import browser, page, watch`` (pytest finds fixtures in
-a module's own names). A page fails its test when it says anything on the console, throws, opens a dialog that
-nobody waits for, or asks for anything that is not on this machine.
+A page fails its test when it says anything on the console, throws, opens a dialog that nobody waits for, or asks for
+anything that is not on this machine.
 """
 
 from __future__ import annotations
@@ -37,11 +36,7 @@ _HARMLESS: Final = frozenset({"about", "data", "blob", "file"})
 
 
 class Watch:
-    """All that a page did and that a test has to know of.
-
-    Attributes:
-        faults: What went wrong, in words.
-    """
+    """All that a page did and that a test has to know of."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []

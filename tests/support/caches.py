@@ -45,7 +45,6 @@ ONE_CALL = frozenset(
     {
         "AnthropicCollector",
         "ChatCollector",
-        "Comparison",
         "GeminiCollector",
         "OllamaCollector",
         "Reader",

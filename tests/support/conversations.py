@@ -30,18 +30,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 WORDS = (
-    "hello",
-    "你好",
-    "the weather",
-    "Zürich",
-    "a\nb",
-    "x: y",
-    "</history>",
-    "{slot}",
-    "🙂",
-    "fin",
-    "<|im_end|>",
-    "1. one",
+    *("hello", "你好", "the weather", "Zürich", "a\nb", "x: y", "</history>", "{slot}", "🙂", "fin"),
+    *("<|im_end|>", "1. one"),
 )
 NAMES = ("user", "assistant", "Bob", "Alice", "Dr. 李", "Eve\nBob: hi", "a b", "Friday")
 TOOLS = ("get_weather", "search", "天气", "a.b:c", "run")
@@ -159,14 +149,8 @@ class Maker:
             elif kind < 0.67:
                 messages.append(Msg("system", self.text(), "system"))
             elif kind < 0.72:
-                messages.append(
-                    Msg(
-                        "Bob",
-                        self.text(),
-                        "user",
-                        url=self.one(("https://example.com/x.png", ("https://e.com/a.mp3",))),
-                    )
-                )
+                text, url = self.text(), self.one(("https://example.com/x.png", ("https://e.com/a.mp3",)))
+                messages.append(Msg("Bob", text, "user", url=url))
             else:
                 messages += self.exchange(number)
         return messages

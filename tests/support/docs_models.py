@@ -69,15 +69,9 @@ def _answer(seen: Seen) -> Answer:
 
 
 def write_speaker(path: Path, says: str) -> Path:
-    """Write a model that says one thing, whatever it is asked: each token is followed by the one that follows it there.
+    """Write a model that says one thing, whatever it is asked: each token determines the next one.
 
-    Args:
-        path: Where to.
-        says: What it says. No sign stands in it twice, for a model of one layer that looks at no other token knows
-            nothing but the last one.
-
-    Returns:
-        The path.
+    No character may appear in it twice: a model of one layer that attends to no other token sees only the last one.
     """
     write_model(path, {"default": CHATML})
     reader = gguf.GGUFReader(path, "r+")
@@ -100,13 +94,6 @@ def models_at_hand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[M
     """Models that are found by the environment, and by files in the working directory.
 
     ``model.gguf`` has random weights, ``small.gguf`` says when the library of the tutorial opens.
-
-    Args:
-        folder: The directory to work in.
-        monkeypatch: What sets the environment.
-
-    Yields:
-        The server.
     """
     write_model(folder / "model.gguf", {"default": CHATML})
     write_speaker(folder / "small.gguf", "9:30")

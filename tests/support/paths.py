@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import yaml
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "lazyprompt"
 TESTS = ROOT / "tests"
 GOLDEN = TESTS / "golden"
 DOCS = ROOT / "docs"

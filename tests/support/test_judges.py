@@ -38,11 +38,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": DATA}}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "minLength": 1}}, "required": ["city"]}
 ANTHROPIC_TOOL = {"name": "weather", "description": "Rain?", "input_schema": SCHEMA}
 INLINE = {"inline_data": {"mime_type": "image/png", "data": PNG}}
-LOCAL_CALL = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [{"function": {"name": "weather", "arguments": {}}}] * 2,
-}
+LOCAL_CALL = said("assistant", "", tool_calls=[{"function": {"name": "weather", "arguments": {}}}] * 2)
 LOCAL_RESULT = {"role": "tool", "tool_name": "weather", "content": "Rain."}
 IDS = [f"{provider}: {label}" for provider, label, _ in BROKEN]
 

@@ -17,9 +17,7 @@ from support.missing import missing
         ("mkfiffo", __file__, ""),
     ],
 )
-def test_only_what_a_test_itself_asks_of_posix_is_missing(
-    monkeypatch: pytest.MonkeyPatch, name: str, place: str, reason: str
-) -> None:
+def test_posix_names_are_missing(monkeypatch: pytest.MonkeyPatch, name: str, place: str, reason: str) -> None:
     monkeypatch.delattr(os, name, raising=False)
     with pytest.raises(AttributeError) as caught:
         exec(compile(f"os.{name}('pipe')", place, "exec"), {"os": os})  # noqa: S102 - our own

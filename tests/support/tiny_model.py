@@ -45,19 +45,7 @@ def write_model(
     order: gguf.GGUFEndian = gguf.GGUFEndian.LITTLE,
     weights: bool = True,
 ) -> Path:
-    """Write a model.
-
-    Args:
-        path: Where to.
-        templates: The chat templates by name; one that is called ``default`` is the usual one.
-        tokens: The tokens that it has besides one for each byte.
-        special: Which of them are special, by the names that the file's format has for them.
-        order: The order of the bytes.
-        weights: Whether it has weights, without which it cannot be served.
-
-    Returns:
-        The path.
-    """
+    """Write a model; ``default`` names the usual chat template. Without weights it cannot be served."""
     writer = gguf.GGUFWriter(path, "qwen2", endianess=order)
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(WIDTH)
@@ -103,11 +91,7 @@ def _shapes(vocabulary: int) -> dict[str, tuple[int, ...]]:
 
 
 class LlamaCpp:
-    """llama.cpp's server.
-
-    Args:
-        address: Where it listens.
-    """
+    """llama.cpp's server."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -149,15 +133,7 @@ os._exit(0)
 
 @contextmanager
 def llama_cpp(model: Path, template: str = "") -> Iterator[LlamaCpp]:
-    """Serve a model while a test needs it.
-
-    Args:
-        model: The model.
-        template: The chat template that is used instead of the model's own.
-
-    Yields:
-        The server, which is stopped at the end.
-    """
+    """Serve a model while a test needs it."""
     # In a process of its own, which can be ended: within one, the server's end was seen to wait for itself for ever.
     command = [sys.executable, "-c", _SERVE, str(model), template, str(CONTEXT)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603

@@ -302,13 +302,6 @@ def test_a_template_without_slots_is_filled_once() -> None:
     assert made.filled({}) is made.filled({"x": "1"})
 
 
-def test_an_older_pickle_holds_the_pieces_of_a_template() -> None:
-    made = SlotTemplate.__new__(SlotTemplate)
-    made.__setstate__((None, {"text": "a {x}", "_origins": ("system", "x", "system"), "_blank": ()}))
-    assert made.fill({"x": "1"}) == ["a ", "1", ""]
-    assert made.origins(()) == ("system", "x", "system")
-
-
 def test_a_value_knows_its_name() -> None:
     assert (Value("a", "user.name").root, Value("a", "user").root, Value("a").root) == ("user", "user", "")
     assert str(Value("a", "user")) == "a"

@@ -35,7 +35,7 @@ from lazyprompt.messages.msg import (
 )
 from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.tokens.approximate import ApproximateTokenCounter, approximate_tokens
-from lazyprompt.tokens.media import media_tokens
+from lazyprompt.tokens.media import estimate_media_tokens
 from support.paths import GOLDEN
 from support.vocabularies import encoding
 
@@ -229,7 +229,7 @@ def test_time_grows_with_the_text_and_no_more(unit: str) -> None:
         ({"role": "user", "content": [{"type": "text", "text": "Hello world"}]}, 4 + 2),
         (
             {"role": "user", "content": [{"type": "text", "text": "Hello world"}, PICTURE]},
-            4 + 2 + media_tokens(PICTURE),
+            4 + 2 + estimate_media_tokens(PICTURE),
         ),
         ({"role": "user", "parts": [{"text": "Hello world"}, {"text": "Hello"}]}, 4 + 2 + 1),
         ({"role": "assistant", "content": None, "tool_calls": [CALL]}, 4 + approximate_tokens(dump([CALL]))),
@@ -237,7 +237,7 @@ def test_time_grows_with_the_text_and_no_more(unit: str) -> None:
         ({"type": "function_call_output", "call_id": "1", "output": "Hello world"}, 4 + 2),
         (
             {"role": "user", "content": "Hello world", "images": ["A" * 1000]},
-            4 + 2 + media_tokens({"images": ["A" * 1000]}),
+            4 + 2 + estimate_media_tokens({"images": ["A" * 1000]}),
         ),
     ],
 )

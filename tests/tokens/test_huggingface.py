@@ -28,7 +28,7 @@ from lazyprompt.messages.msg import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.tokens.media import media_tokens
+from lazyprompt.tokens.media import estimate_media_tokens
 from support.chat_judges import (
     ARGUMENTS,
     CONVERSATIONS,
@@ -145,7 +145,7 @@ def judged(tokenizer: Any, messages: list[dict[str, Any]], tools: Any = None, **
 def media_of(messages: list[dict[str, Any]]) -> int:
     contents = [message.get("content") for message in messages]
     parts = [part for content in contents if isinstance(content, list) for part in content]
-    return sum(media_tokens(part) for part in parts if part["type"] == "image")
+    return sum(estimate_media_tokens(part) for part in parts if part["type"] == "image")
 
 
 # The templates are compared in so many tests.
@@ -253,7 +253,7 @@ def test_without_a_template_texts_count(directory: Path, tmp_path: Path) -> None
     assert counter.count([]) == 0
     assert counter.count([{"role": "user", "name": "Bob", "content": "Hello"}]) == texts("user", "Bob", "Hello")
     assert counter.count([{"content": "Hello"}], TOOLS) == texts("Hello", *map(as_json, TOOLS))
-    assert counter.count([{"role": "user", "content": [PICTURE]}]) == texts("user") + media_tokens(PICTURE)
+    assert counter.count([{"role": "user", "content": [PICTURE]}]) == texts("user") + estimate_media_tokens(PICTURE)
 
 
 @pytest.mark.slow
@@ -313,7 +313,7 @@ def test_media_count_by_what_they_are_and_never_by_their_base64(
     name: str, message: dict[str, Any], part: dict[str, Any]
 ) -> None:
     plain = real(name).count([{"role": "user", "content": "Look"}])
-    written = real(name).count([message]) - media_tokens(part)
+    written = real(name).count([message]) - estimate_media_tokens(part)
     assert plain - 3 <= written < plain + 30
 
 
@@ -323,9 +323,9 @@ def test_media_that_the_openai_form_has_no_place_for_count() -> None:
     plain = counter.count([Msg("user", "abc", "user")])
     for block in (VideoBlock(URLSource("https://x/v.mp4")), AudioBlock(URLSource("https://x/a.mp3"))):
         counted = counter.count([Msg("user", [TextBlock("abc"), block], "user")])
-        assert counted >= plain + media_tokens({"type": block.kind})
+        assert counted >= plain + estimate_media_tokens({"type": block.kind})
     picture = ImageBlock(Base64Source("image/png", "iVBORw0KGgoAAAAN"))
-    assert counter.count([Msg("user", [picture], "user")]) > media_tokens(
+    assert counter.count([Msg("user", [picture], "user")]) > estimate_media_tokens(
         {"type": "image", "image": "iVBORw0KGgoAAAAN"}
     )
 

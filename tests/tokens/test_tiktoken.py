@@ -35,11 +35,7 @@ JARGON: list[dict[str, Any]] = [
         "English.",
     },
     {"role": "system", "name": "example_user", "content": "New synergies will help drive top-line growth."},
-    {
-        "role": "system",
-        "name": "example_assistant",
-        "content": "Things working well together will increase revenue.",
-    },
+    {"role": "system", "name": "example_assistant", "content": "Things working well together will increase revenue."},
     {
         "role": "system",
         "name": "example_user",
@@ -146,11 +142,7 @@ def test_nothing_is_three_tokens_and_no_text_none() -> None:
         ({"content": "hello"}, ["hello"], 3),
         ({"role": ["user"], "content": "hello"}, ["hello"], 3),
         ({"role": "user", "content": [{"type": "text", "text": "a b"}, {"text": "c"}]}, ["user", "a b", "c"], 3),
-        (
-            {"role": "tool", "tool_call_id": "call_1", "name": "f", "content": "42"},
-            ["tool", "call_1", "f", "42"],
-            4,
-        ),
+        ({"role": "tool", "tool_call_id": "call_1", "name": "f", "content": "42"}, ["tool", "call_1", "f", "42"], 4),
         (
             {"role": "assistant", "content": None, "tool_calls": [CALL]},
             ["assistant", json.dumps([CALL], ensure_ascii=False)],

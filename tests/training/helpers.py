@@ -12,6 +12,8 @@ from support.vocabularies import chatml
 if TYPE_CHECKING:
     import random
 
+    from lazyprompt.training.samples import TrainingSample
+
 EMPTY_THOUGHT = r"<think>\s*</think>\s*"
 SCAFFOLD = "<think>\n\n</think>\n\n"
 WORDS = ("yes ", "no.", "\n\n", "[1]", "[22]", " 你好", "🙂", "x=1;", " a b", "'s", "1234")
@@ -27,3 +29,7 @@ each_family = pytest.mark.parametrize(("family", "tokenizer"), [("qwen3", chatml
 def words(draw: random.Random, *more: str) -> str:
     """Draw up to eight of the words and of more."""
     return "".join(draw.choices((*WORDS, *more), k=draw.randint(1, 8)))
+
+
+def trained_texts(sample: TrainingSample) -> list[str]:
+    return [sample.text[start:end] for start, end in sample.spans]

@@ -15,12 +15,10 @@ import pytest
 from lazyprompt import ChatPrompter, ChatTemplate, Markers
 from lazyprompt.errors import FormatError
 from support.vocabularies import chatml
-from training.helpers import EMPTY_THOUGHT, FORGED, SCAFFOLD, each_family, words
+from training.helpers import EMPTY_THOUGHT, FORGED, SCAFFOLD, each_family, trained_texts, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from lazyprompt.training.samples import TrainingSample
 
 PROMPTER = ChatPrompter("Be {a}.", system="").with_markers("qwen3")
 VALUES = {"a": "kind", "input": "Yes?"}
@@ -28,10 +26,6 @@ CHATML = (
     "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{%- endif %}"
 )
-
-
-def trained(sample: TrainingSample) -> list[str]:
-    return [sample.text[start:end] for start, end in sample.spans]
 
 
 @pytest.mark.parametrize(
@@ -50,21 +44,21 @@ def trained(sample: TrainingSample) -> list[str]:
         ("ab", (), ["ab<|im_end|>"]),
     ],
 )
-def test_what_a_mask_finds_in_an_answer_is_not_trained(answer: str, mask: Any, left: list[str]) -> None:
+def test_what_a_mask_finds_in_an_answer_is_not_trained_texts(answer: str, mask: Any, left: list[str]) -> None:
     sample = PROMPTER.training_sample(VALUES, answer, mask=mask)
-    assert trained(sample) == left
+    assert trained_texts(sample) == left
     assert sample.text == PROMPTER.training_sample(VALUES, answer).text
     assert pickle.loads(pickle.dumps(sample)) == sample  # noqa: S301 - made here
-    assert trained(sample.with_mask(())) == [f"{answer}<|im_end|>"]
+    assert trained_texts(sample.with_mask(())) == [f"{answer}<|im_end|>"]
 
 
 def test_each_answer_is_looked_at_by_itself() -> None:
     history = [["a", "one"], ["b", "two"]]
     sample = PROMPTER.training_sample(VALUES, "three", history, train="all", mask=[r"^\w", r"two\W+three"])
-    assert trained(sample) == ["ne<|im_end|>", "wo<|im_end|>", "hree<|im_end|>"]
+    assert trained_texts(sample) == ["ne<|im_end|>", "wo<|im_end|>", "hree<|im_end|>"]
     # Nothing that is not trained is looked at.
     sample = PROMPTER.training_sample(VALUES, "three", history, mask=["two", "e"])
-    assert trained(sample) == ["thr", "<|im_", "nd|>"]
+    assert trained_texts(sample) == ["thr", "<|im_", "nd|>"]
     assert sample.unmatched == ("two",)
 
 
@@ -79,9 +73,9 @@ def test_templates_take_masks_too() -> None:
     chat = [{"role": "user", "content": "Yes?"}, {"role": "assistant", "content": f"{SCAFFOLD}Oui."}]
     # The text of an answer is a value: it is broken before it is looked at.
     sample = template.training_sample(chat, mask=EMPTY_THOUGHT, safety="off")
-    assert trained(sample) == ["Oui.<|im_end|>"]
+    assert trained_texts(sample) == ["Oui.<|im_end|>"]
     by_prompter = PROMPTER.training_sample(VALUES, "[1]Oui.", mask=r"\[1\]", chat_template=template)
-    assert trained(by_prompter) == ["Oui.<|im_end|>"]
+    assert trained_texts(by_prompter) == ["Oui.<|im_end|>"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +118,7 @@ def test_text_forms_count_a_masked_beginning_to_the_prompt() -> None:
         PROMPTER.training_sample(VALUES, "a[1]b", mask=r"\[1\]").export("trl-text")
 
 
-def test_a_token_that_holds_masked_text_is_not_trained() -> None:
+def test_a_token_that_holds_masked_text_is_not_trained_texts() -> None:
     # "hello" is a token of its own, as is " world".
     for mask, left in (("hel", [" world"]), ("llo", [" world"]), ("o w", []), ("orl", ["hello"])):
         sample = PROMPTER.training_sample(VALUES, "hello world", mask=mask)

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 
 def call(number: int, **arguments: str) -> dict[str, Any]:
-    return {
-        "id": f"c{number}",
-        "type": "function",
-        "function": {"name": f"f{number}", "arguments": json.dumps(arguments)},
-    }
+    function = {"name": f"f{number}", "arguments": json.dumps(arguments)}
+    return {"id": f"c{number}", "type": "function", "function": function}
 
 
 HISTORY: list[Any] = [
@@ -123,12 +120,10 @@ def test_a_template_tells_the_messages_of_its_chat() -> None:
     sample = template.training_sample(chat, train="all")
     assert [text.strip() for text in texts_of(sample, chatml()).values()] == ["m0", "m1", "m2", "m3", "m4"]
     ends = [token for token in sample.tokens(chatml()) if token.text == "<|im_end|>"]
+    # Those of the assistant's turns are trained.
     assert [(end.message, end.trained) for end in ends] == [
-        (None, False),
-        (None, False),
-        (2, True),
-        (None, False),
-        (4, True),
+        *((None, False), (None, False), (2, True)),
+        *((None, False), (4, True)),
     ]
 
 

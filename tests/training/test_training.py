@@ -32,6 +32,7 @@ from lazyprompt import (
 from lazyprompt.templates.instruction import InstructionTemplate
 from lazyprompt.training.samples import TrainingSample
 from support.chat_judges import judged, templates
+from training.helpers import trained_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +57,6 @@ CALLS: list[dict[str, Any]] = [
     {"role": "tool", "tool_call_id": "call_3", "content": "R snow"},
     {"role": "assistant", "content": "A two."},
 ]
-
-
-def trained_texts(sample: TrainingSample) -> list[str]:
-    return [sample.text[start:end] for start, end in sample.spans]
 
 
 def rest_of(sample: TrainingSample) -> str:
@@ -254,9 +251,7 @@ def test_white_space_behind_the_end_marker_is_text_but_not_trained() -> None:
     assert sample.text == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
     assert sample.spans == ((51, 62),)
     assert [segment.slot for segment in sample.segments] == ["markers", "input", "markers", "label", "markers"]
-
-
-def test_an_empty_answer_is_its_end() -> None:
+    # An empty answer is its end.
     assert trained_texts(ChatPrompter(system="").training_sample("q", "", model="chatml")) == ["<|im_end|>"]
 
 
@@ -274,26 +269,20 @@ def test_without_a_label_the_last_turn_is_the_label(history: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "history"),
+    ("prompter", "given_", "history"),
     [
-        ("q", None),
-        ("q", PAIRS),  # something is said behind the history
-        (None, None),
-        (None, [{"role": "user", "content": "q"}]),
-        (None, CALLS[:3]),
+        (ChatPrompter("Be kind."), "q", None),
+        (ChatPrompter("Be kind."), "q", PAIRS),  # something is said after the history
+        (ChatPrompter("Be kind."), None, None),
+        (ChatPrompter("Be kind."), None, [{"role": "user", "content": "q"}]),
+        (ChatPrompter("Be kind."), None, CALLS[:3]),
+        (ChatPrompter({"user": "Go on."}), None, PAIRS),
+        (ChatPrompter("Go on.", history=PAIRS), None, None),  # the examples of every conversation are no answers
     ],
 )
-def test_a_sample_needs_an_answer(given_: object, history: Any) -> None:
+def test_a_sample_needs_an_answer(prompter: Prompter, given_: object, history: Any) -> None:
     with pytest.raises(SlotError, match="needs an answer: give label=, or a history that ends with the assistant's"):
-        ChatPrompter("Be kind.").training_sample(given_, None, history)
-
-
-def test_what_the_instruction_says_behind_the_history_needs_an_answer_too() -> None:
-    with pytest.raises(SlotError, match="needs an answer"):
-        ChatPrompter({"user": "Go on."}).training_sample(None, None, PAIRS)
-    # The examples that every conversation begins with are no answers.
-    with pytest.raises(SlotError, match="needs an answer"):
-        ChatPrompter("Go on.", history=PAIRS).training_sample()
+        prompter.training_sample(given_, None, history)
 
 
 def test_a_function_is_asked_for_each_message_of_the_assistant() -> None:

@@ -38,7 +38,15 @@ CALLS: list[dict[str, Any]] = [
     result(1),
     {"role": "assistant", "content": "It rains."},
 ]
+USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 SYSTEM = {"role": "system", "content": "Be kind.\n\n"}
+TALK = [
+    SYSTEM,
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hello."},
+    {"role": "user", "content": "And now?"},
+]
+SAID = {"role": "assistant", "content": "Now it rains."}
 
 
 def sample(train: Any = "all", **more: Any) -> TrainingSample:
@@ -49,59 +57,90 @@ def with_calls(train: Any = "all") -> TrainingSample:
     return PROMPTER.training_sample({"style": "kind"}, None, CALLS, TOOLS, train=train)
 
 
-def test_openai() -> None:
-    assert sample().export("openai") == {
-        "messages": [
-            {"role": "system", "content": "Be kind.\n\n"},
-            {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": "Hello."},
-            {"role": "user", "content": "And now?"},
-            {"role": "assistant", "content": "Now it rains."},
-        ]
-    }
+CALLED = {"name": "weather", "arguments": {"city": "Köln"}}
+TRL_CALL = {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": CALLED}]}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "rain", "name": "weather"}
+EXPORTS: dict[str, tuple[TrainingSample, str, object]] = {
+    "openai": (sample(), "openai", {"messages": [*TALK, SAID]}),
+    # What is not trained is left out by its weight.
+    "openai, calls": (
+        with_calls("last"),
+        "openai",
+        {"messages": [SYSTEM, CALLS[0], {**CALLS[1], "weight": 0}, RESULT, CALLS[3]], "tools": TOOLS},
+    ),
+    "alpaca": (
+        sample(),
+        "alpaca",
+        {
+            "instruction": "And now?",
+            "input": "",
+            "output": "Now it rains.",
+            "system": "Be kind.\n\n",
+            "history": [["Hi", "Hello."]],
+        },
+    ),
+    "sharegpt": (
+        sample(),
+        "sharegpt",
+        {
+            "conversations": [
+                {"from": "human", "value": "Hi"},
+                {"from": "gpt", "value": "Hello."},
+                {"from": "human", "value": "And now?"},
+                {"from": "gpt", "value": "Now it rains."},
+            ],
+            "system": "Be kind.\n\n",
+            "tools": "",
+        },
+    ),
+    "sharegpt, calls": (
+        with_calls(),
+        "sharegpt",
+        {
+            "conversations": [
+                {"from": "human", "value": "Weather?"},
+                {"from": "function_call", "value": '{"name": "weather", "arguments": {"city": "Köln"}}'},
+                {"from": "observation", "value": "rain"},
+                {"from": "gpt", "value": "It rains."},
+            ],
+            "system": "Be kind.\n\n",
+            "tools": '[{"name": "weather", "description": "Says it.", '
+            '"parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]',
+        },
+    ),
+    "trl": (sample("last"), "trl", {"prompt": TALK, "completion": [SAID]}),
+    "trl, calls": (
+        with_calls("last"),
+        "trl",
+        {"prompt": [SYSTEM, CALLS[0], TRL_CALL, RESULT], "completion": [CALLS[3]], "tools": TOOLS},
+    ),
+    "trl, a call as the answer": (
+        PROMPTER.training_sample({"style": "kind"}, None, CALLS[:2], TOOLS),
+        "trl",
+        {"prompt": [SYSTEM, CALLS[0]], "completion": [TRL_CALL], "tools": TOOLS},
+    ),
+    "trl-text": (
+        sample("last"),
+        "trl-text",
+        {
+            "prompt": "<|im_start|>system\nBe kind.\n\n<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+            "<|im_start|>assistant\nHello.<|im_end|>\n<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n",
+            "completion": "Now it rains.<|im_end|>",
+        },
+    ),
+}
 
 
-def test_openai_leaves_out_what_is_not_trained() -> None:
-    assert with_calls("last").export("openai") == {
-        "messages": [
-            {"role": "system", "content": "Be kind.\n\n"},
-            {"role": "user", "content": "Weather?"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "id": "call_1",
-                        "type": "function",
-                        "function": {"name": "weather", "arguments": '{"city": "Köln"}'},
-                    }
-                ],
-                "weight": 0,
-            },
-            {"role": "tool", "tool_call_id": "call_1", "content": "rain", "name": "weather"},
-            {"role": "assistant", "content": "It rains."},
-        ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "weather",
-                    "description": "Says it.",
-                    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-                },
-            }
-        ],
-    }
+@pytest.mark.parametrize(("made", "form", "expected"), EXPORTS.values(), ids=EXPORTS)
+def test_forms(made: TrainingSample, form: str, expected: object) -> None:
+    assert made.export(form) == expected
 
 
-def test_alpaca() -> None:
-    assert sample().export("alpaca") == {
-        "instruction": "And now?",
-        "input": "",
-        "output": "Now it rains.",
-        "system": "Be kind.\n\n",
-        "history": [["Hi", "Hello."]],
-    }
+def test_trl_text_begins_as_the_prompt() -> None:
+    assert sample("last").export("trl-text")["prompt"] == PROMPTER.generate_prompt(GIVEN, PAIRS)
+
+
+def test_alpaca_without_a_history() -> None:
     alone = PROMPTER.training_sample(GIVEN, "Now it rains.").export("alpaca")
     assert (alone["history"], alone["system"]) == ([], "Be kind.\n\n")
 
@@ -109,96 +148,23 @@ def test_alpaca() -> None:
 def test_alpaca_of_an_alpaca_prompter_tells_the_instruction() -> None:
     made = AlpacaPrompter("Sum up.", extra_keys="text", system="").training_sample("It rains.", "Rain.")
     assert made.messages[1] == {"role": "user", "content": ""}
-    exported = made.export("alpaca")
-    assert exported == {
-        "instruction": made.messages[0]["content"],
+    instruction = str(made.messages[0]["content"])
+    assert made.export("alpaca") == {
+        "instruction": instruction,
         "input": "",
         "output": "Rain.",
         "system": "",
         "history": [],
     }
-    assert str(exported["instruction"]).endswith("### Instruction:\nSum up.\n\n"
-        "Here are some extra messages you can referred to:\n\n### text:\nIt rains.\n\n")  # fmt: skip
-
-
-def test_sharegpt() -> None:
-    assert sample().export("sharegpt") == {
-        "conversations": [
-            {"from": "human", "value": "Hi"},
-            {"from": "gpt", "value": "Hello."},
-            {"from": "human", "value": "And now?"},
-            {"from": "gpt", "value": "Now it rains."},
-        ],
-        "system": "Be kind.\n\n",
-        "tools": "",
-    }
-
-
-def test_sharegpt_with_calls() -> None:
-    assert with_calls().export("sharegpt") == {
-        "conversations": [
-            {"from": "human", "value": "Weather?"},
-            {"from": "function_call", "value": '{"name": "weather", "arguments": {"city": "Köln"}}'},
-            {"from": "observation", "value": "rain"},
-            {"from": "gpt", "value": "It rains."},
-        ],
-        "system": "Be kind.\n\n",
-        "tools": '[{"name": "weather", "description": "Says it.", '
-        '"parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]',
-    }
+    extra = "Here are some extra messages you can referred to:\n\n### text:\nIt rains.\n\n"
+    assert instruction.endswith(f"### Instruction:\nSum up.\n\n{extra}")
 
 
 def test_sharegpt_with_several_calls_at_once() -> None:
     history = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2, "Rom")]}]
     exported: Any = PROMPTER.training_sample({"style": "kind"}, None, history, TOOLS).export("sharegpt")
-    assert exported["conversations"][-1] == {
-        "from": "function_call",
-        "value": '[{"name": "weather", "arguments": {"city": "Köln"}}, '
-        '{"name": "weather", "arguments": {"city": "Rom"}}]',
-    }
-
-
-def test_trl() -> None:
-    assert sample("last").export("trl") == {
-        "prompt": [
-            {"role": "system", "content": "Be kind.\n\n"},
-            {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": "Hello."},
-            {"role": "user", "content": "And now?"},
-        ],
-        "completion": [{"role": "assistant", "content": "Now it rains."}],
-    }
-
-
-def test_trl_with_calls() -> None:
-    called = {
-        "role": "assistant",
-        "tool_calls": [
-            {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Köln"}}}
-        ],
-    }
-    assert with_calls("last").export("trl") == {
-        "prompt": [
-            {"role": "system", "content": "Be kind.\n\n"},
-            {"role": "user", "content": "Weather?"},
-            called,
-            {"role": "tool", "tool_call_id": "call_1", "content": "rain", "name": "weather"},
-        ],
-        "completion": [{"role": "assistant", "content": "It rains."}],
-        "tools": TOOLS,
-    }
-    exported = PROMPTER.training_sample({"style": "kind"}, None, CALLS[:2], TOOLS).export("trl")
-    assert exported["completion"] == [called]
-
-
-def test_trl_text() -> None:
-    made = sample("last")
-    assert made.export("trl-text") == {
-        "prompt": "<|im_start|>system\nBe kind.\n\n<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
-        "<|im_start|>assistant\nHello.<|im_end|>\n<|im_start|>user\nAnd now?<|im_end|>\n<|im_start|>assistant\n",
-        "completion": "Now it rains.<|im_end|>",
-    }
-    assert made.export("trl-text")["prompt"] == PROMPTER.generate_prompt(GIVEN, PAIRS)
+    value = f'[{json.dumps(CALLED, ensure_ascii=False)}, {{"name": "weather", "arguments": {{"city": "Rom"}}}}]'
+    assert exported["conversations"][-1] == {"from": "function_call", "value": value}
 
 
 @pytest.mark.parametrize("form", ["openai", "alpaca", "sharegpt", "trl", "trl-text"])
@@ -226,15 +192,11 @@ def test_an_export_shares_nothing_with_the_sample(form: str) -> None:
 
 
 def test_an_unknown_form_is_an_error() -> None:
-    expected = (
-        r"form 'sharegtp' is unknown \(did you mean 'sharegpt'\?\); known are openai, alpaca, sharegpt, trl, trl-text"
-    )
-    with pytest.raises(FormatError, match=expected):
+    known = "openai, alpaca, sharegpt, trl, trl-text"
+    with pytest.raises(FormatError, match=rf"'sharegtp' is unknown \(did you mean 'sharegpt'\?\); known are {known}"):
         sample().export("sharegtp")
 
 
-USER = {"role": "user", "content": "q"}
-ANSWER = {"role": "assistant", "content": "a"}
 PICTURE = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
 FUNNY_TOOL = {"type": "custom", "custom": {"name": "code"}}
 PARALLEL = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2)]}, result(1), result(2), CALLS[3]]
@@ -243,13 +205,7 @@ PARALLEL = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2)]}, result(1),
 @pytest.mark.parametrize(
     ("form", "history", "tools", "train", "reason"),
     [
-        (
-            "alpaca",
-            [USER, ANSWER, *CALLS],
-            None,
-            "last",
-            r"an answer that is not trained \(messages\[2\]\); give ",
-        ),
+        ("alpaca", [USER, ANSWER, *CALLS], None, "last", r"an answer that is not trained \(messages\[2\]\); give "),
         ("sharegpt", [USER, ANSWER, USER, ANSWER], None, "last", r"an answer that is not trained \(messages\[2\]\)"),
         ("alpaca", [USER, ANSWER], TOOLS, "all", "tools; export it as sharegpt"),
         ("alpaca", CALLS, None, "all", r"a tool's call or result \(turn 1\); export it as sharegpt"),
@@ -263,13 +219,7 @@ PARALLEL = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2)]}, result(1),
         ("sharegpt", [USER, ANSWER], [FUNNY_TOOL], "all", "a tool of type 'custom'"),
         ("sharegpt", [{**USER, "name": "Ann"}, ANSWER], None, "all", r"the name of messages\[1\]; leave it out"),
         ("alpaca", [USER, {**ANSWER, "refusal": "no"}], None, "all", r"the refusal of messages\[2\]"),
-        (
-            "trl",
-            CALLS,
-            None,
-            "all",
-            r"messages\[3\], which is not trained, behind messages\[2\], which is; export",
-        ),
+        ("trl", CALLS, None, "all", r"messages\[3\], which is not trained, behind messages\[2\], which is; export"),
         ("trl", CALLS, None, lambda at, _: at == 2, r"messages\[3\], which is not trained, behind messages\[2\]"),
         ("trl", CALLS, None, lambda *_: False, "a conversation of which nothing is trained"),
         ("trl-text", CALLS, None, "all", "text that is not trained behind text that is"),

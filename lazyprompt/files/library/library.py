@@ -28,7 +28,7 @@ from lazyprompt.files.library.names import (
     entry_of,
     fallbacks,
 )
-from lazyprompt.files.library.prompt_diff import Outline, PromptDiff, compared, outline_of, outline_of_yaml, yaml_fields
+from lazyprompt.files.library.prompt_diff import Outline, PromptDiff, diff_of, outline_of, outline_of_yaml, yaml_fields
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompt_source import Undefined, content_hash
 from lazyprompt.files.prompty import Prompty
@@ -284,7 +284,7 @@ class PromptLibrary:
             PromptFileError: One of them is not there, or a file is wrong.
         """
         before, behind = self.entry(key, lang, a), self.entry(key, lang, b)
-        return compared(_called(before), _called(behind), self._outline(before), self._outline(behind))
+        return diff_of(_called(before), _called(behind), self._outline(before), self._outline(behind))
 
     @property
     def _where(self) -> str:

@@ -1,75 +1,32 @@
-"""The differences of two prompts: inputs, tools, settings and sections by their names, and lines within sections."""
+"""The difference of two prompts of a library: inputs, outputs, tools, settings and sections of the template."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from difflib import SequenceMatcher, unified_diff
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from lazyprompt._base.difference import Change, Part, State, compare
 from lazyprompt._base.frozen import read_only
 from lazyprompt.files.dialects.dialects import dialect_named
 from lazyprompt.files.roles import sections
 from lazyprompt.files.yaml_nodes import Reader, Source, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.files.prompt_file import PromptFile
     from lazyprompt.files.prompty import Prompty
 
-How: TypeAlias = Literal["added", "removed", "changed"]
-_SIGNS: Final[Mapping[How, str]] = {"added": "+", "removed": "-", "changed": "~"}
+_SIGNS: Final[Mapping[State, str]] = {"added": "+", "removed": "-", "changed": "~"}
 _NAMED: Final = ("inputs", "outputs", "tools")
-_CONTEXT = 2
-# Keys may stand here: a diff says that they differ, and not how.
+GROUPS: Final = (*_NAMED, "settings", "sections")
+"""The kinds of parts that a diff compares."""
+Outline: TypeAlias = "Mapping[str, Sequence[Part]]"
+"""The parts of a prompt, by their kind."""
+# It may hold keys: a diff shows that it differs, but not how.
 _HIDDEN = "model.connection"
-
-
-class Part(NamedTuple):
-    """A section of a template.
-
-    Attributes:
-        name: Its role, with its attributes.
-        text: The text.
-    """
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """The parts of a prompt that a diff compares.
-
-    Args:
-        named: Inputs, outputs and tools, by these words and their names.
-        settings: All other fields, by their paths.
-        parts: The sections of its template.
-    """
-
-    named: Mapping[str, Mapping[str, JsonObject]]
-    settings: Mapping[str, Json]
-    parts: Sequence[Part]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something that differs.
-
-    Args:
-        how: ``added``, ``removed`` or ``changed``.
-        name: Its name.
-        details: The differences, line by line.
-    """
-
-    how: How
-    name: str
-    details: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join([f"  {_SIGNS[self.how]} {self.name}", *(f"      {line}".rstrip() for line in self.details)])
 
 
 @read_only
@@ -99,81 +56,42 @@ class PromptDiff:
         return any(changes for _, changes in self._groups())
 
     def to_dict(self) -> JsonObject:
-        """Return the differences as JSON."""
-        return cast("JsonObject", json.loads(json.dumps(asdict(self))))
+        """Return the differences as JSON: of each change ``name``, ``state`` and ``lines``."""
+        groups: JsonObject = {
+            group: [{"name": each.name, "state": each.state, "lines": [*each.lines]} for each in changes]
+            for group, changes in self._groups()
+        }
+        return {"a": self.a, "b": self.b, **groups}
 
     def _groups(self) -> list[tuple[str, tuple[Change, ...]]]:
-        names = (*_NAMED, "settings", "sections")
-        return [(name, cast("tuple[Change, ...]", getattr(self, name))) for name in names]
+        return [(group, cast("tuple[Change, ...]", getattr(self, group))) for group in GROUPS]
 
     def __str__(self) -> str:
         if not self:
             return f"{self.a} and {self.b} say the same"
-        groups = ["\n".join([name, *map(str, changes)]) for name, changes in self._groups() if changes]
-        return "\n".join([f"{self.a} → {self.b}", *groups])
+        lines = [f"{self.a} → {self.b}"]
+        for group, changes in self._groups():
+            lines += [group] if changes else []
+            for each in changes:
+                lines += [f"  {_SIGNS[each.state]} {each.name}", *(f"      {line}".rstrip() for line in each.lines)]
+        return "\n".join(lines)
 
 
-def compared(a: str, b: str, before: Outline, behind: Outline) -> PromptDiff:
-    """Return the differences of two prompts.
+def diff_of(a: str, b: str, before: Outline, after: Outline) -> PromptDiff:
+    """Compare two prompts.
 
     Args:
-        a: The name of the one.
-        b: The name of the other.
-        before: The one.
-        behind: The other.
+        a: The name of the first prompt.
+        b: The name of the second prompt.
+        before: The parts of the first prompt.
+        after: The parts of the second prompt.
     """
-    named = {word: tuple(_named_changes(before.named.get(word, {}), behind.named.get(word, {}))) for word in _NAMED}
-    settings, parts = _setting_changes(before.settings, behind.settings), _part_changes(before.parts, behind.parts)
-    return PromptDiff(a, b, **named, settings=tuple(settings), sections=tuple(parts))
-
-
-def _named_changes(before: Mapping[str, JsonObject], behind: Mapping[str, JsonObject]) -> Iterator[Change]:
-    for name in dict.fromkeys((*before, *behind)):
-        old, new = _flat(before.get(name, {})), _flat(behind.get(name, {}))
-        if not new:
-            yield Change("removed", name)
-        elif not old:
-            yield Change("added", name, tuple(f"{key}: {_shown(value)}" for key, value in new.items() if key != "name"))
-        elif old != new:
-            differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-            lines = [f"{key}: {_shown(old.get(key))} → {_shown(new.get(key))}" for key in differ]
-            yield Change("changed", name, tuple(lines))
-
-
-def _setting_changes(before: Mapping[str, Json], behind: Mapping[str, Json]) -> Iterator[Change]:
-    for name in dict.fromkeys((*before, *behind)):
-        how: How = "added" if name not in before else "removed" if name not in behind else "changed"
-        if how != "changed" or before[name] != behind[name]:
-            hidden = name == _HIDDEN or name.startswith(f"{_HIDDEN}.")
-            values = [
-                f"{sign} {_shown(given[name])}" for sign, given in (("-", before), ("+", behind)) if name in given
-            ]
-            yield Change(how, name, () if hidden else tuple(values))
-
-
-def _part_changes(before: Sequence[Part], behind: Sequence[Part]) -> Iterator[Change]:
-    """Find the differences of sections: equal ones are found first, those between them go by their names."""
-    for tag, i, j, k, m in SequenceMatcher(None, before, behind, autojunk=False).get_opcodes():
-        if tag == "equal":
-            continue
-        new = [*behind[k:m]]
-        for old in before[i:j]:
-            its = next((each for each in new if each.name == old.name), None)
-            if its is None:
-                yield Change("removed", old.name, tuple(_lines(old.text, "")))
-                continue
-            # Those before it have no counterpart in what is left.
-            at = new.index(its)
-            yield from (Change("added", each.name, tuple(_lines("", each.text))) for each in new[:at])
-            del new[: at + 1]
-            if its.text != old.text:
-                yield Change("changed", old.name, tuple(_lines(old.text, its.text)))
-        yield from (Change("added", each.name, tuple(_lines("", each.text))) for each in new)
-
-
-def _lines(old: str, new: str) -> list[str]:
-    """Return a diff of two texts without its head."""
-    return [*unified_diff(old.split("\n") if old else [], new.split("\n") if new else [], lineterm="", n=_CONTEXT)][2:]
+    found = {group: compare(before[group], after[group]) for group in GROUPS}
+    found["settings"] = tuple(
+        each._replace(before="", after="") if f"{each.name}.".startswith(f"{_HIDDEN}.") else each
+        for each in found["settings"]
+    )
+    return PromptDiff(a, b, **found)
 
 
 def _flat(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
@@ -185,6 +103,16 @@ def _flat(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
     return found
 
 
+def _named_part(item: JsonObject) -> Part:
+    """Return an input, an output or a tool, with a line for each field."""
+    fields = (f"{key}: {_shown(value)}" for key, value in _flat(item).items() if key != "name")
+    return Part(str(item["name"]), "\n".join(fields))
+
+
+def _settings(fields: Mapping[str, Json]) -> list[Part]:
+    return [Part(name, _shown(value)) for name, value in _flat(fields).items()]
+
+
 def _shown(value: Json) -> str:
     return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
@@ -192,11 +120,10 @@ def _shown(value: Json) -> str:
 def outline_of(prompt: Prompty) -> Outline:
     """Return the parts of a prompt that a diff compares."""
     fields = prompt.to_dict()
-    found = {word: cast("list[JsonObject]", fields.pop(word, None) or []) for word in _NAMED}
-    named = {word: {str(each["name"]): each for each in items} for word, items in found.items()}
+    named = {word: [*map(_named_part, cast("list[JsonObject]", fields.pop(word, None) or []))] for word in _NAMED}
     fields.pop("instructions", None)
     fields.pop("kind", None)
-    return Outline(named, {"dialect": prompt.dialect, **_flat(fields)}, _parts(prompt))
+    return {**named, "settings": _settings({"dialect": prompt.dialect, **fields}), "sections": _parts(prompt)}
 
 
 def _parts(prompt: Prompty) -> list[Part]:
@@ -230,7 +157,11 @@ def outline_of_yaml(text: str, name: str, prompt: PromptFile) -> Outline:
         PromptFileError: It is wrong.
     """
     fields = yaml_fields(text, name)
-    inputs: dict[str, JsonObject] = {name: {"name": name} for name in prompt.prompter.slots}
     texts = _flat({name: fields.pop(name) for name in _TEXTS if name in fields})
-    parts = [Part(name, str(text).strip("\n")) for name, text in texts.items()]
-    return Outline({"inputs": inputs}, {"dialect": "yaml", **_flat(fields)}, parts)
+    return {
+        "inputs": [Part(name, "") for name in prompt.prompter.slots],
+        "outputs": [],
+        "tools": [],
+        "settings": _settings({"dialect": "yaml", **fields}),
+        "sections": [Part(name, str(text).strip("\n")) for name, text in texts.items()],
+    }

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lazyprompt._base.difference import Change
 from lazyprompt.files.library.library import PromptLibrary
-from lazyprompt.files.library.prompt_diff import Change, PromptDiff, compared, outline_of
+from lazyprompt.files.library.prompt_diff import PromptDiff, diff_of, outline_of
 from lazyprompt.files.prompty import Prompty
 
 if TYPE_CHECKING:
@@ -52,27 +53,41 @@ SHOWN = """\
 a → b
 inputs
   ~ order
-      kind: "string" → "integer"
-      required: none → true
+      @@ -1 +1,2 @@
+      -kind: "string"
+      +kind: "integer"
+      +required: true
   - name
+      @@ -1 +0,0 @@
+      -kind: "string"
   + locale
-      kind: "string"
-      default: "en"
+      @@ -0,0 +1,2 @@
+      +kind: "string"
+      +default: "en"
 tools
   ~ find
-      description: "Finds." → "Finds orders."
+      @@ -1,2 +1,2 @@
+       kind: "function"
+      -description: "Finds."
+      +description: "Finds orders."
   - old
+      @@ -1 +0,0 @@
+      -kind: "function"
   + new
-      kind: "function"
+      @@ -0,0 +1 @@
+      +kind: "function"
 settings
   ~ model.options.temperature
-      - 0.2
-      + 0.7
+      @@ -1 +1 @@
+      -0.2
+      +0.7
   - model.options.seed
-      - 1
+      @@ -1 +0,0 @@
+      -1
   ~ model.connection.apiKey
   + model.options.topP
-      + 1
+      @@ -0,0 +1 @@
+      +1
 sections
   ~ system
       @@ -1,2 +1,2 @@
@@ -85,14 +100,14 @@ sections
 
 
 def diff(before: str, behind: str) -> PromptDiff:
-    return compared("a", "b", *(outline_of(Prompty.loads(text)) for text in (before, behind)))
+    return diff_of("a", "b", *(outline_of(Prompty.loads(text)) for text in (before, behind)))
 
 
 def test_what_differs_is_told_by_input_tool_setting_and_section() -> None:
     found = diff(BEFORE, BEHIND)
     assert str(found) == SHOWN
     assert found
-    assert [(each.how, each.name) for each in found.inputs] == [
+    assert [(each.state, each.name) for each in found.inputs] == [
         ("changed", "order"),
         ("removed", "name"),
         ("added", "locale"),
@@ -112,7 +127,7 @@ def test_what_does_not_differ() -> None:
 def test_a_section_that_comes_between_changes_no_other() -> None:
     before = "user:\none\nassistant:\ntwo\nuser:\nthree"
     behind = "user:\nzero\nassistant:\nnull\nuser:\none\nassistant:\ntwo\nuser:\nthree"
-    assert [(each.how, each.name) for each in diff(before, behind).sections] == [
+    assert [(each.state, each.name) for each in diff(before, behind).sections] == [
         ("added", "user"),
         ("added", "assistant"),
     ]
@@ -120,7 +135,7 @@ def test_a_section_that_comes_between_changes_no_other() -> None:
 
 def test_sections_of_the_same_role_go_together_in_turn() -> None:
     found = diff("user:\na\nassistant:\nb\nuser:\nc", "user:\nA\nuser:\nC")
-    assert [(each.how, each.name) for each in found.sections] == [
+    assert [(each.state, each.name) for each in found.sections] == [
         ("changed", "user"),
         ("removed", "assistant"),
         ("changed", "user"),
@@ -129,7 +144,7 @@ def test_sections_of_the_same_role_go_together_in_turn() -> None:
 
 def test_attributes_are_of_the_name() -> None:
     found = diff('user[name="a"]:\nx', "user:\nx")
-    assert [(each.how, each.name) for each in found.sections] == [("removed", 'user{"name": "a"}'), ("added", "user")]
+    assert [(each.state, each.name) for each in found.sections] == [("removed", 'user{"name": "a"}'), ("added", "user")]
 
 
 def test_yaml_prompt_files(tmp_path: Path) -> None:
@@ -137,9 +152,9 @@ def test_yaml_prompt_files(tmp_path: Path) -> None:
     (tmp_path / "a@2.yaml").write_text("system: Kind.\ninstruction: Answer {q}.\nmodel: qwen2.5\n")
     found = PromptLibrary(tmp_path).diff("a", "1", "2")
     assert (found.a, found.b) == ("a@1.0.0", "a@2.0.0")
-    assert [(each.how, each.name) for each in found.inputs] == [("removed", "question"), ("added", "q")]
-    assert found.settings == (Change("added", "model", ('+ "qwen2.5"',)),)
-    assert [(each.how, each.name) for each in found.sections] == [("changed", "instruction")]
+    assert [(each.state, each.name) for each in found.inputs] == [("removed", "question"), ("added", "q")]
+    assert found.settings == (Change("model", "added", "", '"qwen2.5"'),)
+    assert [(each.state, each.name) for each in found.sections] == [("changed", "instruction")]
 
 
 TEMPLATES = st.lists(
@@ -151,5 +166,5 @@ TEMPLATES = st.lists(
 def test_there_is_a_difference_where_templates_differ_and_it_turns_round(before: str, behind: str) -> None:
     there, back = diff(before, behind), diff(behind, before)
     assert bool(there) == bool(back) == (before != behind)
-    balance = sum({"added": 1, "removed": -1, "changed": 0}[each.how] for each in there.sections)
+    balance = sum({"added": 1, "removed": -1, "changed": 0}[each.state] for each in there.sections)
     assert balance == behind.count(":") - before.count(":")

@@ -9,25 +9,15 @@ from lazyprompt.files.library.names import Range, Version
 
 # semver.org, section 11: each is before the next.
 ORDER = [
-    "1.0.0-alpha",
-    "1.0.0-alpha.1",
-    "1.0.0-alpha.beta",
-    "1.0.0-beta",
-    "1.0.0-beta.2",
-    "1.0.0-beta.11",
-    "1.0.0-rc.1",
-    "1.0.0",
+    *("1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1"),
+    *("1.0.0", "2.0.0", "2.1.0", "2.1.1", "10.0.0"),
 ]
 NUMBERS = st.integers(0, 3)
-VERSIONS = st.builds(
-    Version,
-    st.tuples(NUMBERS, NUMBERS, NUMBERS),
-    st.sampled_from([(), (), ("rc", "1"), ("0",)]),
-)
+VERSIONS = st.builds(Version, st.tuples(NUMBERS, NUMBERS, NUMBERS), st.sampled_from([(), (), ("rc", "1"), ("0",)]))
 
 
 def test_the_order_is_that_of_the_standard() -> None:
-    versions = [Version.read(text) for text in [*ORDER, "2.0.0", "2.1.0", "2.1.1", "10.0.0"]]
+    versions = [*map(Version.read, ORDER)]
     turned = versions[::-1]
     assert sorted(turned) == versions
 

@@ -16,12 +16,22 @@ VARIABLE: Final = "LAZYPROMPT_TESTS_OFFLINE"
 _PACKAGE_MANAGERS: Final = frozenset({"pip", "pip3", "uv", "uvx", "npm", "npx", "apt", "apt-get"})
 
 
-def _is_this_machine(host: object) -> bool:
+def _address(host: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return a host's address, or None if the host is a name."""
     name = host.decode(errors="replace") if isinstance(host, bytes) else str(host or "")
     try:
-        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+        return ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
-        return name in ("", "localhost")
+        # A socket exists here, so its module is imported. It also takes addresses written as one number.
+        try:
+            return ipaddress.ip_address(sys.modules["socket"].inet_aton(name))
+        except OSError:
+            return None
+
+
+def _is_this_machine(host: object) -> bool:
+    address = _address(host)
+    return host in (None, "", b"", "localhost", b"localhost") if address is None else address.is_loopback
 
 
 def _connects_elsewhere(_socket: object, address: object, *_: object) -> str | None:
@@ -32,15 +42,7 @@ def _connects_elsewhere(_socket: object, address: object, *_: object) -> str | N
 
 
 def _resolves_elsewhere(host: object, *_: object) -> str | None:
-    return None if _is_this_machine(host) or _is_address(host) else f"resolves the name {host!r}"
-
-
-def _is_address(host: object) -> bool:
-    try:
-        ipaddress.ip_address(str(host))
-    except ValueError:
-        return False
-    return True
+    return None if _is_this_machine(host) or _address(host) else f"resolves the name {host!r}"
 
 
 def _starts_package_manager(_executable: object, arguments: Any, *_: object) -> str | None:

@@ -67,10 +67,7 @@ _user_last = _rule(
     lambda p: _roles(p)[-1] in ("user", "tool") or _begun(p["messages"][-1]),
     "The last message must be of role user or tool",
 )
-_prefill_last = _rule(
-    lambda p: not any(map(_begun, p["messages"][:-1])),
-    "prefix must be the last message",
-)
+_prefill_last = _rule(lambda p: not any(map(_begun, p["messages"][:-1])), "prefix must be the last message")
 _late = _rule(lambda p: not _SYSTEM & set(_roles(p)[1:]), "System message must be at the beginning")
 _opens = _rule(lambda p: next(iter(_spoken(p)), "user") == "user", "the user must speak first")
 _alternate = _rule(lambda p: all(a != b or a == "tool" for a, b in pairwise(_spoken(p))), "roles must alternate")
@@ -403,11 +400,7 @@ BROKEN: list[tuple[str, str, Payload]] = [
     ("anthropic", "empty content", turns(said("user", []))),
     ("anthropic", "text before a result", turns("UT", said("user", [TEXT, RESULT]))),
     ("anthropic", "the same use id twice", turns("U", said("assistant", [USE, USE]), said("user", [RESULT, RESULT]))),
-    (
-        "anthropic",
-        "a use id with a dot",
-        turns("U", said("assistant", [USE | {"id": "a.b"}]), said("user", [DOTTED])),
-    ),
+    ("anthropic", "a use id with a dot", turns("U", said("assistant", [USE | {"id": "a.b"}]), said("user", [DOTTED]))),
     ("anthropic", "a tool name of 129 signs", turns("U", tools=[{"name": "t" * 129, "input_schema": SCHEMA}])),
     ("anthropic", "OpenAI's tool", turns("U", tools=[TOOL])),
     ("anthropic", "white space at the end", turns("U", said("assistant", "It is "))),

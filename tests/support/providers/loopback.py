@@ -79,6 +79,20 @@ def _snake(value: Any) -> Any:
     return {key: item if key in _GEMINI_FREE else _snake(item) for key, item in named.items()}
 
 
+def normalized(provider: str, payload: Payload) -> dict[str, Any]:
+    """Return a payload without what the official client is known to change on the way."""
+    payload = dict(payload)
+    if provider == "gemini" and isinstance(system := payload.get("system_instruction"), str):
+        payload |= {"system_instruction": {"role": "user", "parts": [{"text": system}]}}
+    if provider == "gemini" and "'parameters'" in str(payload):  # spells the types of a Schema in capitals
+        return {"contents": payload["contents"]}
+    if provider == "ollama":  # drops ids, and what its types for JSON Schema do not know
+        return {"said": [(one["role"], one["content"], one.get("images")) for one in payload["messages"]]}
+    if provider == "zhipu":  # takes the head off a data URI
+        return {key: re.sub("data:[a-z/]+;base64,", "", str(value)) for key, value in payload.items()}
+    return payload
+
+
 def answer_of(provider: str, text: str = "pong") -> dict[str, Any]:
     """What the provider answers when the model says this text."""
     message = {"role": "assistant", "content": text}
@@ -86,52 +100,26 @@ def answer_of(provider: str, text: str = "pong") -> dict[str, Any]:
     counted = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     ollama = {"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": True, "done_reason": "stop"}
     written = {"type": "output_text", "text": text, "annotations": []}
+    head = {"id": "1", "model": "m"}
+    chat = {**head, "object": "chat.completion", "created": 1, "usage": counted}
+    response = {**head, "object": "response", "created_at": 1, "status": "completed", "error": None}
+    item = {"type": "message", "id": "msg_1", "status": "completed", **message, "content": [written]}
+    parted = message | {"content": [{"text": text}]}
+    dashscope = [
+        {"output": {"choices": [{"finish_reason": "stop", "message": said}]}, "request_id": "r", "usage": usage}
+        for said in (message, parted)
+    ]
     forms: dict[str, dict[str, Any]] = {
-        "openai": {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "m",
-            "usage": counted,
-            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-        },
-        "openai-responses": {
-            "id": "resp_1",
-            "object": "response",
-            "created_at": 1,
-            "model": "m",
-            "status": "completed",
-            "tools": [],
-            "tool_choice": "auto",
-            "parallel_tool_calls": True,
-            "error": None,
-            "output": [{"type": "message", "id": "msg_1", "status": "completed", **message, "content": [written]}],
-        },
-        "anthropic": {
-            "id": "msg_1",
-            "type": "message",
-            **message,
-            "model": "m",
-            "usage": usage,
-            "content": [{"type": "text", "text": text}],
-            "stop_reason": "end_turn",
-            "stop_sequence": None,
-        },
-        "gemini": {
-            "candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}],
-        },
+        "openai": {**chat, "choices": [{"index": 0, "finish_reason": "stop", "message": message}]},
+        "openai-responses": response
+        | {"tools": [], "tool_choice": "auto", "parallel_tool_calls": True, "output": [item]},
+        "anthropic": {**head, "type": "message", **message, "usage": usage, "stop_reason": "end_turn"}
+        | {"stop_sequence": None, "content": [{"type": "text", "text": text}]},
+        "gemini": {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}]},
         "ollama": {**ollama, "message": message},
         "ollama-generate": {**ollama, "response": text},
-        "dashscope": {
-            "output": {"choices": [{"finish_reason": "stop", "message": message}]},
-            "request_id": "r",
-            "usage": usage,
-        },
-        "dashscope-multimodal": {
-            "output": {"choices": [{"finish_reason": "stop", "message": {**message, "content": [{"text": text}]}}]},
-            "request_id": "r",
-            "usage": usage,
-        },
+        "dashscope": dashscope[0],
+        "dashscope-multimodal": dashscope[1],
     }
     return forms.get(provider, forms["openai"])
 
@@ -167,8 +155,22 @@ class Seen:
     refusal: str | None = None
 
 
-class Loopback(Serving):
-    """A server for all providers, each below its own path, to be used as a context manager.
+class JsonServer(Serving):
+    """A server on the loopback that answers each POST of JSON with JSON, to be used as a context manager."""
+
+    def __init__(self) -> None:
+        server = _Server(("127.0.0.1", 0), _Handler)
+        server.replies = self.reply
+        super().__init__(server)
+        self.root = f"http://127.0.0.1:{server.server_port}"
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The status and the body of the answer to a request."""
+        raise NotImplementedError
+
+
+class Loopback(JsonServer):
+    """A server for all providers, each below its own path.
 
     ``answer`` maps a provider to what it answers, `answer_of` where there is nothing; ``seen`` holds the requests.
     """
@@ -176,21 +178,17 @@ class Loopback(Serving):
     def __init__(self, answer: Mapping[str, dict[str, Any]] | None = None) -> None:
         self.answer: dict[str, dict[str, Any]] = dict(answer or {})
         self.seen: list[Seen] = []
-        server = _Server(("127.0.0.1", 0), _Handler)
-        server.loopback = self
-        super().__init__(server)
-        self._port = server.server_port
+        super().__init__()
 
     def url(self, provider: str) -> str:
         """The base_url to give to the provider's client, or to `send`."""
-        return f"http://127.0.0.1:{self._port}/{provider}{_PATHS[provider][0]}"
+        return f"{self.root}/{provider}{_PATHS[provider][0]}"
 
     def send(self, provider: str, payload: Payload) -> Any:
         """`send` to this server."""
         return send(provider, payload, self.url(provider))
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The status and the body of the answer to a request."""
         provider = path.split("/")[1]
         if provider not in PROVIDERS or path != "/" + provider + "".join(_PATHS[provider]):
             return 404, error_of(provider, f"there is nothing at {path}")
@@ -208,7 +206,7 @@ class Loopback(Serving):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = False  # so that server_close waits for them, and no socket is left open
-    loopback: Loopback
+    replies: Callable[[str, dict[str, str], dict[str, Any]], tuple[int, dict[str, Any]]]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -217,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["content-length"] or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        status, answer = cast("_Server", self.server).loopback.reply(self.path, headers, json.loads(content))
+        status, answer = cast("_Server", self.server).replies(self.path, headers, json.loads(content))
         data = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
@@ -307,11 +305,7 @@ _SEND: dict[str, Callable[[dict[str, Any], str], Any]] = {
 
 
 def send(provider: str, payload: Payload, base_url: str) -> Any:
-    """What the provider's official client gives back for a payload; no retries.
-
-    Raises:
-        Exception: The client's own, one of `refusals`.
-    """
+    """What the provider's official client gives back for a payload; no retries."""
     return _SEND[provider](deepcopy(dict(payload)), base_url)
 
 

@@ -91,11 +91,7 @@ def many(tp: Any) -> Any:
 
 
 def fits(tp: Any, value: object, path: Path = ()) -> None:
-    """Refuse a JSON value that is not of a type.
-
-    Raises:
-        MisfitError: Naming the place. Of several alternatives, the one that came furthest is told.
-    """
+    """Raise MisfitError for a JSON value that is not of a type; of several alternatives, the closest one is named."""
     tp = _unnamed(tp)
     origin, args = get_origin(tp), get_args(tp)
     if tp in (Any, object):
@@ -402,11 +398,7 @@ _STRICT: dict[str, Callable[[str, Payload], None]] = {
 
 
 def strictly(provider: str, payload: Payload) -> None:
-    """Refuse a payload that is not of the types of the provider's client.
-
-    Raises:
-        MisfitError: Which is a ValueError, as pydantic's ValidationError is.
-    """
+    """Refuse a payload that is not of the types of the provider's client."""
     required, optional = KEYS[provider]
     if not required <= set(payload) <= required | optional:
         raise MisfitError((), f"has the keys {sorted(payload)}; expected {sorted(required)}, maybe {sorted(optional)}")

@@ -1,9 +1,12 @@
+"""``lazyprompt list``: the tables of model families and providers."""
+
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
 from lazyprompt import Markers
+from lazyprompt.formatters.providers import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_families(run: Callable[..., Ran]) -> None:
-    header, *rows = run("families").out.decode().splitlines()
+    header, *rows = run("list", "families").out.decode().splitlines()
     assert header.split() == ["NAME", "SYSTEM", "STOP"]
     assert [row.split()[0] for row in rows] == list(Markers.families())
     (row,) = [row for row in rows if row.startswith("qwen2.5 ")]
@@ -21,7 +24,7 @@ def test_families(run: Callable[..., Ran]) -> None:
 
 
 def test_families_as_json(run: Callable[..., Ran]) -> None:
-    ran = run("families", "--json")
+    ran = run("list", "families", "--json")
     listed = json.loads(ran.out)
     assert ran.out.count(b"\n") == 1
     (row,) = [row for row in listed if row["name"] == "qwen2.5"]
@@ -29,3 +32,14 @@ def test_families_as_json(run: Callable[..., Ran]) -> None:
     assert row["soh"] == markers.soh
     assert row["stop"] == list(markers.stop)
     assert set(row) == {"name", *Markers.__dataclass_fields__}
+
+
+def test_providers(run: Callable[..., Ran]) -> None:
+    header, *rows = run("list", "providers").out.decode().splitlines()
+    assert header.split()[:2] == ["provider", "text"]
+    assert [row.split()[0] for row in rows] == list(PROVIDERS)
+
+
+def test_providers_as_json(run: Callable[..., Ran]) -> None:
+    found = {row["provider"]: row for row in json.loads(run("list", "providers", "--json").out)}
+    assert found["anthropic"]["thinking"] == "signed"

@@ -1,16 +1,10 @@
-"""What the studio shows of the example library, against what ``generate_prompt`` gives: to the byte.
-
-``PYTHONPATH=tests python tests/studio/all_looks.py`` takes every file with every family and every provider; the tests
-take a share.
-"""
+"""Looks of the example library: what the page is told of each, and what ``generate_prompt`` gives."""
 
 from __future__ import annotations
 
 import json
-import sys
 from functools import lru_cache
 from hashlib import sha256
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt.errors import LazyPromptError
@@ -21,6 +15,7 @@ from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.reading import LookRequest, asked
 from lazyprompt.studio.workspace import Workspace
+from studio.helpers import PARAMS
 from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 INPUTS: dict[str, Any] = library_inputs()
-PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}
 
 
 class Case(NamedTuple):
@@ -103,22 +97,3 @@ def expected(case: Case) -> object:
     except LazyPromptError as error:
         return {"message": str(error), "line": None, "column": None}
     return made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, indent=2)
-
-
-def main() -> int:
-    """Compare all of them."""
-    start, wrong, count, errors = perf_counter(), 0, 0, 0
-    for case in cases():
-        count += 1
-        what = expected(case)
-        errors += isinstance(what, dict)
-        if shown(case) != what:
-            wrong += 1
-            sys.stdout.write(f"not the same: {case}\n")
-    told = f"{count} looks ({errors} are refusals), {wrong} not as generate_prompt has it"
-    sys.stdout.write(f"{told}; {perf_counter() - start:.0f} s\n")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

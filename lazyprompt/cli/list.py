@@ -1,4 +1,4 @@
-"""``lazyprompt families`` and ``lazyprompt providers``: the models and providers that are known, as tables."""
+"""``lazyprompt list families|providers``: the tables of known model families and providers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from dataclasses import asdict
 import click
 
 from lazyprompt.cli.options import json_option
-from lazyprompt.cli.streams import (
-    table,
-    write_json,
-    write_lines,
-)
+from lazyprompt.cli.streams import table, write_json, write_lines
 from lazyprompt.formatters.providers import HEADERS, rows
 from lazyprompt.rendering.markers import Markers
 
 
-@click.command("families")
+@click.group("list", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List the known model families or providers."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command()
 @json_option
 def families(*, as_json: bool) -> None:
     """List the model families that --model knows.
@@ -35,7 +39,7 @@ def families(*, as_json: bool) -> None:
     return write_lines(table(lines))
 
 
-@click.command("providers")
+@command.command()
 @json_option
 def providers(*, as_json: bool) -> None:
     """List the providers that --format knows.

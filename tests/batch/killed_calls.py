@@ -1,26 +1,23 @@
-"""A run that asks a model, killed again and again: no answer is lost, and none is paid for twice.
-
-``python tests/batch/soak_calls.py --kills 50`` does so at length.
-"""
+"""A run that asks a model, killed again and again: no answer is lost, and none is paid for twice."""
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from random import Random
-from typing import NamedTuple
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from typing import TYPE_CHECKING, NamedTuple
 
 from support.batch_calls import Clocked, all_answered, lines, rows
 from support.batch_runs import answered
 from support.client_scenes import KEY
 from support.model_server.server import Slow
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# How many rows are asked at once, and how many seconds the server takes for an answer.
+_AT_ONCE, _SLOW = 4, 0.02
 _RUN = """
 import sys
 from pathlib import Path
@@ -58,10 +55,8 @@ def killed_again_and_again(
     *,
     kills: int,
     count: int,
-    source: str = "openai",
-    at_once: int = 4,
-    seed: int = 0,
-    slow: float = 0.02,
+    source: str,
+    seed: int,
 ) -> Counts:
     """Run over rows, and kill the run at random moments until it comes to its end.
 
@@ -70,9 +65,7 @@ def killed_again_and_again(
         kills: How often to kill it at most.
         count: How many rows there are.
         source: The source.
-        at_once: How many rows are asked at once.
         seed: What the moments depend on.
-        slow: How many seconds the server takes for an answer.
 
     Raises:
         AssertionError: A row was lost or doubled, or was asked again though its answer was there.
@@ -80,8 +73,8 @@ def killed_again_and_again(
     random = Random(seed)  # noqa: S311 - no secret
     path = rows(directory, count)
     done = killed = most = 0
-    with Clocked(lambda _: Slow(first=slow * random.random())) as server:
-        command = [sys.executable, "-c", _RUN, str(path), source, server.url(source), str(at_once)]
+    with Clocked(lambda _: Slow(first=_SLOW * random.random())) as server:
+        command = [sys.executable, "-c", _RUN, str(path), source, server.url(source), str(_AT_ONCE)]
         while True:
             before = len(server.came)
             had = _answered(directory)
@@ -95,7 +88,7 @@ def killed_again_and_again(
                 more = random.randint(1, max(1, min(left - 1, 2 * left // (kills - killed))))
                 while run.poll() is None and len(server.came) < before + more:
                     time.sleep(0.001)
-                time.sleep(random.random() * slow)
+                time.sleep(random.random() * _SLOW)
                 run.kill()
             killed += run.wait() != 0
             asked = {int(said) for said in server.said[before:]}
@@ -104,7 +97,7 @@ def killed_again_and_again(
                 break
             assert run.returncode == -9, run.returncode
             lost = asked - _answered(directory)
-            assert len(lost) <= at_once, lost
+            assert len(lost) <= _AT_ONCE, lost
             most = max(most, len(lost))
             done = len(had | asked)
             if (directory / "out.jsonl").exists() and not (directory / "out.jsonl.run").exists():
@@ -112,7 +105,7 @@ def killed_again_and_again(
     assert all_answered(directory / "out.jsonl", count)
     assert {each.name for each in directory.iterdir()} <= {"data.jsonl", "out.jsonl"}
     twice = len(server.came) - count
-    assert twice <= killed * at_once
+    assert twice <= killed * _AT_ONCE
     return Counts(killed, twice, most)
 
 
@@ -121,29 +114,3 @@ def _answered(directory: Path) -> set[int]:
     output = directory / "out.jsonl"
     # At the end they stand in the output alone.
     return answered(output) or ({line["row"] for line in lines(output)} if output.exists() else set())
-
-
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--rows", type=int, default=3_000)
-    parser.add_argument("--source", default="openai")
-    parser.add_argument("--at-once", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        begun = time.monotonic()
-        counts = killed_again_and_again(
-            Path(directory),
-            kills=given.kills,
-            count=given.rows,
-            source=given.source,
-            at_once=given.at_once,
-            seed=given.seed,
-        )
-        print(f"{given.source}: {given.rows} rows, {counts}, {time.monotonic() - begun:.0f} s")  # noqa: T201 - a command
-
-
-if __name__ == "__main__":
-    main()

@@ -1,26 +1,16 @@
-"""Kills batch runs with kill -9 at random moments, goes on with them, and compares what they write with a clean run.
-
-``python tests/batch/soak_kills.py 50`` kills 50 runs over 200,000 rows with one process, and 50 with two. Each run is
-the command line itself, with prompts of a ``.prompty`` file, output that is split and rows that are rejected. It
-prints what it did, and fails at the first byte that differs. ``test_kills.py`` does a share of it.
-"""
+"""Batch runs that are killed with kill -9 at random moments, continued, and compared with a clean run."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.batch_runs import saved
 
@@ -141,7 +131,7 @@ def gone(workers: list[int]) -> int:
     return len(workers)
 
 
-def soak(directory: Path, kills: int, workers: Sequence[int], seconds: float, seed: int) -> Done:
+def kill_runs(directory: Path, kills: int, workers: Sequence[int], seconds: float, seed: int) -> Done:
     """Kill runs over the rows of a directory, in which ``clean`` is the output of a clean run.
 
     Args:
@@ -181,33 +171,3 @@ def soak(directory: Path, kills: int, workers: Sequence[int], seconds: float, se
             killed += 1
             safe.append(saved(directory / "out.jsonl").get("number", 0))
     return Done(killed, passes, safe, seen)
-
-
-def main() -> None:
-    """Do it, and print what was done."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("kills", type=int, nargs="?", default=50)
-    options.add_argument("--rows", type=int, default=200_000)
-    options.add_argument("--seconds", type=float, default=0.1, help="how often what is done is made safe")
-    options.add_argument("--seed", type=int, default=int(time.time()))
-    asked = options.parse_args()
-    with tempfile.TemporaryDirectory() as made:
-        directory = Path(made)
-        write_data(directory, asked.rows)
-        begun = time.monotonic()
-        ended(started(directory, "clean.jsonl", 1, 1.0))
-        print(f"seed {asked.seed}: {asked.rows:,} rows, a clean run takes {time.monotonic() - begun:.1f} s")  # noqa: T201 - it says what it did
-        for workers in (1, 2):
-            begun = time.monotonic()
-            done = soak(directory, asked.kills, [workers], asked.seconds, asked.seed + workers)
-            rows = sorted(done.safe)
-            print(  # noqa: T201 - as above
-                f"{workers} process(es): {done.kills} runs killed with {rows[0]:,} to {rows[-1]:,} rows safe (median "
-                f"{rows[len(rows) // 2]:,}), {done.passes} outputs byte for byte as the clean one, "
-                f"{done.workers} workers ended with their run, {time.monotonic() - begun:.0f} s"
-            )
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[2]))
-    main()
