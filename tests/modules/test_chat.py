@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    AlpacaPrompter,
-    Budget,
-    CharTokenCounter,
-    ChatPrompter,
-    Msg,
-)
+from lazyprompt import AlpacaPrompter, Budget, CharTokenCounter, ChatPrompter, Msg
 from lazyprompt.errors import EngineError, HistoryError, ModuleError, SlotError, ToolsError
 from modules.talks import BARE, KINDS, WAYS, Module, closed, module_of, sent, spoken, weather, words
 from support.model_server.server import Answer, Cut, Ends, ModelServer, Slow, Status

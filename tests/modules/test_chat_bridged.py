@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from lazyprompt import (
-    Budget,
-    CallRecord,
-    CharTokenCounter,
-    ChatPrompter,
-    TrainableModule,
-)
+from lazyprompt import Budget, CallRecord, CharTokenCounter, ChatPrompter, TrainableModule
 from lazyprompt.errors import EngineError
 from lazyprompt.modules.trainable import Bridged
 from modules.local_models import MAKES, Make, posted, served

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lazyprompt import (
-    Base64Source,
-    Chat,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from lazyprompt import Base64Source, Chat, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.errors import HistoryError
 from modules.talks import Module, sent, words
 from support.conversations import Maker

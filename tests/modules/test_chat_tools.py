@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    ChatPrompter,
-    ChatTemplate,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-)
+from lazyprompt import ChatPrompter, ChatTemplate, ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from lazyprompt.errors import HistoryError, ModuleError
 from modules.local_models import MAKES
 from modules.talks import TOOL_TEMPLATE, Module, local_of, module_of, sent, spoken, weather

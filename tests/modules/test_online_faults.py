@@ -16,17 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule
-from modules.online_scenes import (
-    ASKED,
-    FEW,
-    NAMES,
-    PROMPTER,
-    TWO_WAYS,
-    close_all,
-    module,
-    said,
-    ways,
-)
+from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, close_all, module, said, ways
 from support.client_scenes import KEY, TIMEOUT, WHOLE
 from support.model_server.http import odd_server
 from support.model_server.server import (

@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import ApproximateTokenCounter, CharTokenCounter, FewShotTemplate
 from lazyprompt.errors import BudgetError, TemplateError
-from lazyprompt.templates.few_shot import (
-    Best,
-    ExampleOffer,
-    ExampleSelector,
-    FirstExamples,
-    LengthBudget,
-    MostSimilar,
-)
+from lazyprompt.templates.few_shot import Best, ExampleOffer, ExampleSelector, FirstExamples, LengthBudget, MostSimilar
 
 LETTERS = [{"q": letter} for letter in "abcde"]
 

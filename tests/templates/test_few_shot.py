@@ -40,10 +40,11 @@ def test_a_slot_in_prefix_and_suffix_is_one_slot() -> None:
     assert template.render(a="1", b="2", c="3") == "2 1\n3 1"
 
 
-@given(st.text(), st.text())
-def test_examples_and_values_are_data(example: str, value: str) -> None:
+@pytest.mark.parametrize("select", [None, FirstExamples(1)])
+@given(example=st.text(), value=st.text())
+def test_examples_and_values_are_data(select: FirstExamples | None, example: str, value: str) -> None:
     """Braces in them stay, and no value gets into an example."""
-    template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", separator="|")
+    template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", "|", select=select)
     assert template.render(x=f"{{q}}{value}") == f"<{{x}}{example}>|{{q}}{value}"
 
 
@@ -139,12 +140,6 @@ def test_a_selector_decides_at_each_rendering_which_are_shown() -> None:
     assert template.render(x="b") == "b-b"
     assert template.render(x="a") == "a-a"
     assert template.chosen(x="b") == (1,)
-
-
-@given(st.text(), st.text())
-def test_chosen_examples_and_values_are_data(example: str, value: str) -> None:
-    template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", "|", select=FirstExamples(1))
-    assert template.render(x=f"{{q}}{value}") == f"<{{x}}{example}>|{{q}}{value}"
 
 
 def test_values_are_checked_before_a_selector_sees_them() -> None:
