@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -510,6 +511,23 @@ def test_ctrl_c_at_a_terminal_ends_it_and_what_is_waited_for_is_shown(model: Pat
     assert f"script is loading {model}, its log is {temporary}/lazyprompt-script-".encode() in shown
     assert b"KeyboardInterrupt" in shown
     assert (running(model), list(temporary.iterdir())) == ([], [])
+
+
+class Terminal(StringIO):
+    """Standard error that is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_told_what_is_waited_for(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns, whatever it says
+    with llama(model) as engine:
+        # How much of the line is shown is up to the width of the terminal, as rich found it.
+        shown, line = terminal.getvalue(), f"llama.cpp is loading {model}, its log is {engine.log}"
+        assert line[:40] in shown
 
 
 @pytest.mark.parametrize(
