@@ -93,7 +93,7 @@ user:
             {"name": "m", "kind": "mcp", "serverName": "s"},
         ]
         assert prompt.model == {"id": "gpt-4o", "options": {"temperature": 0.5}}
-        assert prompt.spec.engine == "mustache"
+        assert (prompt.description, prompt.spec.engine) == ("d", "mustache")
         # What is given out is the caller's to change.
         prompt.model["id"] = prompt.metadata["x"] = "y"
         assert prompt.model["id"] == "gpt-4o"
