@@ -33,42 +33,6 @@ PARAMS = {"judge": "gpt-5.4", "deployment": "qwen-plus"}
 PROVIDERS = ("openai", "anthropic", "gemini", "dashscope", "ollama")
 FAMILY = "qwen2.5"
 
-AGENTS = (
-    "agent/account-info",
-    "agent/weather-desk",
-    "agent/weather-desk.zh",
-    "code/pair-programmer.zh",
-    "files/policy-check",
-    "health/appointment.pt",
-    "shop/stock-agent.zh",
-    "sql/ask-database",
-    "support/triage-agent.zh",
-    "travel/booking-agent",
-    "travel/booking-agent.fr",
-    "tutor/homework-helper",
-    "vision/damage-claim",
-    "vision/menu-reader.zh",
-    "vision/quality-inspection.de",
-)
-FIRST = (
-    "classify/topic",
-    "cooking/meal-plan",
-    "evaluate/fluency.ja",
-    "evaluate/groundedness",
-    "extract/contacts",
-    "legal/clause-risk.zh",
-    "rag/chat-with-docs",
-    "rag/chat-with-docs.zh",
-    "summarise/article",
-    "summarise/article.zh",
-    "support/faq",
-    "support/greeting.zh@1.0.0",
-    "support/greeting.zh@1.1.0",
-    "translate/email.ru",
-    "travel/packing-list.es",
-    "vision/caption.hi",
-)
-DIALECTS = {f"{name}.prompty": "agentschema" for name in AGENTS} | {f"{name}.prompty": "v1" for name in FIRST}
 
 # The form of OpenAI has speakers' names as they are; its formatter makes of it what OpenAI itself takes.
 WITH_NAMES = {
@@ -176,16 +140,6 @@ def test_a_library_has_them_all() -> None:
     assert versions == [("1.0.0", "2.0.0"), ("1.0.0", "1.1.0")]
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_library_gives_it(path: str) -> None:
-    library = PromptLibrary(LIBRARY, params=PARAMS)
-    name = named(path)
-    made = library.prompter(str(name["key"]), name["lang"], name["version"])
-    assert made.generate_prompt(INPUTS[path], format="anthropic") == maker(path).generate_prompt(
-        INPUTS[path], format="anthropic"
-    )
-
-
 ORIGINALS = {named(path)["key"]: path for path in PROMPTIES if named(path)["lang"] is None}
 TRANSLATIONS = [path for path in PROMPTIES if named(path)["lang"] and named(path)["key"] in ORIGINALS]
 
@@ -205,13 +159,6 @@ def test_a_translation_serves_the_program_of_its_original(path: str) -> None:
     assert {each.name for each in made.inputs if each.required} <= {each.name for each in original.inputs}
     answers = (without_words(each.prompter.response_format) for each in (made, original))
     assert next(answers) == next(answers)
-
-
-@pytest.mark.parametrize("path", PROMPTIES)
-def test_its_dialect_is_found(path: str) -> None:
-    prompt = loaded(path)
-    assert prompt.dialect == DIALECTS.get(path, "v2")
-    assert prompt.name
 
 
 @pytest.mark.parametrize("path", PATHS)

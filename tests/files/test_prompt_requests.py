@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -165,7 +167,6 @@ class TestWhatIsSent:
         assert sorted(told(made)) == sorted([*LEFT_FOR_ALL, "tools strict", "messages name", *options])
 
     def test_ollama(self) -> None:
-        """The strictness of a tool went out, for which the type of its client has no field."""
         made = Prompty.loads(WHOLE).request(provider="ollama")
         assert made["tools"] == [{"type": "function", "function": {"name": "find", "parameters": STRICT_FIND}}]
         assert made["format"] == LOOSE
@@ -274,7 +275,6 @@ class TestWhoIsSent:
         ]
 
     def test_a_model_is_named_by_text(self) -> None:
-        """A list was sent as the model, and a provider that is no text was passed over."""
         assert prompt_of("model: {id: 4.1}").request()["model"] == "4.1"
         for part in ("id", "provider", "apiType"):
             with pytest.raises(PromptFileError, match=rf"<string>:2:\d+: model.{part} is a list, and must be text"):
@@ -294,7 +294,6 @@ MEDIA = prompt_of(
 
 class TestMedia:
     def test_base64_alone_is_known_by_its_first_bytes(self) -> None:
-        """It was taken for an address, and so sent as one, or refused."""
         for given in (PNG, f"{PNG[:20]}\n{PNG[20:]}\n"):
             for made in (MEDIA.request({"p": given}), MEDIA.generate_prompt({"p": given}, format="openai")):
                 shown = made["messages"][0]["content"][0]
@@ -357,7 +356,6 @@ FUNCTION: dict[str, Any] = {
 
 class TestToolsOfTheText:
     def test_functions_are_offered_and_others_are_told(self) -> None:
-        """A prompter offered none of them, and said nothing of it."""
         prompt = Prompty.loads(NAMED)
         for made in (
             prompt.request({"n": "find"}),
@@ -388,7 +386,6 @@ class TestToolsOfTheText:
 class TestReportsOfPrompts:
     @pytest.mark.parametrize("format_", ["openai", "anthropic", "ollama"])
     def test_attributes_that_stay_behind_are_told(self, format_: str) -> None:
-        """They were dropped, and only a request said so."""
         body = 'system[tone=dry]:\nS\ntool[tool_call_id="c", cached=true]:\n42\nuser[mood=calm]:\nhi'
         call = 'assistant[type="tool_call", step=1]:\nid: c\nfunction: {name: f}\n'
         prompt = Prompty.loads(body.replace("tool[", call + "tool["))
@@ -442,7 +439,6 @@ class TestReportsOfPrompts:
 
 
 def test_a_thread_is_whole_in_the_neutral_form() -> None:
-    """Its pictures, calls and names were not in it."""
     prompt = prompt_of("inputs: {h: {kind: thread}}", "{{ h }}")
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
     picture = {"type": "image_url", "image_url": {"url": "https://x/a.png", "detail": "high"}}
@@ -459,3 +455,58 @@ def test_a_thread_is_whole_in_the_neutral_form() -> None:
         {"role": "tool", "tool_call_id": "c", "content": [{"type": "tool_result", "tool_result": "42"}]},
         {"role": "assistant", "content": "x"},
     ]
+
+
+def test_attributes_are_no_fields_and_media_keep_their_types() -> None:
+    prompt = Prompty.loads("---\ninputs: {a: {kind: audio}, p: {kind: image}}\n---\nuser[zip=123]:\n{{ a }}{{ p }}")
+    sound, picture = AudioBlock(Base64Source("audio/flac", "ZkxhQwA=")), ImageBlock(Base64Source("image/png", "aGk="))
+    for given in (sound, "data:audio/flac;base64,ZkxhQwA="):
+        for made in (
+            prompt.request({"a": given, "p": picture}),
+            prompt.generate_prompt({"a": given, "p": picture}, format="openai"),
+        ):
+            assert made["messages"] == [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_audio", "input_audio": {"data": "ZkxhQwA=", "format": "flac"}},
+                        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                    ],
+                }
+            ]
+            assert "the attribute 'zip' is the template's own" in [
+                each.reason for each in made.report if each.kind == "metadata"
+            ]
+
+
+def test_what_a_provider_cannot_have_is_told_and_what_it_can_have_is_in_its_form() -> None:
+    prompt = Prompty.loads(
+        "---\nmodel: m\ninputs: {f: {kind: file}, a: {kind: audio}}\n"
+        "tools: [{name: t, kind: function}, {name: s, kind: mcp}, {name: o, kind: openapi}, {name: c, kind: own}]\n"
+        "---\ndeveloper:\nD\nuser:\n{{ f }}{{ a }}!"
+    )
+    given = {"f": FileBlock(Base64Source("application/pdf", "JVBERi0=")), "a": "data:audio/wav;base64,UklGRg=="}
+    made = prompt.request(given, provider="anthropic")
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+    assert made["system"] == "D"
+    assert made["messages"] == [
+        {"role": "user", "content": [{"type": "document", "source": pdf}, {"type": "text", "text": "!"}]}
+    ]
+    assert [each.text or each.kind for each in made.report] == ["s", "o", "c", "audio"]
+    empty: dict[str, Any] = {"type": "object", "properties": {}}
+    assert made["tools"] == [{"name": "t", "input_schema": empty}]
+    for report in (made.report, prompt.generate_prompt(given, format="anthropic").report):
+        assert [each.text for each in report if each.kind == "tools"] == ["s", "o", "c"]
+    assert prompt.request(given)["tools"] == [{"type": "function", "function": {"name": "t", "parameters": empty}}]
+
+
+def test_a_request_needs_no_client() -> None:
+    program = (
+        "import sys\n"
+        "from lazyprompt.files.prompty import Prompty\n"
+        "made = Prompty.loads('---\\nmodel: m\\n---\\nuser:\\n{{ q }}').request({'q': 'hi'})\n"
+        "assert not {'openai', 'anthropic', 'ruamel'} & set(sys.modules)\n"
+        "print(dict(made))"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own program
+    assert shown == "{'model': 'm', 'messages': [{'role': 'user', 'content': 'hi'}]}\n"

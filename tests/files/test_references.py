@@ -69,7 +69,6 @@ metadata:
 
 
 def test_neither_a_body_nor_a_value_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference put the variable of the environment into a prompt whose text was a reference."""
     monkeypatch.setenv("LP_HOST", "host")
     prompt = Prompty.loads("user:\n${env:LP_HOST} {{ q }}")
     assert prompt.render({"q": "${env:LP_HOST}"}) == "user:\n${env:LP_HOST} ${env:LP_HOST}"

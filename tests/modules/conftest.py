@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modules.online_scenes import close_all
-from modules.talks import KINDS, module_of
+from modules.talks import KINDS, Module, module_of
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from lazyprompt import OnlineChatModule, TrainableModule
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def lenient(started: ModelServer) -> ModelServer:
 
 
 @pytest.fixture(params=KINDS)
-def module(request: pytest.FixtureRequest, lenient: ModelServer) -> Iterator[OnlineChatModule | TrainableModule]:
+def module(request: pytest.FixtureRequest, lenient: ModelServer) -> Iterator[Module]:
     """A module of each kind, that asks the lenient server."""
     made = module_of(request.param, lenient)
     yield made

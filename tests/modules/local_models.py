@@ -16,6 +16,7 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
+from lazyprompt import TrainableModule
 from lazyprompt.errors import EngineError
 from lazyprompt.modules.process import EngineProcess
 from support.engines import QUICK
@@ -24,8 +25,6 @@ from support.tiny_model import CHATML, TOKENS, LlamaCpp, write_model
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
-
-    from lazyprompt import TrainableModule
 
 # Text that is text, out of a model whose words are noise.
 WORDS = 'root ::= "so " [a-z]{6} " then " [a-z]{6}'
@@ -105,6 +104,16 @@ MAKES: Mapping[str, Make] = {
         *("<s>", "</s>"),
     ),
 }
+NOWHERE = "http://127.0.0.1:9"
+LLAMA = MAKES["llama"]
+CHATML_HI = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+LLAMA_HI = "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+
+
+def local_module(model: Any = "", /, **given: Any) -> TrainableModule:
+    """A module whose engine is nowhere: it renders, and sends nothing."""
+    said: dict[str, Any] = {"url": NOWHERE, **given}
+    return TrainableModule(model, **said)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt import ChatPrompter, OnlineChatModule
 from lazyprompt.modules.sources import SOURCES
-from support.client_scenes import KEY, TIMEOUT
+from support.client_scenes import KEY, TIMEOUT, until
 from support.model_server.server import Answer, ModelServer
 
 if TYPE_CHECKING:
@@ -63,6 +63,15 @@ def looped(module: OnlineChatModule, what: Coroutine[Any, Any, Any]) -> Any:
             await module.aclose()
 
     return asyncio.run(run())
+
+
+async def give_up(module: OnlineChatModule, server: ModelServer) -> None:
+    """Cancel a call once the server has seen it."""
+    before = len(server.seen)
+    task = asyncio.ensure_future(module.acall(ASKED))
+    assert await asyncio.to_thread(until, lambda: len(server.seen) > before)
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def ways(module: OnlineChatModule, *call: Any, **more: Any) -> Iterator[Callable[[], Reply]]:

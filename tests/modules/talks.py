@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lazyprompt import Chat, Reply
     from support.model_server.server import ModelServer
 
+Module: TypeAlias = OnlineChatModule | TrainableModule
 KINDS = ("online", "local")
 WAYS = ("call", "stream", "acall", "astream")
 # The caller's words and no others.
@@ -34,7 +35,7 @@ def weather(city: str) -> str:
     return city
 
 
-def module_of(kind: str, server: ModelServer, **more: Any) -> OnlineChatModule | TrainableModule:
+def module_of(kind: str, server: ModelServer, **more: Any) -> Module:
     """A module of a kind."""
     given: dict[str, Any] = {"retries": 0, **more}
     if kind == "online":
@@ -84,5 +85,5 @@ def spoken(chat: Chat, way: str, said: object = "hi") -> Reply:
 async def closed(chat: Chat) -> None:
     """Close the connections of the running event loop."""
     module = chat.module
-    if isinstance(module, OnlineChatModule | TrainableModule):
+    if isinstance(module, Module):
         await module.aclose()

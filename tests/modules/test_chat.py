@@ -8,23 +8,13 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    AlpacaPrompter,
-    Budget,
-    CharTokenCounter,
-    ChatPrompter,
-    Msg,
-    OnlineChatModule,
-    TrainableModule,
-)
+from lazyprompt import AlpacaPrompter, Budget, CharTokenCounter, ChatPrompter, Msg
 from lazyprompt.errors import EngineError, HistoryError, ModuleError, SlotError, ToolsError
-from modules.talks import BARE, KINDS, WAYS, closed, module_of, sent, spoken, weather, words
+from modules.talks import BARE, KINDS, WAYS, Module, closed, module_of, sent, spoken, weather, words
 from support.model_server.server import Answer, Cut, Ends, ModelServer, Slow, Status
 
 
-def test_each_turn_is_kept_and_sent_with_the_next(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer
-) -> None:
+def test_each_turn_is_kept_and_sent_with_the_next(module: Module, lenient: ModelServer) -> None:
     chat = module.chat()
     assert chat("你好 🙂") == "pong"
     lenient.answer = Answer("pong two 🏓")
@@ -41,9 +31,7 @@ def test_each_turn_is_kept_and_sent_with_the_next(
     assert "again" not in sent(lenient)
 
 
-def test_what_every_conversation_begins_with_is_sent_and_not_kept(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer
-) -> None:
+def test_what_every_conversation_begins_with_is_sent_and_not_kept(module: Module, lenient: ModelServer) -> None:
     module.prompt(ChatPrompter(system="Be kind."), history=[["before", "all"]])
     chat = module.chat(
         history=[["once", "more"], {"role": "user", "content": "dict"}, Msg("assistant", "msg", "assistant")]
@@ -53,9 +41,7 @@ def test_what_every_conversation_begins_with_is_sent_and_not_kept(
     assert [text for _, text in words(chat)] == ["once", "more", "dict", "msg", "hi", "pong"]
 
 
-def test_a_prompter_with_slots_keeps_what_the_user_said(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer
-) -> None:
+def test_a_prompter_with_slots_keeps_what_the_user_said(module: Module, lenient: ModelServer) -> None:
     module.prompt(ChatPrompter({"system": "Answer in {lang}.", "user": "Of {topic}: "}))
     chat = module.chat()
     chat({"lang": "Dutch", "topic": "tea", "input": "how long?"})
@@ -68,10 +54,7 @@ def test_a_prompter_with_slots_keeps_what_the_user_said(
     assert len(chat.history) == 4
 
 
-def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer
-) -> None:
-    """It ran three times, and what the history kept was not what had been sent."""
+def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(module: Module, lenient: ModelServer) -> None:
     fetched: list[str] = []
 
     def fetch(given: Any, *rest: Any) -> Any:
@@ -86,16 +69,14 @@ def test_a_hook_runs_once_a_turn_and_what_it_fetched_is_kept(
     assert all(text in sent(lenient) for text in ("one? (page 0)", "two? (page 1)"))
 
 
-def test_the_turn_of_a_reply_goes_on_as_history(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer
-) -> None:
+def test_the_turn_of_a_reply_goes_on_as_history(module: Module, lenient: ModelServer) -> None:
     reply = module("one?", history=[["zero", "0"]])
     assert [(each.role, each.text) for each in reply.turn] == [("user", "one?"), ("assistant", "pong")]
     module("two?", history=reply.turn)
     assert "one?" in sent(lenient)
 
 
-def test_a_prompter_without_a_place_for_history_says_so(module: OnlineChatModule | TrainableModule) -> None:
+def test_a_prompter_without_a_place_for_history_says_so(module: Module) -> None:
     module.prompt(AlpacaPrompter("Answer: {input}"))
     chat = module.chat()
     chat("hi")
@@ -106,15 +87,13 @@ def test_a_prompter_without_a_place_for_history_says_so(module: OnlineChatModule
     assert chat.history is before
 
 
-def test_tools_out_of_an_iterator_are_offered(module: OnlineChatModule | TrainableModule, lenient: ModelServer) -> None:
+def test_tools_out_of_an_iterator_are_offered(module: Module, lenient: ModelServer) -> None:
     """A call reads them twice, and the second time there were none."""
     module("hi", tools=(tool for tool in [weather]))
     assert "weather" in json.dumps(lenient.seen[-1].body)
 
 
-def test_tools_of_a_conversation_are_offered_in_each_turn(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer
-) -> None:
+def test_tools_of_a_conversation_are_offered_in_each_turn(module: Module, lenient: ModelServer) -> None:
     chat = module.chat(tools=(tool for tool in [weather]))  # an iterator is at its end after the first turn
     chat("hi")
     chat("again")
@@ -127,9 +106,7 @@ def test_tools_of_a_conversation_are_offered_in_each_turn(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_all_ways_keep_a_turn_and_none_that_failed(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer, way: str
-) -> None:
+def test_all_ways_keep_a_turn_and_none_that_failed(module: Module, lenient: ModelServer, way: str) -> None:
     chat = module.chat()
     lenient.answer = Answer("so far so good")
     for fault in (Status(500), Cut(), Ends()):
@@ -150,7 +127,7 @@ def test_all_ways_keep_a_turn_and_none_that_failed(
     assert [text for text in ("one", "so far so good", "two") if text not in sent(lenient)] == []
 
 
-def test_a_stream_is_kept_at_its_end_alone(module: OnlineChatModule | TrainableModule, lenient: ModelServer) -> None:
+def test_a_stream_is_kept_at_its_end_alone(module: Module, lenient: ModelServer) -> None:
     lenient.answer = Answer("one two three four")
     chat = module.chat()
     stream = chat.stream("never begun")
@@ -165,9 +142,7 @@ def test_a_stream_is_kept_at_its_end_alone(module: OnlineChatModule | TrainableM
     assert [text for _, text in words(chat)] == ["to its end", "one two three four"]
 
 
-def test_a_stream_that_is_cancelled_is_not_kept(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer
-) -> None:
+def test_a_stream_that_is_cancelled_is_not_kept(module: Module, lenient: ModelServer) -> None:
     chat = module.chat()
     lenient.answer = Answer("one two three four five six seven eight")
     lenient.faults = [Slow(first=0.0, between=0.3)]
@@ -203,7 +178,7 @@ def test_a_budget_trims_what_is_sent_and_not_what_is_kept(lenient: ModelServer) 
         module.close()
 
 
-def test_values_that_are_fixed_for_a_chat(module: OnlineChatModule | TrainableModule, lenient: ModelServer) -> None:
+def test_values_that_are_fixed_for_a_chat(module: Module, lenient: ModelServer) -> None:
     # Once each turn had to give them all again.
     module.prompt(ChatPrompter("Answer from: {context}", system=""), [["Hello", "Hi"]])
     chat = module.chat(values={"context": "We open at nine."})

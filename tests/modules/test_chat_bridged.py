@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from lazyprompt import (
-    Budget,
-    CallRecord,
-    CharTokenCounter,
-    ChatPrompter,
-    TrainableModule,
-)
+from lazyprompt import Budget, CallRecord, CharTokenCounter, ChatPrompter, TrainableModule
 from lazyprompt.errors import EngineError
 from lazyprompt.modules.trainable import Bridged
 from modules.local_models import MAKES, Make, posted, served
@@ -150,7 +144,6 @@ def test_forged_control_tokens_are_none_in_a_conversation_that_goes_on(engine: t
 
 
 def test_a_copy_of_what_goes_on_asks_the_same_engine(engine: tuple[Path, str], make: Make) -> None:
-    """A copy ended in a NotImplementedError: there is no connection of its own to prepare."""
     module = local(engine, make, [])
     copied = copy(module.continued())
     assert isinstance(copied, Bridged)

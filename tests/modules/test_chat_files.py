@@ -7,20 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lazyprompt import (
-    Base64Source,
-    Chat,
-    ImageBlock,
-    Msg,
-    OnlineChatModule,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    TrainableModule,
-)
+from lazyprompt import Base64Source, Chat, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.errors import HistoryError
-from modules.talks import sent, words
+from modules.talks import Module, sent, words
 from support.conversations import Maker
 
 if TYPE_CHECKING:
@@ -60,9 +49,7 @@ def all_kinds() -> list[Msg]:
     ]
 
 
-def test_a_conversation_is_saved_and_loaded_as_it_is(
-    module: OnlineChatModule | TrainableModule, tmp_path: Path
-) -> None:
+def test_a_conversation_is_saved_and_loaded_as_it_is(module: Module, tmp_path: Path) -> None:
     path = tmp_path / "chat 聊天.json"
     for history in (all_kinds(), [], *(Maker(Random(seed)).conversation() for seed in range(30))):  # noqa: S311 - no secret
         chat = module.chat(history)
@@ -75,9 +62,7 @@ def test_a_conversation_is_saved_and_loaded_as_it_is(
     assert names_in(tmp_path) == [path.name]
 
 
-def test_a_loaded_conversation_goes_on(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer, tmp_path: Path
-) -> None:
+def test_a_loaded_conversation_goes_on(module: Module, lenient: ModelServer, tmp_path: Path) -> None:
     chat = module.chat()
     chat("first 🙂")
     chat.save(str(tmp_path / "chat.json"))
@@ -129,9 +114,7 @@ def test_a_loaded_conversation_goes_on(
         ),
     ],
 )
-def test_a_file_that_holds_no_conversation_is_told(
-    module: OnlineChatModule | TrainableModule, tmp_path: Path, content: bytes
-) -> None:
+def test_a_file_that_holds_no_conversation_is_told(module: Module, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(content)
     chat = module.chat(history=[["kept", "so"]])
@@ -140,7 +123,7 @@ def test_a_file_that_holds_no_conversation_is_told(
     assert [text for _, text in words(chat)] == ["kept", "so"]
 
 
-def test_a_file_that_is_not_there_is_an_os_error(module: OnlineChatModule | TrainableModule, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_an_os_error(module: Module, tmp_path: Path) -> None:
     chat = module.chat()
     with pytest.raises(FileNotFoundError):
         chat.load(tmp_path / "nothing.json")
@@ -153,7 +136,7 @@ def test_a_file_that_is_not_there_is_an_os_error(module: OnlineChatModule | Trai
 
 @pytest.mark.parametrize("broken", ["os.fsync", "pathlib.Path.replace", "json.dumps"])
 def test_saving_that_fails_leaves_the_file_as_it_was(
-    module: OnlineChatModule | TrainableModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+    module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     path = tmp_path / "chat.json"
     chat = module.chat(history=[["old", "one"]])

@@ -17,12 +17,11 @@ from lazyprompt import (
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
-    TrainableModule,
     URLSource,
 )
 from lazyprompt.errors import HistoryError, ModuleError
 from modules.local_models import MAKES
-from modules.talks import TOOL_TEMPLATE, WAYS, local_of, module_of, sent, spoken, weather
+from modules.talks import TOOL_TEMPLATE, WAYS, Module, local_of, module_of, sent, spoken, weather
 from support.model_server.server import Answer, ModelServer
 
 CALLED = ToolUseBlock("c1", "clock", {})
@@ -155,16 +154,14 @@ def test_results_of_calls_at_a_provider_go_back_to_it(lenient: ModelServer) -> N
         ),
     ],
 )
-def test_a_result_is_text_blocks_or_json(
-    module: OnlineChatModule | TrainableModule, output: object, said: object
-) -> None:
+def test_a_result_is_text_blocks_or_json(module: Module, output: object, said: object) -> None:
     chat = module.chat()
     chat.add_result(ToolUseBlock("call_1", "weather"), output)
     (message,) = chat.history
     assert message == Msg("tool", [ToolResultBlock("call_1", "weather", said)], "tool")  # type: ignore[arg-type]  # the table's
 
 
-def test_a_result_that_is_nothing_of_the_kind_is_told(module: OnlineChatModule | TrainableModule) -> None:
+def test_a_result_that_is_nothing_of_the_kind_is_told(module: Module) -> None:
     chat = module.chat()
     nested: list[object] = []
     nested.append(nested)
@@ -255,7 +252,7 @@ def test_thoughts_are_told_apart_whoever_opened_them(
 
 
 def test_the_users_part_of_the_instruction_is_not_said_again_behind_results(
-    module: OnlineChatModule | TrainableModule, lenient: ModelServer
+    module: Module, lenient: ModelServer
 ) -> None:
     # Once each result was followed by the question, or the call failed for want of its value.
     module.prompt(ChatPrompter({"system": "Be brief.", "user": "Asked: {q}"}, system=""))

@@ -12,10 +12,9 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules import llamacpp_server
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import Settings
 from lazyprompt.modules.engines import ENGINES, Engine, engine_for, engine_named
 from support.missing import needs
-from support.model_server.server import ModelServer
 
 ALL = pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 SERVER = llamacpp_server.__file__
@@ -26,44 +25,11 @@ COMMANDS = {
     # docs.vllm.ai, "vllm serve"
     "vllm": "vllm serve m --host 127.0.0.1 --port 8101",
 }
-_SAID = {"model": "m", "prompt": "<s>hi", "max_tokens": 5, "stop": ["</s>"]}
-# What arrives for a text with a BOS of its own, five tokens and a stop string.
-REQUESTS: dict[str, dict[str, Any]] = {
-    "llama.cpp": _SAID,
-    "vllm": {
-        **_SAID,
-        "skip_special_tokens": False,
-        "spaces_between_special_tokens": False,
-        "add_special_tokens": False,
-    },
-    "other": _SAID,  # transformers answers 422 for anything more
-    "sglang": {**_SAID, "skip_special_tokens": False},
-    "lmdeploy": {**_SAID, "skip_special_tokens": False, "spaces_between_special_tokens": False},
-    "ollama": {
-        "model": "m",
-        "prompt": "<s>hi",
-        "raw": True,
-        "stream": False,
-        "options": {"num_predict": 5, "stop": ["</s>"]},
-    },
-}
 
 
 def test_the_command_lines_are_the_documented_ones() -> None:
     started = {name: engine for name, engine in ENGINES.items() if engine.program}
     assert {name: " ".join(engine.command("m", 8101)) for name, engine in started.items()} == COMMANDS
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_request_is_the_documented_one(name: str) -> None:
-    engine = engine_named(name)
-    with ModelServer() as server:
-        url = server.url("ollama-generate" if name == "ollama" else "completions")
-        client = engine.connect(Settings(url.removesuffix("/v1"), None, 30.0, 0, {}))
-        params = engine.params(client.params({"max_tokens": 5, "stop": ["</s>"]}), own_bos=True)
-        client.send(Request("m", {"prompt": "<s>hi"}, params))
-        client.close()
-        assert server.seen[0].body == REQUESTS[name]
 
 
 @ALL

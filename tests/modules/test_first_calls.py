@@ -57,22 +57,6 @@ HALF_IMPORTED = """
     finally:
         asked.set()
 """
-AT_ONCE = """
-    import sys
-    from concurrent.futures import ThreadPoolExecutor
-    from threading import Barrier
-    from lazyprompt import ModuleError, OnlineChatModule
-
-    begin = Barrier(4)
-    sys.setswitchinterval(1e-5)
-
-    def ask_at_once(source):
-        begin.wait()
-        ask(source)
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(ask_at_once, sys.argv[1:]))
-"""
 IMPORTED = """
     import sys
     from lazyprompt import ModuleError, OnlineChatModule
@@ -137,14 +121,8 @@ def test_a_request_never_meets_half_a_package(server: ModelServer) -> None:
     [("openai", "openai"), pytest.param("gemini", "google.genai", marks=pytest.mark.slow), ("ollama", "ollama")],
 )
 def test_a_request_imports_nothing(source: str, package: str) -> None:
-    """The child of a process that was forked just then waited forever for what its parent's thread imported."""
     needs(package)
     run(IMPORTED, source)
-
-
-@pytest.mark.slow
-def test_four_sources_are_asked_at_once_for_the_first_time() -> None:
-    run(AT_ONCE, *FEW)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork; CI runs it on Linux")
@@ -201,7 +179,6 @@ class Jobs(ThreadPoolExecutor):
 
 @pytest.mark.parametrize("source", FEW)
 def test_the_first_calls_of_a_loop_do_not_take_all_of_its_threads(server: ModelServer, source: str) -> None:
-    """Each of the first 200 calls asked for the import and the client in a thread of its own."""
     model, jobs = module(server, source), Jobs()
 
     async def burst() -> set[str]:

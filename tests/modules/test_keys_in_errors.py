@@ -104,7 +104,6 @@ def failed(way: Callable[[], object]) -> Exception:
 @pytest.mark.parametrize("what", FAILURES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_no_frame_of_ours_holds_the_key(client: str, what: str) -> None:
-    """Error reports with the locals of a traceback showed the key of Ollama."""
     with Serving(server := Server(lambda *_: (FAILURES[what], lambda _: None))):
         late = {"timeout": 0.3} if what == "late" else {}
         asked = module(client, f"http://127.0.0.1:{server.server_port}", **late)

@@ -7,23 +7,14 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
-from modules.online_scenes import FEW, as_sent, close_all, marked, module, written
+from modules.online_scenes import as_sent, close_all, marked, module, written
 from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Module = OnlineChatModule | TrainableModule
 
 CALLS = 64
-
-
-def sources(server: ModelServer) -> list[Module]:
-    """A module for each form of a provider."""
-    return [module(server, source) for source in FEW]
 
 
 def sources_and_engines(server: ModelServer) -> list[Module]:
@@ -42,14 +33,13 @@ def dry(model: Module, *call: Any) -> dict[str, Any]:
     return as_sent(model.source.name, payload) if isinstance(model, OnlineChatModule) else payload
 
 
-@pytest.mark.parametrize("make", [sources, sources_and_engines])
-def test_one_prompter_serves_four_modules_at_once(make: Callable[[ModelServer], list[Module]]) -> None:
+def test_one_prompter_serves_four_modules_at_once() -> None:
     """64 calls at once over 4 modules, whole and streamed, in threads and then in a loop."""
     prompter = ChatPrompter("Answer in {language}.")
     before = pickle.dumps(prompter)
     expected = {}
     with ModelServer(marked) as server:
-        models = [model.prompt(prompter) for model in make(server)]
+        models = [model.prompt(prompter) for model in sources_and_engines(server)]
 
         def call(number: int) -> tuple[Module, str, Any]:
             model, mark = models[number % 4], f"<m-{number}>"

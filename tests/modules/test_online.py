@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import (
-    AlpacaPrompter,
-    ChatPrompter,
-    EmptyPrompter,
-    HistoryError,
-    Msg,
-    TemplateError,
-    ToolResultBlock,
-)
+from lazyprompt import AlpacaPrompter, ChatPrompter, EmptyPrompter, HistoryError, Msg, TemplateError, ToolResultBlock
 from modules.online_scenes import (
     ASKED,
     FEW,

@@ -16,18 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt import ModuleError, OnlineChatModule
-from lazyprompt.modules.sources import SOURCES
-from modules.online_scenes import (
-    ASKED,
-    FEW,
-    NAMES,
-    PROMPTER,
-    TWO_WAYS,
-    close_all,
-    module,
-    said,
-    ways,
-)
+from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, close_all, module, said, ways
 from support.client_scenes import KEY, TIMEOUT, WHOLE
 from support.model_server.http import odd_server
 from support.model_server.server import (
@@ -200,29 +189,6 @@ def test_the_servers_own_refusals(
     assert all(error.status in (400, 401, 404) for error in errors)
     if kind != "key":  # whose words may quote it
         assert all(str(server.seen[0].refusal) in str(error) for error in errors)
-
-
-@SOME
-def test_a_key_that_the_server_quotes_is_not_shown(
-    server: ModelServer, source: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.faults = lambda _: Status(401, f"the key {KEY} is wrong")
-    with nothing_shown(caplog):
-        for error in failures(module(server, source), ASKED):
-            assert "the key *** is wrong" in str(error)
-
-
-@pytest.mark.parametrize("source", [name for name in NAMES if SOURCES[name].needs_key])
-def test_no_key_names_the_variable(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = SOURCES[source].keys
-    for name in keys:
-        monkeypatch.delenv(name, raising=False)
-    for given in (None, "", "  \n"):
-        with pytest.raises(
-            ModuleError, match=f"set {' or '.join(keys)} in the environment, or give api_key="
-        ) as caught:
-            OnlineChatModule(source, api_key=given)(ASKED)
-        assert caught.value.kind == "key"
 
 
 @SOME

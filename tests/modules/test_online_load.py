@@ -271,7 +271,6 @@ def test_no_more_than_so_many_are_under_way_in_a_loop(server: Counted, source: s
 
 @SOME
 def test_loops_in_threads_share_a_module_and_leave_nothing(server: Counted, source: str) -> None:
-    """A loop that waited for a place was kept as long as its module."""
     model = module(server, source, concurrency=2)
     server.answer = marked
     loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []

@@ -105,17 +105,6 @@ def test_it_starts_answers_and_stops(model: Path, temporary: Path) -> None:
     assert engine.status() == "stopped"
 
 
-def test_it_starts_again(model: Path) -> None:
-    engine = llama(model)
-    texts = []
-    for _ in range(2):
-        with engine:
-            texts.append(answer(engine))
-            assert engine.start().status() == "running"  # which does nothing
-            assert len(running(model)) == 2
-    assert texts[0] == texts[1] != ""
-
-
 def test_an_exception_stops_it(model: Path) -> None:
     seen = []
 
@@ -353,20 +342,6 @@ def test_an_engine_that_is_killed_while_it_runs_has_died(model: Path, temporary:
     engine.stop()
     assert engine.status() == "stopped"
     assert len(list(temporary.iterdir())) == 1  # of the one that died
-
-
-def test_an_answer_that_is_cut_off_is_told(model: Path) -> None:
-    engine = llama(model).start()
-    with openai.OpenAI(base_url=engine.url + "/v1", api_key="none", max_retries=0) as client:
-        more = {"ignore_eos": True}
-        stream = client.completions.create(model="m", prompt="a", stream=True, max_tokens=400, extra_body=more)
-        next(stream)
-        os.kill(server_of(model), signal.SIGKILL)
-        # How much of it was on its way already is not to be said, but it is no more than that.
-        with stream, suppress(Exception):
-            assert sum(1 for _ in stream) < 400
-    assert "SIGKILL" in engine.why(wait=SECONDS)
-    engine.stop()
 
 
 def test_a_guard_that_is_killed_leaves_nothing(model: Path) -> None:

@@ -51,7 +51,6 @@ def refused(make: Callable[[str], Any], status: int) -> None:
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("source", SOURCES)
 def test_no_client_follows_a_redirect(source: str, status: int) -> None:
-    """Gemini's and Anthropic's keys, and every conversation, went to the other origin."""
     refused(lambda url: OnlineChatModule(source, model="m", base_url=url, api_key=KEY, retries=0, timeout=10), status)
 
 

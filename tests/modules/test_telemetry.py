@@ -17,8 +17,8 @@ from pydantic import BaseModel
 
 from lazyprompt import CallRecord, ChatPrompter, ModuleError, PromptFile, PromptLibrary, Prompty, Reply
 from lazyprompt.modules import telemetry
-from modules.online_scenes import ASKED, FEW, close_all, looped, module, ways
-from support.client_scenes import KEY, TIMEOUT, until
+from modules.online_scenes import ASKED, FEW, close_all, give_up, looped, module, ways
+from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, ModelServer, Slow, Status
 
 if TYPE_CHECKING:
@@ -115,10 +115,7 @@ def test_calls_that_are_given_up_are_told(server: ModelServer, source: str) -> N
     server.faults = [Slow(first=TIMEOUT)]
 
     async def given_up() -> None:
-        task = asyncio.ensure_future(model.acall(ASKED))
-        assert await asyncio.to_thread(until, lambda: len(server.seen) == 2)
-        task.cancel()
-        await asyncio.wait([task])
+        await give_up(model, server)
         async with model.astream(ASKED) as astream:
             async for _ in astream.deltas():
                 break
@@ -273,14 +270,7 @@ def test_failures_are_told_by_their_kind(server: ModelServer, source: str, spans
     with model.stream(ASKED) as stream:
         next(stream.deltas())
     server.faults = [Slow(first=TIMEOUT)]
-
-    async def given_up() -> None:
-        task = asyncio.ensure_future(model.acall(ASKED))
-        assert await asyncio.to_thread(until, lambda: len(server.seen) == 4)
-        task.cancel()
-        await asyncio.wait([task])
-
-    looped(model, given_up())
+    looped(model, give_up(model, server))
     server.answer = Answer("", prompt_tokens=3, completion_tokens=0)
     with pytest.raises(ModuleError):
         model(ASKED)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import os
 import pickle
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,22 +19,12 @@ from lazyprompt.modules.process import EngineProcess
 from modules.local_models import WORDS, ask_by, failing
 from support.engines import QUICK as LITTLE
 from support.engines import eventually, is_free, running, script_engine
-from support.model_server.server import ModelServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.slow  # engines
 
 
 QUICK: dict[str, Any] = {**LITTLE}
 GREEDY: dict[str, Any] = {"max_tokens": 24, "temperature": 0.0, "extra_body": {"grammar": WORDS}}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ModelServer]:
-    with ModelServer() as made:
-        yield made
 
 
 def local(model: Path, **more: Any) -> TrainableModule:
@@ -70,38 +59,6 @@ def test_it_runs_as_long_as_the_block(model: Path) -> None:
     assert not running(model)
 
 
-def test_the_block_starts_it(model: Path) -> None:
-    with local(model) as module:
-        assert module.status() == "running"
-        assert module("hi").startswith("so ")
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_nothing_is_left_after_an_exception(model: Path, error: type[BaseException]) -> None:
-    module = local(model)
-    with pytest.raises(error), module.start(**QUICK):
-        raise error
-    assert module.status() == "stopped"
-    assert not running(model)
-
-
-def test_nothing_is_left_of_a_module_that_nobody_has(model: Path) -> None:
-    local(model).start(**QUICK)("hi")
-    gc.collect()
-    assert eventually(lambda: not running(model))
-
-
-def test_threads_that_start_it_at_once_start_one(model: Path) -> None:
-    module = local(model)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            urls = {one.result() for one in [pool.submit(lambda: module.start(**QUICK).url) for _ in range(4)]}
-        assert len(urls) == 1
-        assert len(running(model)) == 2  # the guard and the engine
-    finally:
-        module.stop()
-
-
 def test_it_can_be_started_again_at_another_port(model: Path) -> None:
     module = local(model)
     with module.start(**QUICK):
@@ -123,21 +80,6 @@ def test_the_engine_gets_its_options(model: Path, tmp_path: Path) -> None:
     with local(model).start(context=256, threads=1, log=log) as module, pytest.raises(EngineError, match="256 tokens"):
         module("long " * 100)
     assert str(model) in log.read_text()
-
-
-def test_an_option_that_the_engine_does_not_know_is_told_with_its_log(model: Path) -> None:
-    module = local(model)
-    error = failing(lambda: module.start(n_bach=3))
-    assert "has no option n_bach (did you mean n_batch?)" in str(error)
-    assert "command: " in str(error)
-    assert module.status() == "died"
-    with module.start(**QUICK):  # which is no reason not to start it rightly
-        assert module("hi")
-
-
-def test_a_port_that_is_taken_is_told(model: Path, server: ModelServer) -> None:
-    taken = int(server.url("completions").split(":")[2].split("/")[0])
-    assert "is taken" in str(failing(lambda: local(model).start(port=taken)))
 
 
 def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:

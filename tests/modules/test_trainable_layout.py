@@ -11,25 +11,17 @@ import pytest
 from lazyprompt import ChatPrompter, ChatTemplate, Markers, TokenCache, TrainableModule
 from lazyprompt.errors import EngineError, LazyPromptError, TemplateError, TokenizerError
 from lazyprompt.modules._layout import opens_thought
-from modules.local_models import MAKES
+from modules.local_models import CHATML_HI, LLAMA, LLAMA_HI, NOWHERE
+from modules.local_models import local_module as module
 from support.tiny_model import CHATML, write_model
 
-NOWHERE = "http://127.0.0.1:9"
 SHOUTING = "{% for m in messages %}{{ m.role | upper }}: {{ m.content }}\n{% endfor %}ASSISTANT:"
-LLAMA = MAKES["llama"]
-CHATML_HI = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
-LLAMA_HI = "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
 
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
     """A file without a template, of a name that says nothing."""
     return LLAMA.write(tmp_path / "nobody-bare.gguf", template=False)
-
-
-def module(model: Any = "", /, **given: Any) -> TrainableModule:
-    said: dict[str, Any] = {"url": NOWHERE, **given}
-    return TrainableModule(model, **said)
 
 
 def text(model: Any = "", **given: Any) -> str:
@@ -181,7 +173,6 @@ def test_a_model_that_is_not_there_is_told_of_at_once(
 
 
 def test_a_mere_name_lays_prompts_out_and_says_at_the_start_what_is_missing() -> None:
-    """The name that the documents print was refused before anything could be made of it."""
     made = TrainableModule("internlm2-chat-7b").prompt("Help.")
     assert made.render("hi").text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
     with pytest.raises(EngineError, match=r"which engine serves 'internlm2-chat-7b' .* name the engine, one of llama"):
@@ -190,10 +181,6 @@ def test_a_mere_name_lays_prompts_out_and_says_at_the_start_what_is_missing() ->
         TrainableModule().start()
     with pytest.raises(EngineError, match="start it by hand and give its url="):
         TrainableModule("owner/name", engine="other").start()
-
-
-def test_weights_are_for_vllm(folder: Path) -> None:
-    assert TrainableModule(folder).engine.name == TrainableModule("owner/name").engine.name == "vllm"
 
 
 def test_the_home_directory_is_known_by_its_sign(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,28 +10,19 @@ import pytest
 from lazyprompt import ToolsError, TrainableModule
 from lazyprompt.errors import BudgetError, EngineError, HistoryError
 from lazyprompt.modules.engines import ENGINES
-from modules.local_models import MAKES
+from modules.local_models import CHATML_HI, LLAMA, LLAMA_HI, NOWHERE
+from modules.local_models import local_module as module
 from support.model_server.server import ModelServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NOWHERE = "http://127.0.0.1:9"
-LLAMA = MAKES["llama"]
-CHATML_HI = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
-LLAMA_HI = "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ModelServer]:
     with ModelServer() as made:
         yield made
-
-
-def module(model: Any = "", /, **given: Any) -> TrainableModule:
-    said: dict[str, Any] = {"url": NOWHERE, **given}
-    return TrainableModule(model, **said)
 
 
 # What each engine is sent: vLLM's CompletionRequest, SGLang's, LMDeploy's, Ollama's generate; others get nothing but

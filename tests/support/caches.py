@@ -15,7 +15,6 @@ from support.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PACKAGE = ROOT / "lazyprompt"
 _GROWS = frozenset({"setdefault", "append", "add", "update", "extend", "insert", "appendleft", "__setitem__"})
@@ -90,13 +89,13 @@ class Kept(NamedTuple):
     bound: int | None
 
 
-@lru_cache(maxsize=2)
-def kept(package: Path = PACKAGE) -> tuple[Kept, ...]:
-    """All that a package keeps, by place."""
+@lru_cache(maxsize=1)
+def kept() -> tuple[Kept, ...]:
+    """All that the package keeps, by place."""
     found: list[Kept] = []
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        where = path.relative_to(package).as_posix()
+        where = path.relative_to(PACKAGE).as_posix()
         found += [Kept(f"{where}:{name}", kind, bound) for name, kind, bound in _in_module(tree)]
     return tuple(found)
 

@@ -11,7 +11,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import gguf
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
@@ -24,7 +23,6 @@ from support.tiny_model import CHATML, TOKENS, write_model
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
 
 SECONDS = 60.0  # longer than anything takes, for a busy machine
 QUICK = {"context": 512, "threads": 1, "parallel": 2}
@@ -34,13 +32,6 @@ BOS, EOS = "<|endoftext|>", "<|im_end|>"
 def tiny_model(folder: Path) -> Path:
     """A GGUF file in a folder; its name shows on the command line of whoever serves it."""
     return write_model(folder / "tiny.gguf", {"default": CHATML})
-
-
-def model_with_bos(folder: Path, patch: pytest.MonkeyPatch) -> Path:
-    """The same model, whose file says that a BOS goes before each text."""
-    writes = gguf.GGUFWriter.add_add_bos_token
-    patch.setattr(gguf.GGUFWriter, "add_add_bos_token", lambda writer, _: writes(writer, True))  # noqa: FBT003 - gguf's own
-    return write_model(folder / "bos.gguf", {})
 
 
 def tokenizer() -> Tokenizer:

@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import ApproximateTokenCounter, CharTokenCounter, FewShotTemplate
 from lazyprompt.errors import BudgetError, TemplateError
-from lazyprompt.templates.few_shot import (
-    Best,
-    ExampleOffer,
-    ExampleSelector,
-    FirstExamples,
-    LengthBudget,
-    MostSimilar,
-)
+from lazyprompt.templates.few_shot import Best, ExampleOffer, ExampleSelector, FirstExamples, LengthBudget, MostSimilar
 
 LETTERS = [{"q": letter} for letter in "abcde"]
 
@@ -97,7 +90,6 @@ def test_what_scores_too_little_is_not_shown() -> None:
 
 
 def test_the_score_is_given_the_values_and_the_example_as_they_are() -> None:
-    """Elsewhere values are joined to one text, so that a number as a value fails."""
     seen: list[tuple[dict[str, object], dict[str, object]]] = []
 
     def score(values: Mapping[str, object], example: Mapping[str, object]) -> float:
@@ -169,7 +161,6 @@ def test_settings_of_similarity_that_are_wrong_are_refused(wrong: dict[str, Any]
     ("limit", "shown"), [(1, ""), (2, ""), (3, "a"), (4, "a"), (5, "ab"), (10, "abcd"), (11, "abcde"), (99, "abcde")]
 )
 def test_the_whole_text_fits(limit: int, shown: str) -> None:
-    """Elsewhere only values and examples are counted, and the prefix, suffix and separators come on top."""
     select = LengthBudget(limit, len)
     few_shot = FewShotTemplate("", LETTERS, "{q}", "{x}", ",", select=select)
     text = few_shot.render(x="?")
@@ -208,7 +199,6 @@ def test_no_later_example_takes_the_place_of_one_that_is_too_long() -> None:
 
 
 def test_a_text_that_does_not_fit_without_examples_is_refused() -> None:
-    """Elsewhere the examples are left out, and the model is sent what is too long for it."""
     few_shot = template(LengthBudget(4, len))
     with pytest.raises(BudgetError) as caught:
         few_shot.render(x="12345")
@@ -219,7 +209,6 @@ def test_a_text_that_does_not_fit_without_examples_is_refused() -> None:
 
 
 def test_too_few_examples_can_be_refused() -> None:
-    """Elsewhere no example fits and nobody is told."""
     with pytest.raises(BudgetError) as caught:
         template(LengthBudget(6, len, min_examples=2)).render(x="x")
     assert str(caught.value) == ("min_examples is 2, and only 1 fit: with 2 the text has 7 tokens, and max_tokens is 6")

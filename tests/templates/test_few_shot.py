@@ -40,10 +40,11 @@ def test_a_slot_in_prefix_and_suffix_is_one_slot() -> None:
     assert template.render(a="1", b="2", c="3") == "2 1\n3 1"
 
 
-@given(st.text(), st.text())
-def test_examples_and_values_are_data(example: str, value: str) -> None:
+@pytest.mark.parametrize("select", [None, FirstExamples(1)])
+@given(example=st.text(), value=st.text())
+def test_examples_and_values_are_data(select: FirstExamples | None, example: str, value: str) -> None:
     """Braces in them stay, and no value gets into an example."""
-    template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", separator="|")
+    template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", "|", select=select)
     assert template.render(x=f"{{q}}{value}") == f"<{{x}}{example}>|{{q}}{value}"
 
 
@@ -141,13 +142,6 @@ def test_a_selector_decides_at_each_rendering_which_are_shown() -> None:
     assert template.chosen(x="b") == (1,)
 
 
-@given(st.text(), st.text())
-def test_chosen_examples_and_values_are_data(example: str, value: str) -> None:
-    """Elsewhere the chosen examples are put into the template, which is then filled: a brace in one is an error."""
-    template = FewShotTemplate("", [{"q": f"{{x}}{example}"}], "<{q}>", "{x}", "|", select=FirstExamples(1))
-    assert template.render(x=f"{{q}}{value}") == f"<{{x}}{example}>|{{q}}{value}"
-
-
 def test_values_are_checked_before_a_selector_sees_them() -> None:
     def never(values: Mapping[str, object], example: Mapping[str, object]) -> float:
         raise AssertionError((values, example))
@@ -157,7 +151,6 @@ def test_values_are_checked_before_a_selector_sees_them() -> None:
 
 
 def test_a_selector_sees_the_examples_as_they_were() -> None:
-    """The texts were kept and the dicts shared: an example changed later was chosen by what it no longer said."""
     seen: list[object] = []
 
     def score(_values: Mapping[str, object], example: Mapping[str, object]) -> float:
@@ -174,7 +167,6 @@ def test_a_selector_sees_the_examples_as_they_were() -> None:
 
 
 def test_an_example_may_have_more_for_the_selector_to_look_at() -> None:
-    """A label or a vector that is not to be shown had no place: only what a slot takes was let in."""
     vectors = [{"q": "a", "vector": [0.0, 1.0]}, {"q": "b", "vector": [1.0, 0.0]}]
 
     def first_part(_values: Mapping[str, object], example: Mapping[str, Any]) -> float:

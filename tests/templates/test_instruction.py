@@ -2,13 +2,7 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import (
-    AlpacaInstructionTemplate,
-    ChatInstructionTemplate,
-    InstructionTemplate,
-    SlotError,
-    TemplateError,
-)
+from lazyprompt import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate, SlotError, TemplateError
 from lazyprompt.templates.instruction import ALPACA_PREAMBLE, EXTRA_KEYS
 
 

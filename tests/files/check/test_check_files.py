@@ -26,7 +26,6 @@ def test_one_finding_for_each_error() -> None:
 
 
 def test_a_misspelt_role_is_one_finding() -> None:
-    """It was text before the first role too, with another advice."""
     assert found("sytem:\nBe kind.\nuser:\nHi.\n") == [("LP030", 1, 1)]
 
 
@@ -55,7 +54,6 @@ def test_no_finding_shows_a_secret(text: str) -> None:
 
 
 def test_a_text_in_quotes_that_ends_with_a_secret_stays_in_quotes() -> None:
-    """The quote was hidden with it, and the file was no YAML."""
     assert found(front('description: "a\n  password: abcdefgh"')) == [("LP061", 3, 13)]
 
 
@@ -88,7 +86,6 @@ def test_what_nothing_lets_off() -> None:
 
 
 def test_the_lines_that_a_message_names_are_those_of_the_file() -> None:
-    """They were those of the template."""
     (finding,) = check(front("template: {format: mustache}", "{{#a}}\n{{/c}}\n"), name="p.prompty")
     assert "{{#a}} of line 4 " in finding.message
 
@@ -103,7 +100,6 @@ def test_yaml_prompt_files() -> None:
 
 
 def test_a_template_of_no_known_syntax_is_not_read() -> None:
-    """It was parsed as Jinja, and each of its tags was a fault."""
     assert found(front("template: {format: mustach}", "{{#a}}x{{/a}}")) == [("LP001", 2, 20)]
 
 
@@ -123,12 +119,10 @@ def test_the_dialect_can_be_given() -> None:
     ],
 )
 def test_what_is_given_when_a_prompt_is_loaded_is_not_known_here(fields: str) -> None:
-    """It was taken for text, which these fields are not."""
     assert [code for code, *_ in found(front(fields, "user:\n{{a}}\n")) if code != "LP027"] == []
 
 
 def test_an_empty_section_of_a_thread_is_the_place_of_the_history() -> None:
-    """It was said to be sent as an empty message."""
     assert check("system:\nBe kind.\nthread:\nuser:\nHi.\n", name="p.prompty") == []
 
 
@@ -148,7 +142,6 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_what_is_in_another_file_is_found_where_that_is_referred_to(tmp_path: Path) -> None:
-    """The places of the other file were looked for in this one."""
     inputs = "# of all prompts\n- name: a\n  kind: integer\n  default: x\n- name: b\n"
     (tmp_path / "inputs.yaml").write_text("#\n" * 99 + inputs, encoding="utf-8")
     text = front("name: a\ninputs: ${file:inputs.yaml}", "{{a}}")
@@ -170,7 +163,6 @@ INCLUDES: list[tuple[str, list[tuple[str, int, int]]]] = [
 
 @pytest.mark.parametrize(("body", "expected"), INCLUDES)
 def test_included_files(tmp_path: Path, body: str, expected: list[tuple[str, int, int]]) -> None:
-    """Each include was an error: files were not put in before the template was looked at."""
     for name, text in (
         ("tone.md", "Be kind to {{ name }}. {% if mood is defined %}{{ mood }}{% endif %}"),
         ("loop.md", "{% include 'loop.md' %}"),
@@ -274,7 +266,6 @@ def test_a_file_loads_or_has_an_error(text: str) -> None:
     ],
 )
 def test_a_misspelt_field_of_a_part_is_found(fields: str, name: str) -> None:
-    """Such fields are kept, so nothing told that they do nothing."""
     assert [each.message for each in check(front(fields), name="p.prompty") if each.code == "LP010"] == [
         f"the field {name} is not known (did you mean {_MEANT[name]!r}?)"
     ]

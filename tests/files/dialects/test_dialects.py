@@ -131,7 +131,6 @@ ASKED = {"table": "people", "firstName": "Ada", "lastName": "Byron", "question":
 
 
 def test_the_documented_thread_section_is_the_place_of_the_history() -> None:
-    """The document's own example was refused, because its thread holds no slot."""
     prompt = Prompty.loads(DOCUMENTED)
     assert prompt.dialect == "agentschema"
     assert [(each.role, each.name) for each in prompt.messages(ASKED)] == [("system", "system"), ("user", "Ada Byron")]
@@ -155,6 +154,5 @@ def test_threads_that_no_slot_names_stand_in_a_thread_section(section: str) -> N
 
 
 def test_a_thread_section_without_a_slot_is_no_section_of_v2() -> None:
-    """Its text became the system's."""
     with pytest.raises(FormatError, match="no section for the history"):
         Prompty.loads(DOCUMENTED.partition("\n\n")[2]).dumps("v2")

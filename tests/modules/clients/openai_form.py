@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.modules.clients._base import Request, Settings
-from lazyprompt.modules.clients._faults import Fault
 from lazyprompt.modules.sources import SOURCES
-from support.model_server.server import (
-    Answer,
-    ModelServer,
-)
+from modules.clients.helpers import raised
+from support.client_scenes import KEY, TIMEOUT
 
 if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta
     from lazyprompt.messages.msg import Msg
     from lazyprompt.modules.clients._base import OfficialClient
-
-KEY = "sk-test-0123456789abcdef"
-PATIENCE = 30.0  # seconds; for what is to happen soon, on a machine that has other things to do
-
-ANSWERS = {
-    "text": Answer("Grüße aus Köln, 你好 🙂", prompt_tokens=11, completion_tokens=7),
-    "thinking": Answer("42", thinking="Six times seven is\n\nforty-two."),
-    "calls": Answer(
-        text="", calls=(("call_a", "weather", {"city": "Paris", "days": 2}), ("call_b", "clock", {"zone": "北京"}))
-    ),
-    "all": Answer("I look.", "What do I need?", (("call_a", "search", {"query": 'a "quoted" {brace}', "deep": {}}),)),
-    "length": Answer("The beginning of", finish="length"),
-    "refusal": Answer("I cannot help with that.", finish="refusal"),
-    "empty": Answer(""),
-}
+    from lazyprompt.modules.clients._faults import Fault
+    from support.model_server.server import ModelServer
 
 
 def settings_for(
@@ -41,7 +24,7 @@ def settings_for(
     provider: str,
     *,
     key: str | None = KEY,
-    timeout: float = PATIENCE,
+    timeout: float = TIMEOUT,
     retries: int = 0,
     **options: Any,
 ) -> Settings:
@@ -79,59 +62,9 @@ def streamed(client: OfficialClient, request: Request) -> Streamed:
     return Streamed(collector.answer(), deltas, collector.complete)
 
 
-async def astreamed(client: OfficialClient, request: Request) -> Streamed:
-    """The same in an event loop."""
-    collector = client.collector()
-    deltas = [delta async for event in client.astream(request) for delta in collector.feed(event)]
-    return Streamed(collector.answer(), deltas, collector.complete)
-
-
-def checked(streamed: Streamed, message: Msg) -> None:
-    """That the deltas add up to the message."""
-    calls: dict[int | None, dict[str, str]] = {}
-    for delta in streamed.deltas:
-        if delta.kind == "tool_call":
-            call = calls.setdefault(delta.index, {"id": "", "name": "", "text": ""})
-            call["text"] += delta.text
-            call["id"] += delta.id or ""  # each is told once
-            call["name"] += delta.name or ""
-    told = streamed.answer["choices"][0]["message"].get("tool_calls", [])
-    assert list(calls) == list(range(len(told)))
-    assert [(call["id"], call["name"], call["text"]) for call in calls.values()] == [
-        (call["id"] or "", call["function"]["name"], call["function"]["arguments"]) for call in told
-    ]
-    blocks = [message.content] if isinstance(message.content, str) else message.content
-    written = (
-        block if isinstance(block, str) else getattr(block, "thinking", getattr(block, "text", "")) for block in blocks
-    )
-    assert streamed.said == "".join(written)
-
-
-_ENDED = EOFError("the stream ended without its end")
-
-
 def failed(client: OfficialClient, request: Request, *, stream: bool) -> tuple[Exception, Fault]:
-    """What went wrong with a call, or with a stream that came to its end."""
-    try:
-        fine = streamed(client, request).complete if stream else client.send(request) is not None
-    except Exception as error:  # noqa: BLE001 - whichever the client has
-        return _fault(client, error)
-    return _ended(fine=fine)
-
-
-def _fault(client: OfficialClient, error: Exception) -> tuple[Exception, Fault]:
+    """The error of a call or of a stream, and the fault that the client makes of it."""
+    error = raised(lambda: list(client.stream(request)) if stream else client.send(request))
     fault = client.fault(error)
-    if fault is None:
-        raise error
+    assert fault is not None, repr(error)
     return error, fault
-
-
-def _ended(*, fine: bool) -> tuple[Exception, Fault]:
-    """What a module says where a stream ended and its collector is not complete."""
-    assert not fine, "nothing went wrong"
-    return _ENDED, Fault("cut", str(_ENDED))
-
-
-def shown(error: BaseException, *more: object) -> str:
-    """All that can be read of an error, and of other things."""
-    return "".join((*traceback.format_exception(error), *(f"{each!r} {each!s}" for each in (error, *more))))

@@ -121,6 +121,20 @@ class _Ollama(ClientTests):
             fault = client.fault(error)
             assert fault is None or fault.kind == "request"
 
+    def test_no_picture_is_taken_for_the_path_of_a_file(
+        self, server: ModelServer, client: OfficialClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        picture = b64encode(b"a picture of a cat").decode()
+        (tmp_path / picture).write_text("private")
+        shown = {"images": [picture, b"a picture of a cat"]}
+        message = {"role": "user", "content": "what is it?", **shown}
+        chat = self.provider == "ollama"
+        client.send(Request("m", {"messages": [message]} if chat else {"prompt": "what is it?", **shown}, {}))
+        body = server.seen[0].body
+        assert (body["messages"][0] if chat else body)["images"] == [picture, picture]
+        assert shown == {"images": [picture, b"a picture of a cat"]}
+
     @pytest.mark.parametrize("body", [b"[]", b"7", b"null", b'"x"', b'{"message": 7, "response": 7}', b"", b"\xff"])
     def test_answers_of_another_shape_are_malformed(self, body: bytes) -> None:
         with odd_server(body + b"\n") as url:
@@ -149,18 +163,6 @@ class TestChat(_Ollama):
         server.answer = Answer("rain it is")
         assert self.formatter.parse(client.send(self.request(client, ask, msg, results))).text == "rain it is"
         assert [seen.refusal for seen in server.seen] == [None, None]
-
-    def test_no_picture_is_taken_for_the_path_of_a_file(
-        self, server: ModelServer, client: OfficialClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        picture = b64encode(b"a picture of a cat").decode()
-        (tmp_path / picture).write_text("private")
-        message = {"role": "user", "content": "what is it?", "images": [picture, b"a picture of a cat"]}
-        request = Request("m", {"messages": [message]}, {})
-        client.send(request)
-        assert server.seen[0].body["messages"][0]["images"] == [picture, picture]
-        assert message["images"] == [picture, b"a picture of a cat"]
 
     @pytest.mark.parametrize("image", ["/etc/passwd.", "https://example.com/cat.png", 7])
     def test_a_picture_that_is_no_base64_is_refused(
@@ -193,15 +195,6 @@ class TestGenerate(_Ollama):
         server.faults = lambda _: HalfCall()
         msg, _, complete = self.streamed(client, self.request(client))
         assert (msg.text, complete) == ("pong", True)
-
-    def test_no_picture_is_taken_for_the_path_of_a_file(
-        self, server: ModelServer, client: OfficialClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        picture = b64encode(b"a picture of a cat").decode()
-        (tmp_path / picture).write_text("private")
-        client.send(Request("m", {"prompt": "what is it?", "images": [picture]}, {}))
-        assert server.seen[0].body["images"] == [picture]
 
     @pytest.mark.parametrize("payload", [{"prompt": [1, 2]}, {"messages": []}, {}])
     def test_token_ids_are_refused(self, server: ModelServer, client: OfficialClient, payload: dict[str, Any]) -> None:

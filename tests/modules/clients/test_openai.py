@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +11,8 @@ import pytest
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.openai import CompletionsClient, Server, connect
 from lazyprompt.modules.engines import ENGINES
-from modules.clients.openai_form import (
-    ANSWERS,
-    KEY,
-    PATIENCE,
-    ask,
-    astreamed,
-    checked,
-    failed,
-    read,
-    settings_for,
-    shown,
-    streamed,
-)
+from modules.clients.openai_form import ask, failed, read, settings_for, streamed
+from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import Answer, Cut, Fails, ModelServer
 from support.tiny_model import CHATML, llama_cpp, write_model
 
@@ -50,43 +40,9 @@ def request_for(provider: str, content: str = "ping", model: str = "m") -> Reque
     return Request(model, {"prompt": content}, {}) if provider == "completions" else ask(content, model)
 
 
-@pytest.mark.parametrize("provider", CHATS)
-@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_a_stream_says_what_the_whole_answer_says(server: ModelServer, provider: str, answer: Answer) -> None:
-    server.answer = answer
-    with closing(client_for(server, provider)) as client:
-        message = read(provider, client.send(ask()))
-        stream = streamed(client, ask())
-
-    assert [seen.refusal for seen in server.seen] == [None, None]
-    assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
-    assert stream.complete
-    assert read(provider, stream.answer) == message
-    assert message.usage == {
-        "prompt_tokens": answer.prompt_tokens,
-        "completion_tokens": answer.completion_tokens,
-        "total_tokens": answer.prompt_tokens + answer.completion_tokens,
-    }
-    checked(stream, message)
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("provider", CHATS)
-async def test_event_loops_get_the_same(server: ModelServer, provider: str) -> None:
-    server.answer = ANSWERS["all"]
-    client = client_for(server, provider)
-    whole, stream = await client.asend(ask()), await astreamed(client, ask())
-    again = client.send(ask())
-    client.close()
-    await client.aclose()
-
-    assert read(provider, whole) == read(provider, stream.answer) == read(provider, again)
-    checked(stream, read(provider, whole))
-
-
 @pytest.mark.parametrize("prompt", ["### Instruction:\n你好\n### Response:\n", [1, 2, 491]], ids=["text", "ids"])
 def test_flat_text_and_token_ids_arrive_as_they_are(server: ModelServer, prompt: str | list[int]) -> None:
-    server.answer = ANSWERS["text"]
+    server.answer = Answer("Grüße aus Köln, 你好 🙂", prompt_tokens=11, completion_tokens=7)
     request = Request("m", {"prompt": prompt}, {"max_tokens": 8})
     with closing(CompletionsClient(settings_for(server, "completions"), ENGINE)) as client:
         whole: Any = client.send(request)
@@ -95,7 +51,7 @@ def test_flat_text_and_token_ids_arrive_as_they_are(server: ModelServer, prompt:
     assert [seen.body["prompt"] for seen in server.seen] == [prompt, prompt]
     assert [seen.body["max_tokens"] for seen in server.seen] == [8, 8]
     told = whole.to_dict()
-    assert stream.said == whole.choices[0].text == ANSWERS["text"].text
+    assert stream.said == whole.choices[0].text == server.answer.text
     assert stream.complete
     for key in ("id", "object", "created", "model", "usage"):
         assert stream.answer[key] == told[key]
@@ -116,7 +72,7 @@ def test_refusals_are_recognised_by_each_server_s_words(server: ModelServer, pro
     with closing(client_for(server, provider, key="wrong")) as client:
         error, told = failed(client, request_for(provider), stream=False)
         assert told.kind == "key"
-        assert "wrong" not in shown(error, told, client)
+        assert "wrong" not in "".join(traceback.format_exception(error)) + f"{told} {client!r}"
     with closing(client_for(server, provider)) as client:
         assert failed(client, request_for(provider, model="no-such-model"), stream=False)[1].kind == "not found"
         assert failed(client, request_for(provider, "OVERFLOW"), stream=True)[1].kind == "overflow"
@@ -158,7 +114,7 @@ def test_a_bug_is_no_fault(server: ModelServer) -> None:
 def test_llama_cpp_itself(tmp_path: Path) -> None:
     with llama_cpp(write_model(tmp_path / "m.gguf", {"default": CHATML})) as engine:
         ids = engine.tokens("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
-        settings = Settings(f"{engine.address}/v1", None, PATIENCE, 0, {})
+        settings = Settings(f"{engine.address}/v1", None, TIMEOUT, 0, {})
         greedy: dict[str, Any] = {"max_tokens": 8, "temperature": 0.0, "seed": 1}
         with closing(CompletionsClient(settings, ENGINE)) as flat:
             request = Request("m", {"prompt": ids}, flat.params(greedy))

@@ -12,7 +12,8 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.modules.clients._base import Request, Settings
 from lazyprompt.modules.clients.openai import connect
 from lazyprompt.modules.engines import engine_named
-from modules.clients.openai_form import KEY, PATIENCE, ask, read, settings_for, streamed
+from modules.clients.openai_form import ask, read, settings_for, streamed
+from support.client_scenes import KEY, TIMEOUT
 
 if TYPE_CHECKING:
     from support.model_server.server import ModelServer
@@ -52,7 +53,7 @@ def test_servers_are_known_by_their_hosts(
 
 def test_the_environment_may_name_the_server(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url("vllm"))
-    with closing(connect(Settings(None, Secret(KEY), PATIENCE, 0, {}))) as client:
+    with closing(connect(Settings(None, Secret(KEY), TIMEOUT, 0, {}))) as client:
         assert read("openai", client.send(ask())).content == "pong"
         assert client.params({"max_tokens": 1}) == {"max_tokens": 1}
     assert server.seen[0].provider == "vllm"

@@ -1,4 +1,4 @@
-"""OpenAI's voices: Chat Completions as a dozen providers speak it, Completions, and Responses.
+"""OpenAI's voices: Chat Completions as a dozen providers speak it, and Completions.
 
 Sources: the API references of the providers, and the types of the client ``openai``.
 """
@@ -148,96 +148,6 @@ def _completions_stream(answer: Answer, ask: Ask) -> list[Event]:
     return [*said, Event(ended, end=True), *told, DONE]
 
 
-def _item(kind: str, number: int, **fields: object) -> Json:
-    prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc"}[kind]
-    return {"type": kind, "id": f"{prefix}_{number}", **fields}
-
-
-def _content(answer: Answer) -> Json:
-    if answer.finish == "refusal":
-        return {"type": "refusal", "refusal": answer.text}
-    return {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
-
-
-def _output(answer: Answer) -> list[Json]:
-    """The items of a response."""
-    items: list[Json] = []
-    if answer.thinking:
-        items.append(_item("reasoning", 1, summary=[{"type": "summary_text", "text": answer.thinking}]))
-    if answer.text:
-        items.append(_item("message", 1, role="assistant", status="completed", content=[_content(answer)]))
-    for at, ((ident, name, _), arguments) in enumerate(zip(answer.calls, answer.arguments(), strict=True), 1):
-        status = "incomplete" if answer.half and at == len(answer.calls) else "completed"
-        items.append(_item("function_call", at, call_id=ident, name=name, arguments=arguments, status=status))
-    return items
-
-
-_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
-
-
-def _responses_whole(answer: Answer, ask: Ask) -> Json:
-    reason = _INCOMPLETE.get(answer.why)
-    prompt, completion = answer.prompt_tokens, answer.completion_tokens
-    usage = {
-        "input_tokens": prompt,
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": completion,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": prompt + completion,
-    }
-    return {
-        **answer_of("openai-responses"),
-        "model": ask.model,
-        "status": "incomplete" if reason else "completed",
-        "incomplete_details": {"reason": reason} if reason else None,
-        "output": _output(answer),
-        "usage": usage,
-    }
-
-
-def _pieces_of(item: Json) -> Iterator[Json]:
-    """The events between the beginning and the end of an item."""
-    ident = {"item_id": item["id"]}
-    if item["type"] == "function_call":
-        for piece in pieces(item["arguments"]):
-            yield {"type": "response.function_call_arguments.delta", **ident, "delta": piece}
-        yield {"type": "response.function_call_arguments.done", **ident, "arguments": item["arguments"]}
-        return
-    thought = item["type"] == "reasoning"
-    part = item["summary" if thought else "content"][0]
-    key = "refusal" if part["type"] == "refusal" else "text"
-    name = {"summary_text": "reasoning_summary_text", "output_text": "output_text", "refusal": "refusal"}[part["type"]]
-    whole = "reasoning_summary_part" if thought else "content_part"
-    place = {**ident, "summary_index" if thought else "content_index": 0}
-    yield {"type": f"response.{whole}.added", **place, "part": {**part, key: ""}}
-    for piece in pieces(part[key]):
-        yield {"type": f"response.{name}.delta", **place, "delta": piece}
-    yield {"type": f"response.{name}.done", **place, key: part[key]}
-    yield {"type": f"response.{whole}.done", **place, "part": part}
-
-
-def _begun(item: Json) -> Json:
-    """An item before anything was said in it."""
-    empty: Json = {key: "" if key == "arguments" else [] for key in ("arguments", "content", "summary") if key in item}
-    status = {"status": "in_progress"} if "status" in item else {}
-    return {**item, **empty, **status}
-
-
-def _responses_stream(answer: Answer, ask: Ask) -> list[Event]:
-    whole = _responses_whole(answer, ask)
-    begun: Json = {**whole, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
-    said: list[Json] = [{"type": f"response.{what}", "response": begun} for what in ("created", "in_progress")]
-    for index, item in enumerate(whole["output"]):
-        place = {"output_index": index}
-        said.append({"type": "response.output_item.added", **place, "item": _begun(item)})
-        said += ({**event, **place} for event in _pieces_of(item))
-        said.append({"type": "response.output_item.done", **place, "item": item})
-    said.append({"type": f"response.{whole['status']}", "response": whole})
-    return [
-        Event({**event, "sequence_number": at}, event["type"], end=at == len(said) - 1) for at, event in enumerate(said)
-    ]
-
-
 def _with_comment(event: Event, at: int) -> bytes:
     """As DeepSeek and OpenRouter do: a comment while one waits."""
     return b": keep-alive\n\n" + sse(event) if at == 2 else sse(event)
@@ -245,12 +155,6 @@ def _with_comment(event: Event, at: int) -> bytes:
 
 def _trouble(provider: str, status: int, message: str) -> Event:
     return Event(error_body(provider, status, message))
-
-
-def _responses_trouble(status: int, message: str) -> Event:
-    code = "rate_limit_exceeded" if status == 429 else "server_error"
-    told = {"code": code, "message": message, "param": None, "sequence_number": 99}
-    return Event({"type": "error", **told}, "error")
 
 
 # The first chunk of Azure has no choices either.
@@ -274,11 +178,3 @@ def chat_voice(provider: str) -> Voice:
 
 
 COMPLETIONS = Voice(_completions_whole, _completions_stream, sse, SSE, _NEWS, partial(_trouble, "completions"))
-RESPONSES = Voice(
-    _responses_whole,
-    _responses_stream,
-    sse,
-    SSE,
-    (("response.created", Event({"type": "response.x_news", "sequence_number": 99, "x": 1}, "response.x_news")),),
-    _responses_trouble,
-)

@@ -126,7 +126,6 @@ def _dashscope(status: int, message: str, **more: object) -> Json:
 
 FORMS: dict[str, Form] = {
     "openai": _openai,
-    "openai-responses": _openai,
     "deepseek": _deepseek,
     "litellm": _litellm,
     "moonshot": _moonshot,
@@ -175,14 +174,6 @@ _OLLAMA_REFUSALS: dict[Reason, Refusal] = {
 }  # it cuts a prompt that is too long, and says nothing
 REFUSALS: dict[str, dict[Reason, Refusal]] = {
     "openai": _OPENAI_REFUSALS,
-    "openai-responses": {
-        **_OPENAI_REFUSALS,
-        "length": Refusal(
-            400,
-            "Your input exceeds the context window of this model. Please adjust your input and try again.",
-            {"param": "input", "code": "context_length_exceeded"},
-        ),
-    },
     "deepseek": {
         "key": Refusal(401, f"Authentication Fails, Your api key: ****{NO_KEY[-4:]} is invalid"),
         "model": Refusal(400, "Model Not Exist"),

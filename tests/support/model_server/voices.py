@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from support.model_server.chat import COMPLETIONS, RESPONSES, SSE, chat_voice
+from support.model_server.chat import COMPLETIONS, SSE, chat_voice
 from support.model_server.errors import error_body
 from support.model_server.parts import Answer, Ask, Event, Json, Voice, encoded, pieces, sse
 from support.providers.loopback import answer_of
@@ -213,7 +213,6 @@ _GEMINI_NEWS = (
 VOICES: dict[str, Voice] = {
     **{one: chat_voice(one) for one in (*OPENAI_CHAT, "siliconflow", "dashscope", "zhipu", "mistral")},
     "completions": COMPLETIONS,
-    "openai-responses": RESPONSES,
     "anthropic": Voice(
         _anthropic_whole, _anthropic_stream, sse, SSE, _ANTHROPIC_NEWS, partial(_trouble, "anthropic", "error")
     ),

@@ -10,7 +10,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from support.providers.judges import in_order
@@ -123,21 +122,6 @@ def answer_of(provider: str, text: str = "pong") -> dict[str, Any]:
         "dashscope-multimodal": dashscope[1],
     }
     return forms.get(provider, forms["openai"])
-
-
-def text_of(provider: str, response: Any) -> object:
-    """The text in a response of the provider's client."""
-    readers: dict[str, Callable[[Any], object]] = {
-        "openai": lambda answer: answer.choices[0].message.content,
-        "openai-responses": attrgetter("output_text"),
-        "anthropic": lambda answer: answer.content[0].text,
-        "gemini": attrgetter("text"),
-        "ollama": attrgetter("message.content"),
-        "ollama-generate": attrgetter("response"),
-        "dashscope": lambda answer: answer.output.choices[0].message.content,
-        "dashscope-multimodal": lambda answer: answer.output.choices[0].message.content[0]["text"],
-    }
-    return readers.get(provider, readers["openai"])(response)
 
 
 def error_of(provider: str, message: str) -> dict[str, Any]:
