@@ -69,7 +69,7 @@ class Tally:
             content: object = item.content if plain else None
             key: Hashable = (item.role, item.name, content)
         else:
-            content = item.get("content") if len(item) == 2 and "role" in item else None  # noqa: PLR2004 - nothing else
+            content = item.get("content") if set(item) == {"role", "content"} else None
             key = (item.get("role"), content)
         if type(content) is not str or len(content) > _LONG:
             key = digest(self._forms([item]))

@@ -85,7 +85,8 @@ def conversation_of(
         if isinstance(item, Msg):
             role, plain = item.role, isinstance(item.content, str)
         else:
-            role, plain = item.get("role"), len(item) == 2 and isinstance(item.get("content"), str)  # noqa: PLR2004 - role and content
+            role = item.get("role")
+            plain = item.keys() == {"role", "content"} and isinstance(item["content"], str)
         # Most messages are plain text, which has no links.
         if plain or not _is_linked(item, at, waiting, first_of, orphans):
             if role == "user":
