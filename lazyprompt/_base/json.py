@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -29,20 +29,8 @@ class JsonText(str):
     __slots__ = ()
 
 
-def _encoder() -> Callable[[Json, int], Iterable[str]]:
-    """Return what writes JSON. json.dumps and JSONEncoder make a C encoder for each call, which costs half of its time.
-
-    A checked value does not hold itself, so the encoder need not look for that.
-    """
-    plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-    make: Callable[..., Callable[[Json, int], tuple[str, ...]]] | None = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return lambda value, _: plain.encode(value)
-    settings = (plain.key_separator, plain.item_separator, plain.sort_keys, plain.skipkeys, plain.allow_nan)
-    return make(None, plain.default, json.encoder.encode_basestring, None, *settings)
-
-
-_encode = _encoder()
+# A checked value does not hold itself.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 
 
 def to_json(value: Json) -> str:
@@ -54,7 +42,7 @@ def to_json(value: Json) -> str:
     Returns:
         One line of JSON with the separators ``", "`` and ``": "``.
     """
-    return "".join(_encode(value, 0))
+    return _encode(value)
 
 
 def dump(value: Json) -> JsonText:

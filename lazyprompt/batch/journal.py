@@ -44,11 +44,6 @@ class Files:
     output: Path
     rejects: Path | None = None
 
-    @property
-    def older(self) -> list[Path]:
-        """The files of a run that a version before the database began."""
-        return [beside(self.output, ".state"), beside(self.output, ".answers")]
-
     def part(self, index: int) -> Path:
         """Return the name of an output file before the end, when nobody knows yet if there are several."""
         return part_of(self._numbered(index) if index else self.output)
@@ -212,11 +207,6 @@ class Journal:
     def _begin(self, *, restart: bool) -> None:
         """Cut the parts to what is safe, and remove those that are not needed."""
         files = self.files
-        older = [path for path in files.older if path.exists()]
-        if older and not restart:
-            raise BatchError(
-                f"{older[0]} is of a run that an older version of lazyprompt began; end it with that version, or {ANEW}"
-            )
         begun = self.database.saved
         if begun is not None:
             self.state = self._safe = _continued(begun, self.state, files)
@@ -225,7 +215,7 @@ class Journal:
         rejects = [] if files.rejects is None else [part_of(files.rejects)]
         with self._telling(files.output):
             if restart:
-                for path in (*files.older, files.part(0), *rejects):
+                for path in (files.part(0), *rejects):
                     path.unlink(missing_ok=True)
             for path in rejects if begun or restart else (files.part(0), *files.parts_beyond(1), *rejects):
                 if path.is_file() and path.stat().st_size:

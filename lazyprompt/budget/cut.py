@@ -48,12 +48,11 @@ def shortened(text: str, room: int, count_text: Callable[[str], int], cut: Cut =
         The text as it is where it fits; else what is left of it, with ``[…]`` where something is missing; an empty text
         where not even that fits.
     """
-    full = count_text(text)
-    if full <= room:
+    if count_text(text) <= room:
         return text
     best, best_count = "", 0
     for ends in (_SENTENCES, _WORDS, None):
-        found = _shorter(_pieces(text, ends), room, full, count_text, cut)
+        found = _shorter(_pieces(text, ends), room, count_text, cut)
         if found is not None:
             count = count_text(found)
             if count > best_count:
@@ -77,7 +76,7 @@ def _between_letters(text: str) -> Iterator[int]:
             yield at
 
 
-def _shorter(pieces: Sequence[str], room: int, full: int, count_text: Callable[[str], int], cut: Cut) -> str | None:
+def _shorter(pieces: Sequence[str], room: int, count_text: Callable[[str], int], cut: Cut) -> str | None:
     """The text without the fewest pieces that must go."""
     count = len(pieces)
     middle = count // 2
@@ -91,7 +90,7 @@ def _shorter(pieces: Sequence[str], room: int, full: int, count_text: Callable[[
         head, tail = "".join(pieces[: min(left)]).rstrip(), "".join(pieces[max(left) + 1 :]).lstrip()
         return " ".join(text for text in (head, CUT_MARK, tail) if text)
 
-    gone = fewest([len(pieces[at]) for at in order], lambda gone: count_text(without(gone)), room, full)
+    gone = fewest(count, lambda gone: count_text(without(gone)), room)
     return None if gone is None else without(gone)
 
 

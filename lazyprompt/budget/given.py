@@ -95,9 +95,9 @@ class Given(NamedTuple):
 def _are_plain(items: list[Any]) -> bool:
     """Return True for dicts of role and text alone, as most are: they are sent as they are."""
     for item in items:
-        if item.__class__ is not dict or len(item) != 2 or "role" not in item:  # noqa: PLR2004 - role and content
+        if item.__class__ is not dict or item.keys() != {"role", "content"}:
             return False
-        if type(item.get("content")) is not str:
+        if type(item["content"]) is not str:
             return False
     return True
 
@@ -105,7 +105,7 @@ def _are_plain(items: list[Any]) -> bool:
 def _copied(message: Any) -> object:  # noqa: ANN401 - a cast would be a call for each message
     """Return a message that shares nothing mutable with another; a Msg never changes."""
     # Most messages are a role and a text, whose shallow copy shares nothing mutable.
-    if message.__class__ is dict and len(message) == 2 and type(message.get("content")) is str and "role" in message:  # noqa: PLR2004 - role and content
+    if message.__class__ is dict and message.keys() == {"role", "content"} and type(message["content"]) is str:
         return message.copy()
     if isinstance(message, Msg):
         return message

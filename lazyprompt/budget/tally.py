@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _KEPT = 16_384
 # Longer texts are remembered by a digest.
 _LONG = 1_024
-# What media are taken for, in characters, where only the proportions matter.
-_ROUGH_MEDIUM = 4_000
 # What a counter is tried with: two messages, so many times.
 _TRIAL: tuple[Form, Form] = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "bb cc"})
 _TIMES = 8
@@ -71,14 +69,9 @@ class Tally:
             content: object = item.content if plain else None
             key: Hashable = (item.role, item.name, content)
         else:
-            content = item.get("content") if len(item) == 2 and "role" in item else None  # noqa: PLR2004 - nothing else
+            content = item.get("content") if set(item) == {"role", "content"} else None
             key = (item.get("role"), content)
-        if type(content) is str and len(content) <= _LONG:
-            # The way of nearly all messages, so it is written out.
-            known = self._new.get(key)
-            if known is not None:
-                return known
-        else:
+        if type(content) is not str or len(content) > _LONG:
             key = digest(self._forms([item]))
         return self._known(key, lambda: self._count(self._forms([item])) - self.empty())
 
@@ -144,21 +137,6 @@ def texts_of(item: Item, write: WritesForms = forms) -> list[str]:
     return (
         [item.text] if isinstance(item, SlotValue) else [text for form in write([item]) for text in content_of(form)[0]]
     )
-
-
-def rough(item: Item) -> int:
-    """The size of an item in characters: enough to know its share of a whole."""
-    if isinstance(item, SlotValue):
-        return len(item.text) + 1
-    size = 1
-    for form in forms([item]):
-        content = form.get("content")
-        if len(form) == 2 and isinstance(content, str):  # noqa: PLR2004 - role and content
-            size += len(content)
-        else:
-            texts, media = content_of(form)
-            size += sum(map(len, texts)) + _ROUGH_MEDIUM * len(media)
-    return size
 
 
 _UNKNOWN = object()
@@ -262,13 +240,7 @@ class AsWhole:
         """The fewest units that must go so that the rest costs no more; ``None`` where even without all it does."""
         if self.full <= most:
             return 0
-        return fewest(
-            [sum(rough(self._items[at]) for at in unit) for unit in self._order],
-            lambda gone: self.cost(self._without(gone), {}),
-            most,
-            self.full,
-            sum(rough(self._items[at]) for at in self._fixed),
-        )
+        return fewest(len(self._order), lambda gone: self.cost(self._without(gone), {}), most)
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
         """Return the cost of some items."""

@@ -80,15 +80,13 @@ def conversation_of(
     newest = -1
     _check(items)
     for at, item in enumerate(cast("Sequence[Any]", items)):
-        # Most items are dicts, which need no further look at their class.
-        if item.__class__ is not dict and isinstance(item, Msg | SlotValue):
-            if isinstance(item, SlotValue):
-                continue
-            role: object = item.role
-            plain = type(item.content) is str
+        if isinstance(item, SlotValue):
+            continue
+        if isinstance(item, Msg):
+            role, plain = item.role, isinstance(item.content, str)
         else:
             role = item.get("role")
-            plain = len(item) == 2 and type(item.get("content")) is str  # noqa: PLR2004 - role and content
+            plain = item.keys() == {"role", "content"} and isinstance(item["content"], str)
         # Most messages are plain text, which has no links.
         if plain or not _is_linked(item, at, waiting, first_of, orphans):
             if role == "user":
@@ -145,10 +143,9 @@ def _answered(result: str, waiting: dict[str, deque[int]]) -> int | None:
 
 def _check(items: Sequence[object]) -> None:
     """Refuse what is no message."""
-    if not {Msg, dict, SlotValue}.issuperset(map(type, items)):
-        for at, item in enumerate(items):
-            if not isinstance(item, Msg | Mapping | SlotValue):
-                raise HistoryError(f"messages[{at}] is a {type(item).__name__}; give Msg or OpenAI dicts")
+    for at, item in enumerate(items):
+        if not isinstance(item, Msg | Mapping | SlotValue):
+            raise HistoryError(f"messages[{at}] is a {type(item).__name__}; give Msg or OpenAI dicts")
 
 
 def _is_linked(

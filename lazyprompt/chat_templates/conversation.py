@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.trusted import is_trusted
@@ -14,7 +13,7 @@ from lazyprompt.errors import TemplateError, ToolsError
 from lazyprompt.messages.msg import Msg, ThinkingBlock
 from lazyprompt.messages.openai_form import to_openai
 from lazyprompt.messages.prompt import MARKERS, Prompt
-from lazyprompt.messages.reading import MARKS, is_openai, messages_of
+from lazyprompt.messages.reading import is_openai, messages_of
 from lazyprompt.messages.tools import ToolLike, ToolSet, function_schema, listed
 
 if TYPE_CHECKING:
@@ -43,11 +42,7 @@ def dicts_from(messages: HistoryLike, template: ChatJinja) -> Chat:
         HistoryError: A message has no accepted shape.
         FormatError: A block has no form that a template could be given.
     """
-    # All of them in C, where they are dicts.
-    if isinstance(messages, list | tuple) and (
-        ({*map(type, messages)} == {dict} and MARKS.isdisjoint(chain.from_iterable(cast("Any", messages))))
-        or all(isinstance(item, Mapping) and is_openai(item) for item in messages)
-    ):
+    if isinstance(messages, list | tuple) and all(isinstance(item, Mapping) and is_openai(item) for item in messages):
         return cast("Chat", messages)
     return [form for message in messages_of(messages) for form in _dicts(message, template)]
 

@@ -32,7 +32,6 @@ Chat: TypeAlias = "Sequence[Mapping[str, Any]]"
 _FLAT = frozenset((str, int, float, bool, type(None)))
 # The names under which reasoning travels; transformers gives templates the first and the second.
 REASONING = ("reasoning_content", "thinking", "reasoning")
-_REASONING = frozenset(REASONING)
 
 
 def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -61,8 +60,6 @@ class PlainData(NamedTuple):
 
 def _with_reasoning(message: dict[str, object]) -> dict[str, object]:
     """Return a message with its reasoning under the names that transformers gives it."""
-    if _REASONING.isdisjoint(message):  # most have none
-        return message
     reasoning = next((message[name] for name in REASONING if message.get(name) is not None), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
@@ -92,14 +89,10 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
         return value
     if depth >= MAX_DEPTH:
         raise FormatError(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
-    # To ask whether a list is a Mapping takes longer than to copy a short one.
-    if kind is dict or (kind is not list and isinstance(value, Mapping)):
+    if isinstance(value, Mapping):
         items = cast("Mapping[object, object]", value).items()
         return {
-            key if type(key) is str else plain_data(key, f"a key of {where}"): item
-            if type(item) in _FLAT
-            else plain_data(item, f"{where}.{key}", depth + 1)
-            for key, item in items
+            plain_data(key, f"a key of {where}"): plain_data(item, f"{where}.{key}", depth + 1) for key, item in items
         }
     if isinstance(value, list | tuple):
         copy = [
@@ -335,14 +328,7 @@ class ChatJinja:
         """
         chat: list[dict[str, Any]] = []
         texts: list[str] = []
-        for at, message in enumerate(cast("Sequence[dict[str, Any]]", messages)):
-            # Most are a role and a text: this is where the time of a long chat goes.
-            if type(message) is dict and len(message) == 2:  # noqa: PLR2004 - the two
-                role, content = message.get("role"), message.get("content")
-                if type(role) is str and role in ROLES and type(content) is str:
-                    chat.append(message.copy())
-                    texts.append(content)
-                    continue
+        for at, message in enumerate(messages):
             plain = _plain_message(message, f"messages[{at}]")
             texts += texts_in({name: value for name, value in plain.items() if name != "role" or value not in ROLES})
             formed = _with_reasoning(plain)

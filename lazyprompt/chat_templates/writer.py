@@ -10,7 +10,7 @@ from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
-from lazyprompt.rendering.layout import PartList, SampleParts, part_list
+from lazyprompt.rendering.layout import PartList, SampleParts
 from lazyprompt.safety.policy import Policy, controls_for
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class ChatTemplateWriter:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
         rendered = self._rendered(prompt)
-        out = part_list()
+        out = PartList()
         out.add(rendered.parts, rendered.slots)
         out.note = rendered.note
         if prompt.label is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -87,21 +88,12 @@ class CountedOnce:
         counter: What counts them.
     """
 
-    __slots__ = ("_counter", "_known", "additive")
-
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
-        self._known: dict[str, int] = {}
+        self.count_text = cache(counter.count_text)
         # None says as little as a counter that has no such attribute.
         self.additive: bool | None = getattr(counter, "additive", None)
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
         """The tokens of messages, and of tools."""
         return self._counter.count(messages, tools) if tools else self._counter.count(messages)
-
-    def count_text(self, text: str) -> int:
-        """The tokens of a text."""
-        found = self._known.get(text)
-        if found is None:
-            found = self._known[text] = self._counter.count_text(text)
-        return found

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.rendering.history_turns import put_history
-from lazyprompt.rendering.layout import PartList, Run, part_list, tool_parts, turn_literals
+from lazyprompt.rendering.layout import PartList, Run, tool_parts, turn_literals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ class FamilyLayout:
         """Put the fields in order, as the family's chat template does with the same messages."""
         markers = self._markers
         system, asked = self._constant_system or self._system(prompt), self._said(prompt)
-        out = part_list((markers.bos,))
+        out = PartList((markers.bos,))
         if markers.system_place == "turn":
             parts, slots = system
             out.add(parts, slots)
@@ -126,7 +126,7 @@ def stripped(parts: Sequence[str]) -> list[str]:
 
 def _put_into_first_turn(system: Run, history: History, markers: Markers, out: PartList) -> None:
     """A history whose first turn begins with the system text; a turn of its own where somebody else speaks first."""
-    turns = part_list()
+    turns = PartList()
     if not history.questions and history.messages[0].role != "user":
         turns.own(markers.soh)
         turns.own(markers.eoh)

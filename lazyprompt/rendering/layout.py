@@ -46,7 +46,9 @@ OWN = (MARKERS, MARKERS)
 class PartList:
     """Parts in the making: trusted and untrusted text in turn. Which slot each came from is put together when asked.
 
-    :func:`part_list` makes it.
+    Args:
+        parts: Parts that begin and end with a trusted one.
+        slots: The slot of each.
 
     Attributes:
         parts: The parts.
@@ -55,9 +57,11 @@ class PartList:
     """
 
     __slots__ = ("note", "parts", "runs")
-    parts: list[str]
-    runs: list[Sequence[str]]
-    note: str
+
+    def __init__(self, parts: Iterable[str] = ("",), slots: Sequence[str] = _MARKER) -> None:
+        self.parts: list[str] = [*parts]
+        self.runs: list[Sequence[str]] = [slots]
+        self.note = ""
 
     @property
     def slots(self) -> list[str]:
@@ -83,20 +87,6 @@ class PartList:
         self.parts += parts
         self.runs.append(_MARKER)
         self.runs.append(slots)
-
-
-def part_list(parts: Iterable[str] = ("",), slots: Sequence[str] = _MARKER) -> PartList:
-    """Begin a list of parts, in half of the time of a constructor: each flat prompt needs one.
-
-    Args:
-        parts: Parts that begin and end with a trusted one.
-        slots: The slot of each.
-    """
-    made = PartList()
-    made.parts = [*parts]
-    made.runs = [slots]
-    made.note = ""
-    return made
 
 
 class SampleParts(NamedTuple):

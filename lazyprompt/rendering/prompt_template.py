@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import compress, cycle, islice
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
@@ -149,13 +149,11 @@ class Writer:
         self._unseen = 0
         self._tools: ToolSet | None = None
         # The same text may stand between many values.
-        self._literals = {*self._layout.literals, *literals}
-        headers = frozenset(header for text in (*self._literals, markers.tools) for header in headers_in(text))
+        texts = {*self._layout.literals, *literals, markers.tools}
+        headers = frozenset(header for text in texts for header in headers_in(text))
         if headers & _ALPACA:
             headers |= _ALPACA
         self._controls = controls_of(markers, headers)
-        # 2, to look at values alone, where no sequence could lie partly in the developer's own text.
-        self._step: Literal[1, 2] = 1
         # An answer to be trained may think and call tools, but not end its turn or open another.
         self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
 
@@ -176,10 +174,6 @@ class Writer:
         stands_alone = bool(head[-1]) and not self._controls.may_cross(head[-1])
         self._unseen = len(head) - 1 if stands_alone and not self._controls.suspicious(head) else 0
         self._tools = prompt.tools
-        # A family's layout puts a line's end behind the system text.
-        system = prompt.system or ""
-        texts = (*self._literals, system, f"{system}\n")
-        self._step = 1 if any(map(self._controls.may_cross, texts)) else 2
         return self
 
     def write(self, prompt: Prompt) -> PartList:
@@ -196,7 +190,7 @@ class Writer:
         """
         layout, first = (self._own_layout, self._unseen) if prompt.tools is self._tools else (self._layout, 0)
         out = layout.lay(prompt)
-        if self._looks and (found := self._controls.suspicious(out.parts, first, self._step)):
+        if self._looks and (found := self._controls.suspicious(out.parts, first)):
             out.parts = self._controls.guard_in(found, out.parts, out.slots, self._safety)
         if prompt.label is not None:
             answer, slots = ["", prompt.label, ""], (MARKERS, "label", MARKERS)

@@ -11,7 +11,7 @@ from lazyprompt.errors import HistoryError, LazyPromptError, SlotError, Template
 from lazyprompt.messages.history import EMPTY_HISTORY
 from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.rendering.history_turns import put_history
-from lazyprompt.rendering.layout import OWN, PartList, Run, part_list, tool_parts, turn_literals
+from lazyprompt.rendering.layout import OWN, PartList, Run, tool_parts, turn_literals
 from lazyprompt.rendering.markers import TURN_MARKERS, Markers
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class TemplateLayout:
         return layout
 
     def _run(self, name: str, prompt: Prompt) -> Run:
-        out = part_list()
+        out = PartList()
         _FIELDS[name].put(prompt, self._markers, out)
         return tuple(out.parts[1:]), tuple(out.slots[1:])
 
@@ -129,7 +129,7 @@ class TemplateLayout:
             if has_text(prompt):
                 raise error(f"this prompt template has no place for the {name}; put {{{name}}} into it")
         parts, slots = self._head
-        out = part_list(parts, slots)
+        out = PartList(parts, slots)
         markers = self._markers
         for tests, steps in self._plan:
             if tests and not any(is_shown(prompt) for is_shown in tests):

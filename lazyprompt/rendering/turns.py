@@ -11,7 +11,7 @@ from lazyprompt._base.json import JsonText, dump
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import Block, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.rendering.layout import OWN, End, PartList, Said, SampleParts, part_list
+from lazyprompt.rendering.layout import OWN, End, PartList, Said, SampleParts
 from lazyprompt.rendering.markers import PLAIN_CALL, PLAIN_RESULT, Markers
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def answer_parts(answer: Msg, markers: Markers, opening: str) -> PartList:
     where = "the answer"
     if answer.url is not None:
         raise _url_error(answer, where)
-    out = part_list((opening,))
+    out = PartList((opening,))
     blocks = [block for block in answer.blocks if not isinstance(block, ThinkingBlock)]
     _put_blocks(blocks, markers, out, where, _LABEL, trim=False)
     out.own(markers.eoa, _LABEL.end)
@@ -220,7 +220,7 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
             parts += out.parts[done : last + 1]
             slots += map(str, old[done : last + 1])
         done = last + 1
-    return part_list((*parts, *out.parts[done:]), (*slots, *old[done:]))
+    return PartList((*parts, *out.parts[done:]), (*slots, *old[done:]))
 
 
 def sample_parts(out: PartList, history: History) -> SampleParts:

@@ -22,7 +22,7 @@ from lazyprompt.prompters.definition import OWN_FORMS
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.studio.reading import ATTACKS, WrongRequestError, as_kind, describe_input, first_values, read_draft
 from lazyprompt.studio.workspace import Changed, Workspace
-from lazyprompt.tokens.vocabulary import sought_vocabularies
+from lazyprompt.tokens.vocabulary import vocabularies_here
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ class Looking:
         Raises:
             PromptFileError: As of :meth:`lazyprompt.studio.workspace.Workspace.files`.
         """
-        here = [f"{_TIKTOKEN}{each.name}" for each in sought_vocabularies() if each.state == "here"]
+        here = [f"{_TIKTOKEN}{name}" for name in vocabularies_here()]
         return {
             "root": self.workspace.root.name,
             "files": [each._asdict() for each in self.workspace.files()],

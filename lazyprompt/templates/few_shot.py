@@ -5,11 +5,11 @@ A selector decides at each rendering which examples are shown, and in which orde
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from itertools import accumulate, takewhile
+from dataclasses import dataclass
 from math import isnan
 from operator import index
 from types import MappingProxyType
@@ -30,8 +30,6 @@ Best: TypeAlias = Literal["first", "last"]
 Score: TypeAlias = "Callable[[Mapping[str, object], Mapping[str, object]], SupportsFloat]"
 """How well an example (the second) goes with the values of a rendering (the first): the more, the better."""
 
-# Counts of so many texts are kept at most.
-_KEPT = 4_096
 # They can be gone through, but have no order, or hold no indices.
 _NO_LISTS = (str, bytes, Mapping, set, frozenset)
 
@@ -184,8 +182,6 @@ class LengthBudget:
     count: Callable[[str], int] | CountsText
     among: ExampleSelector | None = None
     min_examples: int = 0
-    # Counts of examples: they change no choice, only the time it takes.
-    _known: dict[str, int] = field(default_factory=dict[str, int], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_whole("max_tokens", self.max_tokens, 1, BudgetError)
@@ -232,12 +228,7 @@ class LengthBudget:
                 f"even without an example the text has {bare} tokens, and max_tokens is {self.max_tokens}; "
                 "allow more, or shorten prefix, suffix or values"
             )
-        # Tokens of pieces need not add up to those of the whole: their sum is a guess, what is counted is the whole.
-        ranked = order[::-1] if last else order
-        between = self._piece(offer.separator)
-        sums = accumulate((self._piece(offer.texts[at]) + between for at in ranked), initial=bare)
-        guess = sum(1 for _ in takewhile(lambda total: total <= self.max_tokens, sums)) - 1
-        fitting = _most(lambda number: cost(number) <= self.max_tokens, guess, len(order))
+        fitting = bisect_right(range(len(order) + 1), self.max_tokens, key=cost) - 1
         if fitting < self.min_examples:
             raise BudgetError(self._too_few(fitting, len(order), cost))
         return some(fitting)
@@ -260,18 +251,6 @@ class LengthBudget:
                 f"count gave a {type(given).__name__}; it must give a whole number, and not have to be awaited"
             )
         return found
-
-    def _piece(self, text: str) -> int:
-        known = self._known.get(text)
-        if known is None:
-            known = self._count(text)
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[text] = known
-        return known
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.max_tokens, self.count, self.among, self.min_examples)
 
 
 def check_selector(given: object, where: str) -> None:
@@ -325,24 +304,6 @@ def choose(selector: ExampleSelector, offer: ExampleOffer) -> tuple[int, ...]:
     if faults:
         raise TemplateError(f"{who} gave {'; '.join(faults)}")
     return tuple(chosen)
-
-
-def _most(fits: Callable[[int], bool], guess: int, top: int) -> int:
-    """The greatest number up to ``top`` that fits, where 0 is known to.
-
-    A good guess takes two tries: it fits, and one more does not. From a bad one the steps grow, then halve.
-    """
-    low, high = 0, top + 1
-    at, step = max(guess, 1), 1
-    while high - low > 1:
-        if not low < at < high:
-            at = (low + high) // 2
-        if fits(at):
-            low, at = at, at + step
-        else:
-            high, at = at, at - step
-        step *= 2
-    return low
 
 
 def _check_whole(name: str, given: object, least: int, error: type[LazyPromptError]) -> None:

@@ -20,12 +20,13 @@ import re
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens.counter import Form, content_of, forms, json_text
 from lazyprompt.tokens.media import estimate_media_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from lazyprompt.messages.msg import Msg
 
 
 # OpenAI's rule, which is about right for most models: 3 tokens around a message, its role, a name, and the beginning of
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 _MESSAGE: Final = 4
 _NAME: Final = 1
 _PRIMING: Final = 3
-
-_TWO: Final = 2
 
 # The letters for the kinds of characters. What is not listed is another sign, ".".
 _ASCII: Final = (
@@ -224,15 +223,7 @@ class ApproximateTokenCounter:
         Raises:
             FormatError: A call or a tool is no JSON value.
         """
-        counted = _PRIMING
-        for message in messages:
-            # Role and text are all that most messages have.
-            if not isinstance(message, Msg) and len(message) == _TWO:
-                content = message.get("content")
-                if type(content) is str and "role" in message:
-                    counted += _MESSAGE + approximate_tokens(content)
-                    continue
-            counted += sum(map(_message, forms((message,))))
+        counted = _PRIMING + sum(map(_message, forms(messages)))
         return counted + sum(approximate_tokens(json_text(tool, "a tool")) for tool in tools or ())
 
     def count_text(self, text: str) -> int:

@@ -11,9 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from lazyprompt._base.json import checked
-from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import ApproximateCountWarning, FormatError, TokenizerError, did_you_mean
-from lazyprompt.messages.msg import Msg
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.counter import Form, content_of, forms, json_text
 from lazyprompt.tokens.media import estimate_tokens, image_size, media_in, picture_tokens, rule_for
@@ -22,6 +20,8 @@ from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for, encodin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from lazyprompt.messages.msg import Msg
 
 
 Missing: TypeAlias = Literal["error", "approximate"]
@@ -39,14 +39,12 @@ _ENUM: Final = -3
 _ENUM_ITEM: Final = 3
 _FUNCTIONS_END: Final = 12
 
-_TWO: Final = 2
 # Longer texts are counted in pieces: of a million spaces tiktoken's patterns overflow, and Rust panics.
 _LONG: Final = 200_000
 _NEAR: Final = 1_000
 _BEFORE_A_WORD: Final = re.compile(r"\S(?= \S)")
 # What content_of() has taken from a message, or what says nothing.
 _SAID: Final = frozenset({"role", "name", "content", "parts", "output", "reasoning_content", "thinking", "arguments"})
-_NO_ROLES: Final[Mapping[str, int]] = {}
 # Where providers' forms have the parameters of a function.
 _PARAMETERS: Final = ("parameters", "input_schema", "parameters_json_schema", "parametersJsonSchema")
 _NO_PARAMETERS: Final[dict[str, Any]] = {}
@@ -73,7 +71,7 @@ class TiktokenCounter:
         TokenizerError: The vocabulary is not on this machine, its file is another, or a name is unknown.
     """
 
-    __slots__ = ("_approximate", "_encode", "_function", "_roles", "_rule", "bpe_file", "missing", "name")
+    __slots__ = ("_approximate", "_encode", "_function", "_rule", "bpe_file", "missing", "name")
     additive: ClassVar[bool] = True
 
     def __init__(
@@ -87,8 +85,6 @@ class TiktokenCounter:
         self.missing: Missing = missing
         self._approximate: ApproximateTokenCounter | None = None
         self._encode: Callable[[str], list[int]] | None = None
-        # What a message of a role counts before its content.
-        self._roles = _NO_ROLES
         try:
             check_vocabulary(encoding_or_model, bpe_file)
         except TokenizerError as error:
@@ -122,17 +118,7 @@ class TiktokenCounter:
         """
         if self._approximate is not None:
             return self._approximate.count(messages, tools)
-        encode = self._encode or self._load()
-        roles = self._roles
-        counted = _PRIMING
-        for message in messages:
-            # Role and text are all that most messages have.
-            if not isinstance(message, Msg) and len(message) == _TWO:
-                role, content = message.get("role"), message.get("content")
-                if type(content) is str and len(content) < _LONG and type(role) is str and role in roles:
-                    counted += roles[role] + len(encode(content))
-                    continue
-            counted += sum(map(self._message, forms((message,))))
+        counted = _PRIMING + sum(map(self._message, forms(messages)))
         return counted + self._tools(tools) if tools else counted
 
     def count_text(self, text: str) -> int:
@@ -149,16 +135,12 @@ class TiktokenCounter:
         """
         if self._approximate is not None:
             return self._approximate.count_text(text)
-        encode = self._encode or self._load()
+        if self._encode is None:
+            self._encode = encoding_for(self.name, self.bpe_file).encode_ordinary
+        encode = self._encode
         if len(text) < _LONG:
             return len(encode(text))
         return sum(len(encode(piece)) for piece in _pieces(text))
-
-    def _load(self) -> Callable[[str], list[int]]:
-        encode = encoding_for(self.name, self.bpe_file).encode_ordinary
-        self._roles = {role: _MESSAGE + len(encode(role)) for role in (*ROLES, "developer", "model")}
-        self._encode = encode
-        return encode
 
     def _message(self, message: Form) -> int:
         """A message of any shape: all that it says, its media, and its other texts, such as ids."""

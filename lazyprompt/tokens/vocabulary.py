@@ -16,7 +16,7 @@ from hashlib import sha1, sha256
 from pathlib import Path
 from threading import Lock
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lazyprompt._base.files import read_regular
 from lazyprompt.errors import TokenizerError, did_you_mean
@@ -33,29 +33,11 @@ MOST_BYTES: Final = 33_554_432
 _ENTRY: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+")
 
 
-State: TypeAlias = Literal["here", "missing", "damaged", "unknown"]
-
-
 class File(NamedTuple):
     """A file of a vocabulary: where OpenAI gives it, and the SHA-256 of its bytes."""
 
     url: str
     sha256: str
-
-
-class Sought(NamedTuple):
-    """A vocabulary that was looked for on this machine.
-
-    Attributes:
-        name: The name of the encoding.
-        state: ``here`` if it can be used; ``missing``; ``damaged`` if its file is there, but is not what it should be;
-            ``unknown`` if only tiktoken itself can tell.
-        why: Why it cannot be used, and what to do; ``""`` if it can.
-    """
-
-    name: str
-    state: State
-    why: str = ""
 
 
 def encoding_for(encoding_or_model: str, bpe_file: str | Path | None = None) -> tiktoken.Encoding:
@@ -95,15 +77,11 @@ def check_vocabulary(encoding_or_model: str, bpe_file: str | Path | None = None)
     _contents(name, _paths(name, bpe_file))
 
 
-def sought_vocabularies() -> list[Sought]:
-    """All vocabularies that tiktoken knows, looked for on this machine; nothing is downloaded.
-
-    Returns:
-        Each of them, in the order of tiktoken.
-    """
+def vocabularies_here() -> list[str]:
+    """Return the names of tiktoken's vocabularies that are on this machine; nothing is downloaded."""
     import tiktoken  # noqa: PLC0415 - as in encoding_name
 
-    return [_sought(name) for name in tiktoken.list_encoding_names()]
+    return [name for name in tiktoken.list_encoding_names() if _is_here(name)]
 
 
 def cache_folder() -> tuple[Path | None, str]:
@@ -147,18 +125,13 @@ def encoding_name(encoding_or_model: str) -> str:
         ) from error
 
 
-def _sought(name: str) -> Sought:
-    """Look for one vocabulary in the cache folder."""
-    state: State = "unknown"
+def _is_here(name: str) -> bool:
+    """Return True if the cache folder has a vocabulary."""
     try:
-        files_of(name)
-        state = "missing"
-        paths = _paths(name, None)
-        state = "damaged"
-        _contents(name, paths)
-    except TokenizerError as error:
-        return Sought(name, state, str(error))
-    return Sought(name, "here")
+        _contents(name, _paths(name, None))
+    except TokenizerError:
+        return False
+    return True
 
 
 def _loaded(name: str) -> tiktoken.Encoding | None:

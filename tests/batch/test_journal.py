@@ -240,24 +240,6 @@ def test_a_database_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
     assert left(tmp_path) == before
 
 
-@pytest.mark.parametrize("name", ["out.jsonl.state", "out.jsonl.answers"])
-def test_a_run_of_an_older_version_is_told(tmp_path: Path, name: str) -> None:
-    """Versions before the database kept a journal of their own, and a run began at row 1 beside it."""
-    (tmp_path / name).write_text("{}")
-    (tmp_path / "out.jsonl.part").write_bytes(b"1\n")
-    (tmp_path / "bad.jsonl.part").write_bytes(b"bad\n")
-    with pytest.raises(BatchError) as caught:
-        opened(tmp_path, rejects=True)
-    assert str(caught.value) == (
-        f"{tmp_path / name} is of a run that an older version of lazyprompt began; end it with that version, "
-        "or --restart begins anew"
-    )
-    assert (tmp_path / "out.jsonl.part").read_bytes() == b"1\n"
-    with opened(tmp_path, rejects=True, restart=True) as journal:
-        journal.finish()
-    assert left(tmp_path) == {"out.jsonl": b"", "bad.jsonl": b""}
-
-
 def test_lines_of_a_database_come_in_the_order_of_rows_whatever_order_they_went_in(tmp_path: Path) -> None:
     given = [Line(number, b"%d" % number, rejected=number % 2 == 0, tokens=number + 1) for number in range(1, 1201)]
     database = RunDatabase(tmp_path / "out.jsonl")

@@ -37,7 +37,6 @@ BOUNDS: dict[str, str] = {
     "modules/clients/_base.py:OfficialClient._loops": "the event loops that are open",
     "modules/clients/_base.py:OfficialClient._clients": "one for threads, and one for each event loop that is open",
     "prompters/definition.py:PromptDefinition._targets": "the targets of a prompter in 32 forms or for 32 models",
-    "templates/few_shot.py:LengthBudget._known": "the counts of the examples it chose from, 4,096 at most",
 }
 
 # Objects of one call, one answer or one file, which go with it.
@@ -70,7 +69,6 @@ CONSTANTS = frozenset(
     {
         "messages/msg.py:_NO_INPUT",
         "tokens/openai.py:_NO_PARAMETERS",
-        "tokens/openai.py:_NO_ROLES",
     }
 )
 

@@ -256,17 +256,6 @@ def test_a_counter_or_a_function_counts(counter: Any) -> None:
     assert template(LengthBudget(7, counter)).chosen(x="x") == (0, 1)
 
 
-def test_an_example_is_counted_once_and_the_whole_seldom() -> None:
-    counter = Calling()
-    few_shot = template(LengthBudget(40, counter), [{"q": f"example {number}"} for number in range(100)])
-    for number in range(5):
-        assert few_shot.chosen(x=f"question {number}") == (0, 1)
-    pieces = [text for text in counter.asked if re.fullmatch(r"example \d+| ", text)]
-    assert len(pieces) == len(set(pieces)) == 4
-    # Without any, with two, and that three are too many.
-    assert len(counter.asked) - len(pieces) == 5 * 3
-
-
 def test_a_count_that_does_not_add_up_takes_few_tries() -> None:
     """A tokenizer that puts a sign before each text makes the sum of many too great."""
     asked: list[str] = []
@@ -278,13 +267,6 @@ def test_a_count_that_does_not_add_up_takes_few_tries() -> None:
     few_shot = template(LengthBudget(1_000, count), [{"q": f"{number:03}"} for number in range(500)])
     assert len(few_shot.chosen(x="x")) == 244
     assert len([text for text in asked if text.startswith("P")]) < 20
-
-
-def test_what_is_kept_of_counts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazyprompt.templates.few_shot._KEPT", 3)
-    select = LengthBudget(11, len)
-    assert template(select).chosen(x="x") == (0, 1, 2, 3)
-    assert len(select._known) <= 3  # noqa: SLF001 - that it is bounded shows nowhere else
 
 
 @pytest.mark.parametrize("wrong", [1.0, None, "3", True])
