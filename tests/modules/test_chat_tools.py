@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,9 @@ from lazyprompt.errors import HistoryError, ModuleError
 from modules.local_models import MAKES
 from modules.talks import TOOL_TEMPLATE, WAYS, Module, local_of, module_of, sent, spoken, weather
 from support.model_server.server import Answer, ModelServer
+
+if TYPE_CHECKING:
+    from lazyprompt._base.json import JsonObject
 
 CALLED = ToolUseBlock("c1", "clock", {})
 
@@ -201,11 +204,12 @@ def refused_call(chat: Chat, way: str) -> ModuleError:
 def test_broken_arguments_call_nothing(lenient: ModelServer, source: str, arguments: str, way: str) -> None:
     """They were {}, with which a function is called whose arguments have defaults."""
     module = OnlineChatModule(source, model="m", base_url=lenient.url(source), api_key="k", retries=0)
-    lenient.answer = Answer("", calls=(("c1", "clock", {}), ("c2", "clear", arguments)))
+    none: JsonObject = {}
+    lenient.answer = Answer("", calls=(("c1", "clock", none), ("c2", "clear", arguments)))
     error = refused_call(module.chat(tools=[clear]), way)
     assert error.kind == "invalid"
     assert error.partial.tool_calls[1].raw_input is not None
-    lenient.answer = Answer("", calls=(("c1", "clock", {}), ("c2", "clear", {})))  # no arguments are no broken ones
+    lenient.answer = Answer("", calls=(("c1", "clock", none), ("c2", "clear", none)))  # no arguments are no broken ones
     assert [call.input for call in spoken(module.chat(), way, "Go.").tool_calls] == [{}, {}]
     module.close()
 

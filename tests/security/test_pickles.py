@@ -13,6 +13,7 @@ import pickletools
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,11 +160,9 @@ def test_a_module_is_not_pickled_with_its_key() -> None:
 def test_a_module_is_not_pickled_with_the_password_of_its_address(userinfo: str, protocol: int) -> None:
     """The naive version keeps the address as text: its password was in the pickle."""
     url = f"http://{userinfo}127.0.0.1:9/v1"
-    makes = [
-        lambda name=name: OnlineChatModule(name, model="m", base_url=url) for name in ("openai", "ollama", "gemini")
-    ]
-    makes += [
-        lambda name=name: TrainableModule("m", engine=name, url=url, markers="chatml") for name in ("vllm", "ollama")
+    makes: list[Callable[[], Any]] = [
+        *(partial(OnlineChatModule, name, model="m", base_url=url) for name in ("openai", "ollama", "gemini")),
+        *(partial(TrainableModule, "m", engine=name, url=url, markers="chatml") for name in ("vllm", "ollama")),
     ]
     for make in makes:
         for module in (make(), copy.copy(make()), copy.deepcopy(make()), make().share("Hi")):
@@ -171,7 +170,7 @@ def test_a_module_is_not_pickled_with_the_password_of_its_address(userinfo: str,
                 pickle.dumps(module, protocol)
             assert "p4ssw0rd" not in f"{caught.value}{module!r}{vars(module)}"
     with pytest.raises(EngineError, match="the engine runs already") as refused:
-        makes[-1]().start()  # type: ignore[attr-defined]
+        makes[-1]().start()
     assert "p4ssw0rd" not in str(refused.value)
     # An address without one is pickled as ever.
     plain = OnlineChatModule("openai", model="m", base_url="http://127.0.0.1:9/v1/a@b")
