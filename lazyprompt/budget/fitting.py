@@ -218,7 +218,8 @@ class _Work:
     def summarized(self, gone: int) -> Generator[Task, object, None]:
         """Put a summary in the place of what goes; where there can be none, let no more go than must."""
         plan = self._plan
-        count = self._fewest_to(self._limit - plan.summary)
+        # A counter whose counts jump may find that fewer would do; then there would be nothing to summarise.
+        count = max(gone, self._fewest_to(self._limit - plan.summary))
         going = sorted(at for unit in self._order[:count] for at in unit)
         try:
             # Values of slots go by priority only, so all of these are messages.

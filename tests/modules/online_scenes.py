@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lazyprompt import ChatPrompter, OnlineChatModule
+from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
 from lazyprompt.modules.sources import SOURCES
 from support.client_scenes import KEY, TIMEOUT, until
 from support.model_server.server import Answer, ModelServer
@@ -53,7 +53,7 @@ def module(server: ModelServer, source: str, **settings: Any) -> OnlineChatModul
     return made
 
 
-def looped(module: OnlineChatModule, what: Coroutine[Any, Any, Any]) -> Any:
+def looped(module: OnlineChatModule | TrainableModule, what: Coroutine[Any, Any, Any]) -> Any:
     """What a coroutine gives in an event loop of its own, whose connections are closed behind it."""
 
     async def run() -> Any:
@@ -74,7 +74,7 @@ async def give_up(module: OnlineChatModule, server: ModelServer) -> None:
     await asyncio.wait([task])
 
 
-def ways(module: OnlineChatModule, *call: Any, **more: Any) -> Iterator[Callable[[], Reply]]:
+def ways(module: OnlineChatModule | TrainableModule, *call: Any, **more: Any) -> Iterator[Callable[[], Reply]]:
     """The four ways to ask a module: call, stream, acall, astream."""
 
     def streamed() -> Reply:

@@ -144,6 +144,7 @@ def test_what_a_root_allows_is_read(base: Path) -> None:
     assert run_in_process("test", "a.test.yaml", "--root", "..").status == 0
 
 
+@pytest.mark.slow
 def test_collecting_prints_nothing_from_elsewhere(base: Path) -> None:
     (base / "a.test.yaml").write_text("file: ../secret.yaml\ncases: [{prompt: [{contains: x}]}]\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", str(base)]
@@ -270,6 +271,7 @@ def test_answers_are_kept_in_a_database_of_ours(base: Path) -> None:
 STEEP = "(a|a)+$"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["regex", "not_regex"])
 @pytest.mark.parametrize("pattern", [STEEP, "(a|aa)+$", "^(?:b|(a|a)+$)"])
 def test_a_pattern_of_a_test_file_ends(kind: str, pattern: str) -> None:
@@ -289,6 +291,7 @@ SCHEMAS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @SCHEMA
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_a_pattern_of_a_schema_ends(schema: dict[str, Any]) -> None:
@@ -300,6 +303,7 @@ def test_a_pattern_of_a_schema_ends(schema: dict[str, Any]) -> None:
     assert time.process_time() - begun < 12
 
 
+@pytest.mark.slow
 @SCHEMA
 def test_a_schema_that_doubles_its_work_ends() -> None:
     """References to one another took 2 ** 40 steps."""

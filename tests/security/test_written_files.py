@@ -83,7 +83,7 @@ WAYS: dict[Callable[[Path], object], tuple[str, ...]] = {
         *("bad.jsonl", "bad.jsonl.part", "bad.jsonl.run", "bad.jsonl.run-journal"),
     ),
     batch_anew: (
-        *("out.jsonl.part", "out-00002.jsonl.part", "out.jsonl.state", "out.jsonl.answers", *DATABASE),
+        *("out.jsonl.part", "out-00002.jsonl.part", *DATABASE),
         *("bad.jsonl.part", "bad.jsonl.run", "bad.jsonl.run-journal"),
     ),
     studio: ("lock of the studio",),
@@ -197,7 +197,7 @@ def test_a_planted_pipe_is_not_waited_for(base: Path, way: Callable[[Path], obje
 @pytest.mark.parametrize(
     "name",
     [
-        *("out.jsonl.run", "out.jsonl.part", "out.jsonl.state", "out-00002.jsonl.part"),
+        *("out.jsonl.run", "out.jsonl.part", "out-00002.jsonl.part"),
         *("bad.jsonl.part", "bad.jsonl.run"),
     ],
 )

@@ -34,7 +34,7 @@ class Answer:
 
     text: str = "pong"
     thinking: str = ""
-    calls: tuple[tuple[str, str, Json], ...] = ()
+    calls: tuple[tuple[str, str, Any], ...] = ()
     finish: Finish = "stop"
     prompt_tokens: int = 1
     completion_tokens: int = 1
