@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import islice
+from itertools import count, islice
 from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from random import Random
 from threading import Lock
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast, get_args
+from typing import IO, Any, AnyStr, Literal, NamedTuple, NoReturn, TypeAlias, cast, get_args
 
 from lazyprompt._base.files import open_regular
 from lazyprompt._base.json import JsonObject, is_well_formed
@@ -37,6 +37,8 @@ _LONGEST_FIELD = 1 << 30
 _FIELD_LIMIT = Lock()
 # The most characters of a row that are shown in a fault.
 _SHOWN = 2000
+MAX_LINE = 1 << 26
+"""The longest line of a file of rows: bytes of JSON Lines, characters of CSV."""
 
 
 class RowFile(NamedTuple):
@@ -236,11 +238,26 @@ _quick = _quick_reader()
 def _read_jsonl(path: Path, start: int) -> Iterator[Unread]:
     number = 0
     with os.fdopen(open_regular(path), "rb") as file:
-        for at, line in enumerate(file, 1):
+        for at, line in enumerate(_lines(path, file), 1):
             if not line.isspace():
                 number += 1
                 if number > start:
                     yield number, at, line
+
+
+def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
+    """Yield the lines of a file.
+
+    Raises:
+        BatchError: A line is longer than ``MAX_LINE``. The rest of the file is not read.
+    """
+    for at in count(1):
+        line = file.readline(MAX_LINE + 1)
+        if not line:
+            return
+        if len(line) > MAX_LINE:
+            raise BatchError(f"{path}:{at}: the line is longer than {MAX_LINE:,}; is it a file of rows?")
+        yield line
 
 
 def parsed(number: int, at: int, unread: Row | RowFault | bytes) -> Row | RowFault:
@@ -295,7 +312,7 @@ def _object(line: bytes) -> Row:
 def _read_csv(path: Path, start: int) -> Iterator[Unread]:
     # What is no UTF-8 becomes lone surrogates, by which its row is found.
     with os.fdopen(open_regular(path), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        records = _records(csv.reader(file, strict=True))
+        records = _records(csv.reader(_lines(path, file), strict=True))
         header = next(records, (1, list[str]()))[1]
         names = _checked_header(path, header)
         for number, (at, record) in enumerate(records, 1):

@@ -363,3 +363,15 @@ def test_a_fingerprint_is_of_what_a_file_holds(tmp_path: Path) -> None:
     assert fingerprint(first) != fingerprint(second)
     with pytest.raises(BatchError, match="none.csv cannot be read: No such file"):
         fingerprint(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
+def test_a_line_without_an_end_is_not_read_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A file of one endless line filled the memory."""
+    monkeypatch.setattr(row_files, "MAX_LINE", 100)
+    path = tmp_path / name
+    path.write_text("a\n" + "x" * 100_000, encoding="utf-8")
+    with pytest.raises(BatchError, match=rf"{name}:2: the line is longer than 100; is it a file of rows\?"):
+        read(path)
