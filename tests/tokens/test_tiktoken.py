@@ -255,7 +255,7 @@ def test_media_of_other_forms_count_too() -> None:
     for message, expected in (
         ({"role": "user", "content": "", "images": [b64encode(PNG).decode()]}, 765),
         ({"role": "user", "content": [{"type": "input_image", "image_url": SQUARE, "detail": "low"}]}, 85),
-        ({"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "A" * 10_668}}]}, 33),
+        ({"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "A" * 10_668}}]}, 64),
         ({"role": "user", "content": [{"type": "video"}]}, 60 * 295),
         ({"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "a b c"}}]}, 3),
         ({"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}, 30_000),
