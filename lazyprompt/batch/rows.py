@@ -401,7 +401,7 @@ def arrow() -> Any:  # noqa: ANN401 - a module that may not be there
     Raises:
         MissingExtraError: It is not installed.
     """
-    return import_extra("pyarrow", "pyarrow", "parquet")
+    return import_extra("pyarrow", "pyarrow", "batch")
 
 
 _READERS: dict[Kind, Callable[[Path, int], Iterator[Unread]]] = {

@@ -255,7 +255,7 @@ def read_gguf(path: Path) -> ChatSource:
     try:
         reader = _reader()
     except ImportError as error:
-        raise missing_extra("gguf", "gguf") from error
+        raise missing_extra("gguf", "hf") from error
     try:
         _check_head(path)
         return _source(reader(os.fspath(path)))

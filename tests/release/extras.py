@@ -1,6 +1,6 @@
 """Each extra of the wheel, installed by itself in an empty environment: does it install, fit together, and do its work?
 
-    python tests/release/extras.py dist [--but ray] [--only gguf]
+    python tests/release/extras.py dist [--but ray] [--only hf]
 
 `dist` holds the wheel and the sdist. Both are installed without extras first. The extras are read from the wheel; `dev`
 and `docs` are those that CI tests and builds the manual with, and left out. Needs `uv`, whose environments are links
@@ -110,13 +110,11 @@ USES = {
     "anthropic": _ask("anthropic"),
     "google-genai": _ask("gemini", key="contents"),
     "ollama": _ask("ollama"),
-    "gguf": _GGUF,
-    "hf": _HF,
+    "hf": _HF + _GGUF,
     "local": _LOCAL,
     "images": _IMAGES,
     "edit": _EDIT,
-    "parquet": _PARQUET,
-    "fast": _FAST,
+    "batch": _PARQUET + _FAST,
     "ray": _RAY,
     "studio": _STUDIO,
     "test": _TEST,
