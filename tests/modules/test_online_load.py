@@ -11,7 +11,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
-from time import perf_counter, thread_time
+from time import perf_counter, sleep, thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -289,13 +289,21 @@ def test_loops_in_threads_share_a_module_and_leave_nothing(server: Counted, sour
 
 
 def watched(server: Counted) -> Any:
-    """Counts how many requests are under way at the server at once; each takes a while."""
-    counts: list[int] = []
+    """Counts how many requests wait for their answer at the server at once; each takes a while.
 
-    def count(_: Seen) -> Misbehaviour:
-        over = server.over()
-        counts.append(len(server.seen) - over)
-        return Slow(first=0.05)
+    The end of an answer is no measure: its client may send the next request before the server has noted it.
+    """
+    waiting: list[Seen] = []
+    counts: list[int] = []
+    lock = Lock()
+
+    def count(seen: Seen) -> None:
+        with lock:
+            waiting.append(seen)
+            counts.append(len(waiting))
+        sleep(0.05)
+        with lock:
+            waiting.remove(seen)
 
     server.faults = count
     return lambda: max(counts)
