@@ -110,10 +110,11 @@ def run(script: str, *arguments: str) -> None:
     assert not ended.returncode, ended.stderr
 
 
-def test_a_request_never_meets_half_a_package(server: ModelServer) -> None:
+@pytest.mark.parametrize("package", ["httpx", "httpx2"])
+def test_a_request_never_meets_half_a_package(server: ModelServer, package: str) -> None:
     """Some clients look in ``sys.modules`` for a package that another thread may just be importing."""
-    needs("openai")
-    run(HALF_IMPORTED, "openai", "httpx2", server.url("openai"))
+    needs("openai", package)
+    run(HALF_IMPORTED, "openai", package, server.url("openai"))
 
 
 @pytest.mark.parametrize(

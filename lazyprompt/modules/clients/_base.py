@@ -143,20 +143,20 @@ if sys.platform != "win32":  # which has no fork
     os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
 
 
-def import_extra(module: str, package: str, beside: str = "") -> Any:
+def import_extra(module: str, package: str, *beside: str) -> Any:
     """Import a module of an optional package, which is slow.
 
     Args:
         module: The module.
         package: The package to install, named in the error; the extra has the same name.
-        beside: A module that the package looks for in ``sys.modules`` during requests, to be imported as a whole first.
+        beside: Modules that the package looks for in ``sys.modules`` during requests, to be imported as a whole first.
 
     Raises:
         MissingExtraError: It is not installed.
     """
     with nullcontext() if module in sys.modules else SETUP:
-        if beside and find_spec(beside):
-            errors.import_extra(beside, package)
+        for each in filter(find_spec, beside):
+            errors.import_extra(each, package)
         return errors.import_extra(module, package)
 
 

@@ -351,7 +351,7 @@ class OpenAIClient(OwnHttpClient):
         server: The server.
     """
 
-    package = ("openai", "openai", "httpx2")
+    package = ("openai", "openai", "httpx", "httpx2")
     method = "openai:resources.chat.completions.Completions.create"
     called = "chat.completions.create"
     advice = EXTRA_BODY
