@@ -20,7 +20,7 @@ from work import TOOLS, TURNS
 
 from lazyprompt import ChatPrompter, Markers
 
-LIMIT = 0.15
+LIMIT = 0.5
 SIZE = len(TURNS[0][1])
 CHINESE = (
     "您好，您在上个月二十八日订购的三件商品已经于星期一上午从我们的北方仓库发出，由顺丰快递负责运送。除非沿途遇到大雪或者道路封闭，"
