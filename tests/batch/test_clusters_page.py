@@ -48,6 +48,7 @@ def test_every_block_names_no_engine_or_ray() -> None:
     assert {engine for _, engine, _ in BLOCKS} == {None, "ray"}
 
 
+@pytest.mark.slow  # Ray looks for the address at which machines of a cloud answer
 def test_the_blocks_of_ray(tmp_path: Path) -> None:
     shown = [
         (code, BLOCKS[at + 1][2])

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Ray's own code, and what it imports, warn of each other's versions.
-pytestmark = pytest.mark.filterwarnings("default")
+# Ray looks for the address at which machines of a cloud answer.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 ray: Any = needs("ray")
 
 COUNT = 4000
