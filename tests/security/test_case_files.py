@@ -238,6 +238,7 @@ def second_name(base: Path, victim: Path) -> None:
 
 
 def journal_link(base: Path, victim: Path) -> None:
+    # SQLite itself wrote through none of these: it removed the link, or opened nothing.
     (base / ".lazyprompt").mkdir()
     (base / ".lazyprompt" / "answers.sqlite-wal").symlink_to(victim)
 

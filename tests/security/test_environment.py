@@ -100,10 +100,15 @@ SHOWING: dict[str, tuple[tuple[str, ...], ...]] = {
 @EVERY_PLACE
 @pytest.mark.parametrize("command", SHOWING)
 def test_nothing_that_is_shown_or_written_has_it(base: Path, place: str, command: str) -> None:
-    """The naive version masks the text of a default; a template turns it, or cuts it, and it shows."""
+    """The naive version masks the text of a default; a template turns it, or cuts it, and it shows.
+
+    ``check`` and ``convert`` never showed it, and are to stay so.
+    """
     (base / "spy.prompty").write_text(PLACES[place])
     for name in ("old.prompty", "old@1.0.0.prompty", "old@2.0.0.prompty"):
         (base / name).write_text(PLACES[place].replace("name: spy", f"name: '{name}'").replace("Hi", name))
+    older = base / "old@1.0.0.prompty"  # with another value, so that ``lib diff`` has something to show
+    older.write_text(older.read_text().replace("${env:SPY_KEY}", "before ${env:SPY_KEY}"))
     (base / "old").mkdir()
     (base / "old" / "a.yaml").write_text("'${env:SPY_KEY}'")
     (base / "old" / "spy.prompty").write_text(PLACES[place] + "\nold\n")
