@@ -40,10 +40,9 @@ def read_regular(path: str | os.PathLike[str], most: int, root: str | None = Non
         OSError: It cannot be read, is not a regular file, has more bytes, or grows meanwhile.
         ValueError: The path has a NUL character.
     """
-    descriptor = open_regular(path) if root is None else open_nofollow(root, os.fspath(path))
+    descriptor = open_regular(path, root)
     try:
         status = os.fstat(descriptor)
-        _check_regular(status)
         if status.st_size > most:
             raise OSError(EFBIG, f"it has {status.st_size:,} bytes; the limit is {most:,}")
         data = os.read(descriptor, status.st_size + 1)
@@ -56,8 +55,12 @@ def read_regular(path: str | os.PathLike[str], most: int, root: str | None = Non
         os.close(descriptor)
 
 
-def open_regular(path: str | os.PathLike[str]) -> int:
+def open_regular(path: str | os.PathLike[str], root: str | None = None) -> int:
     """Open a regular file, or a link to one, for reading.
+
+    Args:
+        path: The file.
+        root: A directory of the path, which is resolved: then no link is followed, see :func:`open_nofollow`.
 
     Returns:
         The descriptor.
@@ -66,6 +69,8 @@ def open_regular(path: str | os.PathLike[str]) -> int:
         OSError: It cannot be opened, or is not a regular file.
         ValueError: The path has a NUL character.
     """
+    if root is not None:
+        return _checked(open_nofollow(root, os.fspath(path)), _check_regular)
     # Looked at before: to open a device may change it, and a system without O_NONBLOCK would wait for a pipe.
     _check_regular(os.stat(path))  # noqa: PTH116 - a Path costs as much as the call
     return _checked(os.open(path, os.O_RDONLY | _flags("O_NONBLOCK", "O_NOCTTY")), _check_regular)

@@ -47,18 +47,21 @@ class RowFile(NamedTuple):
     Attributes:
         path: Its path.
         kind: ``jsonl``, ``csv`` or ``parquet``.
+        resolved: The path of which no link is followed; None follows those of its path.
     """
 
     path: Path
     kind: Kind
+    resolved: Path | None = None
 
 
-def row_file(path: str | os.PathLike[str], kind: Kind | None = None) -> RowFile:
+def row_file(path: str | os.PathLike[str], kind: Kind | None = None, resolved: Path | None = None) -> RowFile:
     """Return a file of rows, its kind known by its name: ``.jsonl`` (``.ndjson``), ``.csv`` or ``.parquet`` (``.pq``).
 
     Args:
         path: Its path.
         kind: Its kind, whatever its name is.
+        resolved: The path that was checked, if it is to be read through no link.
 
     Raises:
         BatchError: The name has another ending, or there is no such kind.
@@ -71,7 +74,14 @@ def row_file(path: str | os.PathLike[str], kind: Kind | None = None) -> RowFile:
             raise BatchError(f"{found} ends in {found.suffix!r}{near}; rows are read from {', '.join(_ENDINGS)}")
     elif kind not in get_args(Kind):
         raise BatchError(f"{found}: there is no kind {kind!r} of files; known are {', '.join(get_args(Kind))}")
-    return RowFile(found, kind)
+    return RowFile(found, kind, resolved)
+
+
+def _opened(file: RowFile) -> int:
+    """Return the descriptor of a file of rows."""
+    if file.resolved is None:
+        return open_regular(file.path)
+    return open_regular(file.resolved, file.resolved.anchor)
 
 
 def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numbered:
@@ -202,7 +212,7 @@ def _drawn(total: int, sample: int, seed: int) -> Iterator[int]:
 def _unread(file: RowFile, start: int = 0) -> Iterator[Unread]:
     """Yield the rows of a file behind so many."""
     try:
-        yield from _READERS[file.kind](file.path, start)
+        yield from _READERS[file.kind](file, start)
     except OSError as error:
         raise _unreadable(file.path, error) from error
 
@@ -235,10 +245,10 @@ def _quick_reader() -> Callable[[bytes], Any]:
 _quick = _quick_reader()
 
 
-def _read_jsonl(path: Path, start: int) -> Iterator[Unread]:
+def _read_jsonl(file: RowFile, start: int) -> Iterator[Unread]:
     number = 0
-    with os.fdopen(open_regular(path), "rb") as file:
-        for at, line in enumerate(_lines(path, file), 1):
+    with os.fdopen(_opened(file), "rb") as data:
+        for at, line in enumerate(_lines(file.path, data), 1):
             if not line.isspace():
                 number += 1
                 if number > start:
@@ -309,12 +319,12 @@ def _object(line: bytes) -> Row:
     return cast("Row", found)
 
 
-def _read_csv(path: Path, start: int) -> Iterator[Unread]:
+def _read_csv(file: RowFile, start: int) -> Iterator[Unread]:
     # What is no UTF-8 becomes lone surrogates, by which its row is found.
-    with os.fdopen(open_regular(path), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        records = _records(csv.reader(_lines(path, file), strict=True))
+    with os.fdopen(_opened(file), encoding="utf-8-sig", errors="surrogateescape", newline="") as data:
+        records = _records(csv.reader(_lines(file.path, data), strict=True))
         header = next(records, (1, list[str]()))[1]
-        names = _checked_header(path, header)
+        names = _checked_header(file.path, header)
         for number, (at, record) in enumerate(records, 1):
             if number > start:
                 yield number, at, _row_of_record(names, record, number, at)
@@ -366,23 +376,23 @@ def _row_of_record(names: list[str], record: list[str] | csv.Error, number: int,
     return RowFault(number, f"line {at}: {reason}", at, _shown(text))
 
 
-def _read_parquet(path: Path, start: int) -> Iterator[Unread]:
+def _read_parquet(file: RowFile, start: int) -> Iterator[Unread]:
     library = arrow()
     try:
-        with import_module("pyarrow.parquet").ParquetFile(path) as file:
-            names: list[str] = file.schema_arrow.names
+        with os.fdopen(_opened(file), "rb") as data, import_module("pyarrow.parquet").ParquetFile(data) as table:
+            names: list[str] = table.schema_arrow.names
             if twice := [name for at, name in enumerate(names) if name in names[:at]]:
-                raise BatchError(f"{path} has two columns named {twice[0]!r}; name each column once")
-            sizes = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
+                raise BatchError(f"{file.path} has two columns named {twice[0]!r}; name each column once")
+            sizes = [table.metadata.row_group(at).num_rows for at in range(table.num_row_groups)]
             number, groups = groups_from(sizes, start)
-            for batch in file.iter_batches(_STEP, groups):
+            for batch in table.iter_batches(_STEP, groups):
                 passed = min(start - number, len(batch)) if number < start else 0
                 number += passed
                 for row in batch.slice(passed).to_pylist():
                     number += 1
                     yield number, number, row
     except library.ArrowException as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(file.path, error) from error
 
 
 def groups_from(sizes: list[int], start: int) -> tuple[int, list[int]]:
@@ -404,7 +414,7 @@ def arrow() -> Any:  # noqa: ANN401 - a module that may not be there
     return import_extra("pyarrow", "pyarrow", "batch")
 
 
-_READERS: dict[Kind, Callable[[Path, int], Iterator[Unread]]] = {
+_READERS: dict[Kind, Callable[[RowFile, int], Iterator[Unread]]] = {
     "jsonl": _read_jsonl,
     "csv": _read_csv,
     "parquet": _read_parquet,

@@ -69,11 +69,15 @@ def command(
     from lazyprompt.files.check.check import RULES, SEVERITIES, check, github, report, sarif
 
     chosen = (_codes("--select", select, RULES) or {*RULES}) - _codes("--ignore", ignore, RULES)
-    paths = [*dict.fromkeys(path for given in files for path in _prompt_files(given))]
+    paths = {path: place for given in files for path, place in _prompt_files(given, roots)}
     if not paths or not chosen:
         what = f"no prompt file is in {', '.join(files)}" if chosen else "--select and --ignore leave no rule"
         raise WrongUseError("FILE", f"nothing was checked: {what}")
-    found = [each for path in paths for each in check(path, allowed_roots=roots, dialect=dialect)]
+    found = [
+        each
+        for path, place in paths.items()
+        for each in check(path, allowed_roots=roots, dialect=dialect, found_in=place)
+    ]
     found = [each for each in found if each.code in chosen]
     outputs = {
         "plain": lambda: write_text(report(found, len(paths))),
@@ -98,20 +102,20 @@ def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> set[str
     return found
 
 
-def _prompt_files(given: str) -> Iterator[Path]:
-    """Find the prompt files of an argument."""
+def _prompt_files(given: str, roots: Sequence[str]) -> Iterator[tuple[Path, Path | None]]:
+    """Find the prompt files of an argument, each with the directory in which it was found."""
     from lazyprompt.files.check.check import prompt_files
     from lazyprompt.files.library.names import SUFFIXES
 
     path = Path(given)
     if path.is_dir():
-        yield from prompt_files(path)
+        yield from ((each, path) for each in prompt_files(path, roots))
     elif not path.exists():
         raise WrongUseError("FILE", f"{given}: there is no such file or directory")
     elif path.suffix.lower() not in SUFFIXES:
         raise WrongUseError("FILE", f"{given}: prompt files end with {', '.join(SUFFIXES)}")
     else:
-        yield path
+        yield path, None
 
 
 @click.command("check-template")

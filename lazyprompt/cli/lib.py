@@ -92,8 +92,6 @@ def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **op
       lazyprompt lib show support/refund --dir prompts --lang zh-CN
       lazyprompt lib show support/refund --dir prompts --version '^1.2' --json
     """
-    from lazyprompt.files.yaml_nodes import text_of_file
-
     with blaming("--dir"):
         library = _library(options)
     wanted = key, lang, version
@@ -102,7 +100,7 @@ def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **op
         facts: JsonObject = {**_as_dict(entry), "hash": library.hash(*wanted)}
         if entry.path.suffix.lower() in YAML_SUFFIXES:
             facts["inputs"] = [*library.prompter(*wanted).slots]
-            text = text_of_file(str(entry.path)).removeprefix("\ufeff")
+            text = library.text(entry).removeprefix("\ufeff")
         else:
             prompt = library.get(*wanted)
             facts |= {"dialect": prompt.dialect, **prompt.spec.to_dict()}

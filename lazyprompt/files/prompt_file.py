@@ -65,6 +65,19 @@ class PromptFile:
         return cls._made(text_of_file(name), name, Path(name))
 
     @classmethod
+    def of_file(cls, path: Path, text: str) -> PromptFile:
+        """Read a prompt file whose text was read already: one of a library.
+
+        Args:
+            path: The file.
+            text: Its text.
+
+        Raises:
+            PromptFileError: As of :meth:`load`.
+        """
+        return cls._made(text, str(path), path)
+
+    @classmethod
     def loads(cls, text: str, name: str = "<string>") -> PromptFile:
         """Read the text of a prompt file.
 

@@ -17,7 +17,18 @@ from lazyprompt._base.files import names_other_machine, read_regular
 from lazyprompt._base.json import checked
 from lazyprompt._base.secret import SecretText, variable
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
-from lazyprompt.files.yaml_nodes import KINDS, MAX_BYTES, MAX_DEPTH, Node, Reader, Source, Value, plain, written
+from lazyprompt.files.yaml_nodes import (
+    KINDS,
+    MAX_BYTES,
+    MAX_DEPTH,
+    Node,
+    Reader,
+    Source,
+    Value,
+    decoded,
+    plain,
+    written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -271,22 +282,27 @@ def file_text(path: Path, given: str) -> str:
         raise ValueError(f"{given!r} is not UTF-8, at byte {error.start}") from error
 
 
-def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = ()) -> str:
-    """Read the text of a file that somebody else may have made: a link that leads out of its directory is refused.
+def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = (), base: Path | None = None) -> str:
+    """Read the text of a file that somebody else may have made: a link that leads out of a directory is refused.
 
     Args:
         path: The file.
         roots: Further directories that a link may lead to.
+        base: The directory; None is the file's own.
 
     Raises:
         PromptFileError: It lies elsewhere, or cannot be read.
     """
+    places = References(base or path.parent, tuple(map(Path, roots)))
     try:
-        return file_text(References(path.parent, tuple(map(Path, roots))).path_of(path.name), path.name)
+        data = read_resolved(places.path_of(path.name, path.parent))
     except FileNotFoundError as error:
         raise PromptFileMissingError(f"{path}:1:1: there is no such file") from error
+    except OSError as error:
+        raise PromptFileError(f"{path}:1:1: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise PromptFileError(f"{path}:1:1: {error}") from error
+    return decoded(data, str(path))
 
 
 def read_resolved(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, Unpack, cast
 
-from lazyprompt.batch.rows import Choice, Row, parsed, row_file
+from lazyprompt.batch.rows import Choice, Row, RowFile, parsed, row_file
 from lazyprompt.errors import BatchError, PromptFileError, did_you_mean
 from lazyprompt.files.library.names import YAML_SUFFIXES, shown_files
 from lazyprompt.files.references import References, text_in_place
@@ -83,7 +83,7 @@ class CaseFile:
         prompt: The prompt file.
         params: The values of ``${params:name}``.
         listed: The cases that are written in it.
-        rows: The file of rows that are cases too.
+        rows: The file of rows that are cases too; no link to it that is made later is followed.
         prompt_checks: The checks on the prompt of each row.
         answer_checks: The checks on the answer of each row.
     """
@@ -92,7 +92,7 @@ class CaseFile:
     prompt: Path
     params: Mapping[str, object]
     listed: tuple[Case, ...] = ()
-    rows: Path | None = None
+    rows: RowFile | None = None
     prompt_checks: tuple[Check, ...] = ()
     answer_checks: tuple[Check, ...] = ()
 
@@ -161,12 +161,12 @@ class CaseFile:
         if self.rows is None:
             return
         checks = self.prompt_checks, self.answer_checks
-        for number, line, unread in Choice().unread(row_file(self.rows)):
+        for number, line, unread in Choice().unread(self.rows):
             row = parsed(number, line, unread)
             if isinstance(row, RowFault):
-                yield Case(self.rows, line, f"row {number}", fault=row.reason)
+                yield Case(self.rows.path, line, f"row {number}", fault=row.reason)
             else:
-                yield Case(self.rows, line, f"row {number}", _NONE, *checks, row)
+                yield Case(self.rows.path, line, f"row {number}", _NONE, *checks, row)
 
 
 def _prompt(source: Source, node: Node, path: Path, given: str, places: References) -> Path:
@@ -186,14 +186,14 @@ def _prompt(source: Source, node: Node, path: Path, given: str, places: Referenc
     return named if os.path.realpath(named.parent) == str(found.parent) else found
 
 
-def _rows(path: Path, given: str, places: References) -> Path:
+def _rows(path: Path, given: str, places: References) -> RowFile:
     """Return the file of rows of a file of cases.
 
     Raises:
         ValueError: It lies elsewhere.
+        BatchError: Its name is not that of a file of rows.
     """
-    places.path_of(given)
-    return path.parent / given
+    return row_file(path.parent / given, resolved=places.path_of(given))
 
 
 def _case(source: Source, path: Path, number: int, node: Node, common: Mapping[str, tuple[Check, ...]]) -> Case:

@@ -17,6 +17,10 @@ import pytest
 from lazyprompt import MediaResolver, PromptLibrary, Prompty, URLSource
 from lazyprompt._base import files
 from lazyprompt.errors import LazyPromptError, PromptFileError
+from lazyprompt.files.check.check import check
+from lazyprompt.files.references import References
+from lazyprompt.testing.cases import CaseFile
+from security.test_case_files import run_in_process
 from support.windows import resolving_as_windows
 
 if TYPE_CHECKING:
@@ -160,6 +164,81 @@ def test_a_link_that_is_made_between_look_and_read_is_not_followed(
     back()
     monkeypatch.setattr(files, "open_nofollow", opened)
     assert way(base, "in/deep/secret.txt") in {"fine", "ZmluZQ=="}
+
+
+def prompt_of_a_library(base: Path) -> str:
+    return PromptLibrary(base).get("in/deep/found").render()
+
+
+def yaml_of_a_library(base: Path) -> str:
+    return PromptLibrary(base).prompter("in/deep/found.x").generate_prompt()
+
+
+def rows_of_a_test_file(base: Path) -> str:
+    (base / "own.prompty").write_text("user:\nfine\n")
+    (base / "a.test.yaml").write_text("file: own.prompty\nrows: in/deep/found.jsonl\n")
+    return str([*CaseFile.read(base / "a.test.yaml").cases()])
+
+
+def checked_in_a_directory(base: Path) -> str:
+    first, *others = check(base / "in" / "deep" / "found.prompty", found_in=base)
+    if first.code == "LP001":
+        raise PromptFileError(first.message)
+    return str([first, *others])
+
+
+@pytest.mark.parametrize(
+    "way",
+    [prompt_of_a_library, yaml_of_a_library, rows_of_a_test_file, checked_in_a_directory],
+    ids=lambda way: way.__name__,
+)
+@pytest.mark.parametrize("swapped", ["in/deep", "in/deep/{}"])
+def test_files_that_are_found_are_read_through_no_link_made_meanwhile(
+    base: Path, monkeypatch: pytest.MonkeyPatch, way: Callable[[Path], str], swapped: str
+) -> None:
+    """Files of a library and rows of test files were looked at, and then opened by their names."""
+    texts = {
+        "found.prompty": "user:\n{}\n\nassistant:\n",
+        "found.x.yaml": "instruction: {}\n",
+        "found.jsonl": '{{"a": "{}"}}\n',
+    }
+    for name, text in texts.items():
+        (base / "in" / "deep" / name).write_text(text.format("fine"))
+        (base.parent / "out" / "deep" / name).write_text(text.format(HIDDEN))
+    assert "fine" in way(base) or way is checked_in_a_directory
+    look = References.path_of
+
+    def looked(references: References, given: str, start: Path | None = None) -> Path:
+        found = look(references, given, start)
+        if found.name in texts and not (base / "gone").exists():
+            place = swapped.format(found.name)
+            (base / place).rename(base / "gone")
+            (base / place).symlink_to(base.parent / "out" / Path(place).relative_to("in"))
+        return found
+
+    monkeypatch.setattr(References, "path_of", looked)
+    with pytest.raises(LazyPromptError, match="cannot be read") as caught:
+        way(base)
+    assert (base / "gone").exists()
+    assert HIDDEN not in str(caught.value)
+
+
+def test_check_reads_nothing_outside_of_its_directory(base: Path) -> None:
+    """A link in a directory was followed, and its first lines were shown as wrong."""
+    (base / "in" / "spy.prompty").symlink_to(base.parent / "secret.prompty")
+    (base / "in" / "spy.yaml").symlink_to(base.parent / "secret.yaml")
+    (base / "in" / "own.prompty").symlink_to("../fine.prompty")
+    (base / "fine.prompty").write_text("user:\nfine\n")
+    (base.parent / "secret.prompty").write_text(f"user:\n{{{{ {HIDDEN} }}}}\n")
+    (base.parent / "secret.yaml").write_text(f"type: chat\ninstruction: [{HIDDEN}]\n")
+    ran = run_in_process("check", str(base))
+    assert ran.status == 1
+    assert f"{base}/in/spy.prompty:1:1: LP001 'spy.prompty' lies outside allowed roots" in ran.out
+    assert "in 3 files" in ran.out
+    assert HIDDEN not in ran.out + ran.err
+    ran = run_in_process("check", str(base), "--root", str(base.parent))
+    assert ran.out.count(HIDDEN) == 2
+    assert HIDDEN in run_in_process("check", str(base / "in" / "spy.prompty")).out
 
 
 @EVERY_WAY

@@ -28,6 +28,7 @@ from lazyprompt.files.check import rules_fields as fields
 from lazyprompt.files.check.subject import Hit, Subject, hit_of
 from lazyprompt.files.library.names import SUFFIXES, YAML_SUFFIXES, shown_files
 from lazyprompt.files.prompt_file import TYPES
+from lazyprompt.files.references import text_in_place
 from lazyprompt.files.yaml_nodes import text_of_file
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def check(
     base_dir: str | os.PathLike[str] | None = None,
     allowed_roots: Iterable[str | os.PathLike[str]] = (),
     dialect: str | None = None,
+    found_in: str | os.PathLike[str] | None = None,
 ) -> list[Finding]:
     """Find faults and likely mistakes in a prompt file.
 
@@ -176,6 +178,8 @@ def check(
         base_dir: The directory of a text, in which it may refer to files, and include them.
         allowed_roots: Directories that files may lie in, beside the file's own.
         dialect: The dialect of the file; None finds it out.
+        found_in: The directory in which the file was found: a link that leads out of it, and of ``allowed_roots``, is
+            not followed. None follows any.
 
     Returns:
         The findings, in the order of the file. A file that cannot be read is one of them.
@@ -189,7 +193,7 @@ def check(
         return _found(Subject(path_or_text, name or "<string>", base, roots, dialect))
     path = str(Path(path_or_text))
     try:
-        text = text_of_file(path)
+        text = text_of_file(path) if found_in is None else text_in_place(Path(path), roots, Path(found_in))
     except PromptFileError as error:
         hit = hit_of(error, path)
         return [Finding("LP001", "error", hit.message, path, *hit.place)]
@@ -217,23 +221,25 @@ _OF_PROMPTS = ("instruction", "extra_keys", "examples")
 _TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.MULTILINE)
 
 
-def prompt_files(directory: Path) -> Iterator[Path]:
+def prompt_files(directory: Path, allowed_roots: Iterable[str | os.PathLike[str]] = ()) -> Iterator[Path]:
     """Find the prompt files below a directory, in the order of their paths.
 
     Args:
         directory: The directory. Hidden files and directories in it are passed over, and so are YAML files that are no
             prompts.
+        allowed_roots: Directories that links to YAML files may lead to, beside this one.
     """
+    roots = (*allowed_roots,)
     for path in shown_files(directory):
         suffix = path.suffix.lower()
-        if suffix in SUFFIXES and (suffix not in YAML_SUFFIXES or _is_prompt(path)):
+        if suffix in SUFFIXES and (suffix not in YAML_SUFFIXES or _is_prompt(path, roots, directory)):
             yield path
 
 
-def _is_prompt(path: Path) -> bool:
+def _is_prompt(path: Path, roots: Sequence[str | os.PathLike[str]], directory: Path) -> bool:
     """Return True if a YAML file is meant as a prompt, by its fields, also where they are misspelt or it is broken."""
     try:
-        fields = _TOP_FIELD.findall(text_of_file(str(path)))
+        fields = _TOP_FIELD.findall(text_in_place(path, roots, directory))
     except PromptFileError:
         return False
     return any(

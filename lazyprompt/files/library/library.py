@@ -33,8 +33,7 @@ from lazyprompt.files.library.prompt_diff import Outline, PromptDiff, diff_of, o
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompt_source import Undefined, content_hash
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.files.references import References
-from lazyprompt.files.yaml_nodes import text_of_file
+from lazyprompt.files.references import References, text_in_place
 
 if TYPE_CHECKING:
     import os
@@ -278,7 +277,7 @@ class PromptLibrary:
         made = self._loaded(entry)
         if not isinstance(made, PromptFile):
             return made.hash
-        return content_hash("yaml", yaml_fields(*_text_and_name(entry)))
+        return content_hash("yaml", yaml_fields(self.text(entry), str(entry.path)))
 
     def diff(self, key: str, a: str | None, b: str | None, lang: str | None = None) -> PromptDiff:
         """Compare two versions of a prompt: inputs, tools, settings and sections, and lines in these.
@@ -307,18 +306,29 @@ class PromptLibrary:
 
     def _read(self, entry: Entry, trace: Trace) -> Prompty | PromptFile:
         plain, path = self._references, entry.path
-        try:
-            References(entry.layer, plain.roots, layers=plain.layers).path_of(str(path.relative_to(entry.layer)))
-        except ValueError as error:
-            raise PromptFileError(f"{path}:1:1: {error}") from error
         trace.file(path)
+        text = self.text(entry)
         if path.suffix.lower() in YAML_SUFFIXES:
-            return PromptFile.load(path)
-        return Prompty.of_file(path, replace(plain, base=path.parent, trace=trace), self._undefined)
+            return PromptFile.of_file(path, text)
+        references = replace(plain, base=path.parent, trace=trace)
+        return Prompty.of_file(path, references, self._undefined, text=text)
+
+    def text(self, entry: Entry) -> str:
+        """Return the text of a file, read through no link that leads out of the library.
+
+        Args:
+            entry: The file.
+
+        Raises:
+            PromptFileError: It lies elsewhere, or cannot be read.
+        """
+        return text_in_place(entry.path, (*self._references.roots, *self._layers.paths), entry.layer)
 
     def _outline(self, entry: Entry) -> Outline:
         made = self._loaded(entry)
-        return outline_of_yaml(*_text_and_name(entry), made) if isinstance(made, PromptFile) else outline_of(made)
+        if isinstance(made, PromptFile):
+            return outline_of_yaml(self.text(entry), str(entry.path), made)
+        return outline_of(made)
 
     def __reduce__(self) -> tuple[object, ...]:
         return self._remade, ()
@@ -333,11 +343,6 @@ def _listing(layer: Path, directory: str, trace: Trace) -> _Listing:
     for each in sorted(entries_in(layer, directory, trace), key=lambda one: (one.lang, _age(one))):
         found.setdefault(each.key, []).append(each)
     return {key: tuple(entries) for key, entries in found.items()}
-
-
-def _text_and_name(entry: Entry) -> tuple[str, str]:
-    """Return the text of a file, and its name in errors."""
-    return text_of_file(str(entry.path)), str(entry.path)
 
 
 def _fits(version: Version | None, wanted: Range | None) -> bool:
