@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 Forged: TypeAlias = Literal[
-    "turn", "role", "slot", "tool", "special", "header", "history", "speaker", "section", "template"
+    "turn", "role", "slot", "tool", "special", "header", "history", "speaker", "section", "template", "screen"
 ]
 FORGED: tuple[Forged, ...] = get_args(Forged)
 
@@ -29,6 +29,8 @@ class Attack:
     values: tuple[str, ...]  # to put side by side: mostly one, two where the text is split
     before: str = ""  # the developer's text before the values
     behind: str = ""  # the developer's text after the values
+    place: str = ""  # the family, or the scene of its own, that it was written for; empty for any
+    later: bool = False  # whether it still forges something there
 
     @property
     def text(self) -> str:
@@ -69,7 +71,8 @@ def _read(name: str, key: str) -> list[dict[str, Any]]:
 
 def _attack(fields: dict[str, Any]) -> Attack:
     before, _, behind = fields.get("template", "{value}").partition("{value}")
-    return Attack(fields["id"], fields["group"], fields["forges"], _values(fields), before, behind)
+    kind = fields["id"], fields["group"], fields["forges"]
+    return Attack(*kind, _values(fields), before, behind, fields.get("in", ""), fields.get("later", False))
 
 
 def _values(fields: dict[str, Any]) -> tuple[str, ...]:

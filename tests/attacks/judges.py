@@ -206,6 +206,21 @@ LAYOUTS: dict[str, Layout] = {
     ),
 }
 
+# Those of the scenes with markers and templates of one's own.
+LAYOUTS |= {
+    "long markers": Layout(
+        (
+            ("=== WHAT THE DEVELOPER SAYS ===", "system"),
+            ("=== WHAT THE USER HAS TO SAY ===", "user"),
+            ("=== WHAT THE ASSISTANT ANSWERS ===", "assistant"),
+        )
+    ),
+    "short markers": Layout((("§", "system"), ("¤", "user"), ("¶", "assistant"))),
+    "tags": Layout((("<system>", "system"), ("<human>", "user"), ("<answer>", "assistant")), "</(?:system|human)>"),
+    "role lines": Layout((("(?m)^System:", "system"), ("(?m)^Human:", "user"), ("(?m)^Machine:", "assistant"))),
+    "opening": Layout((("GPT4 Correct User:", "user"), ("GPT4 Correct Assistant:", "assistant")), r"<\|end_of_turn\|>"),
+}
+
 _CHATML = LAYOUTS["chatml"]
 _XML_CALLS = "</?(?:function|parameter)[=>]"
 LAYOUTS["qwen-xml"] = _CHATML._replace(tools=f"{_CHATML.tools}|{_XML_CALLS}")
@@ -244,7 +259,11 @@ _UNSEEN = re.compile(
     "[\0-\x08\x0e-\x1b\x7f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+# Those that SentencePiece's nmt_nfkc drops, of which other normalizers make line ends.
+_DROPPED = re.compile("[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]")
 _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+# What no normalizer changes.
+_PLAIN = re.compile(r"[\n\t -~]*")
 _FORMS: tuple[Literal["NFKC", "NFKD"], ...] = ("NFKC", "NFKD")
 
 
@@ -254,11 +273,15 @@ def readings(made: Sequence[Message], layout: str) -> tuple[Reading, ...]:
     The layout is empty where the texts are data, and divided by nothing.
     """
     plain = _reading(made, layout)
-    if not layout or all(message.text.isascii() and "\r" not in message.text for message in made):
+    if not layout or all(_PLAIN.fullmatch(message.text) for message in made):
         return (plain,)
-    seen = [(message, _LINE_ENDS.sub("\n", _UNSEEN.sub("", message.text))) for message in made]
-    folded = ([message._replace(text=normalize(form, text)) for message, text in seen] for form in _FORMS)
-    return (plain, *(_reading(each, layout) for each in folded))
+    seen = [[_folded(message, form, dropped) for message in made] for form in _FORMS for dropped in (False, True)]
+    return (plain, *(_reading(each, layout) for each in seen))
+
+
+def _folded(message: Message, form: Literal["NFKC", "NFKD"], dropped: bool) -> Message:  # noqa: FBT001 - one of two
+    text = _DROPPED.sub("", message.text) if dropped else message.text
+    return message._replace(text=normalize(form, _LINE_ENDS.sub("\n", _UNSEEN.sub("", text))))
 
 
 def _reading(made: Sequence[Message], layout: str) -> Reading:
@@ -276,7 +299,8 @@ def _dividing(layout: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
     """The pattern of all that divides a text, and the role that each of its outer groups stands for."""
     known = LAYOUTS[layout]
     patterns = (*known.opens, (known.closes, OUTSIDE))
-    flags = re.MULTILINE | re.IGNORECASE if layout == "history" else re.NOFLAG
+    many = re.MULTILINE if layout in ("history", "role lines") else re.NOFLAG
+    flags = re.MULTILINE | re.IGNORECASE if layout == "history" else many
     whole = "|".join(f"(?P<p{at}>{re.sub(r'^[(][?][a-z]+[)]', '', each)})" for at, (each, _) in enumerate(patterns))
     return re.compile(whole, flags), tuple(role for _, role in patterns)
 
