@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Self, cast
 
 SHOWN = "***"
@@ -167,18 +167,28 @@ class HiddenEnvironment(Mapping[str, str]):
     """The variables of the environment with a reference in the place of each value, for all that shows a prompt.
 
     No value can be shown that never enters the prompt, in whatever way a template changes it.
+
+    Args:
+        names: The names of the variables; None are those of the process.
     """
 
+    def __init__(self, names: Iterable[str] | None = None) -> None:
+        self._names = None if names is None else frozenset(names)
+
     def __getitem__(self, name: str) -> str:
-        if name not in os.environ:
+        if name not in self._known:
             raise KeyError(name)
         return f"${{env:{name}}}"
 
     def __iter__(self) -> Iterator[str]:
-        return iter(os.environ)
+        return iter(self._known)
 
     def __len__(self) -> int:
-        return len(os.environ)
+        return len(self._known)
+
+    @property
+    def _known(self) -> Collection[str]:
+        return os.environ if self._names is None else self._names
 
 
 class SecretAddress(str):

@@ -6,7 +6,7 @@ Its template gives its own text and values in turn, and roles are found in its o
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -289,17 +289,29 @@ class FilePrompter(Prompter):
 
     Args:
         filling: Fills the file.
+        hidden: Makes the prompter of the file with a reference in the place of each value of the environment.
     """
 
-    def __init__(self, filling: Filling) -> None:
+    def __init__(self, filling: Filling, hidden: Callable[[], FilePrompter]) -> None:
         notes = Notes()
         functions = functions_of(filling.spec.tools, notes)
         instruction = _FileInstruction(filling.template)
         super().__init__(instruction, _TEMPLATE, system="", tools=functions or None)
         self._filling = filling
+        self._hidden = hidden
         self._left = tuple(notes)
         self.secrets = tuple(secrets_within(filling.spec.to_dict()))
         self._fixed: Fixed = ()
+
+    def for_display(self) -> Self:
+        """Return a copy without the values that are from the environment; itself if there are none."""
+        if all(each.is_hidden for each in self.secrets):
+            return self
+        other = self._hidden()
+        parts = ("filling", "instruction", "tools", "left")
+        made = self._changed(**{name: getattr(other, f"_{name}") for name in parts})
+        made.secrets = other.secrets
+        return made
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, overload
 
 from lazyprompt._base.files import write_whole
+from lazyprompt._base.secret import HiddenEnvironment
 from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects.dialects import dialect_named
 from lazyprompt.files.filling import FilePrompter, Filled, Filling, shown
@@ -298,12 +299,17 @@ class Prompty(PromptSource):
 
     @cached_property
     def _prompter(self) -> FilePrompter:
-        made = FilePrompter(self._filling)
+        made = FilePrompter(self._filling, self._hidden_prompter)
         key, version = key_and_version(self.path, self.references.layers) if self.path else (None, None)
         given = version or self.spec.metadata.get("version")
         if name := self.name or key:
             made.origin = Origin(name, None if given is None else str(given))
         return made
+
+    def _hidden_prompter(self) -> FilePrompter:
+        hidden = HiddenEnvironment(self.references.environment)
+        references = replace(self.references, environment=hidden, named=None, trace=None)
+        return self._read(self.text, name_of(self), self.path, references, self.dialect, self.undefined).prompter
 
     @overload
     def generate_prompt(

@@ -1,6 +1,7 @@
 """A look at a prompt, which the terminal, the notebook, the page and programs show; and two of them slot by slot.
 
-What is shown is what ``generate_prompt`` gives for the same call, to the byte; nothing is computed in a view.
+What is shown is what ``generate_prompt`` gives for the same call, to the byte, but for values of the environment;
+nothing is computed in a view.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def look(  # noqa: PLR0913 - all but two are given by name
     tokenizer: TokenizerLike | None = None,
     mask: Mask = (),
 ) -> Look:
-    """Look at a prompt.
+    """Look at a prompt. Values that a prompt file has from the environment are shown as their references.
 
     Args:
         prompter: The prompter.
@@ -146,6 +147,7 @@ def look(  # noqa: PLR0913 - all but two are given by name
     """
     given_counter = counter or ApproximateTokenCounter()
     counts = CountedOnce(given_counter)
+    prompter = prompter.for_display()
     own_budget = max_tokens is None and prompter.made_of.has_budget
     limited = prompter if own_budget else prompter.with_budget(Budget(max_tokens, counts))
     target = limited.target(form, model)

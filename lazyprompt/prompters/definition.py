@@ -103,6 +103,10 @@ class PromptDefinition:
         self._chat_template: ChatTemplate | None = None
         self._targets: dict[tuple[str | None, str | None, ChatTemplate | None], Target] = {}
 
+    def for_display(self) -> Self:
+        """Return the prompter of a view: itself, or a copy without the values that are from the environment."""
+        return self
+
     @property
     def slots(self) -> tuple[str, ...]:
         """The names of the slots that the input must fill."""

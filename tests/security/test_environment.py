@@ -6,17 +6,20 @@ A prompt file of a stranger may name any variable. ``default: ${env:AWS_SECRET_A
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import PromptLibrary, Prompty
+from lazyprompt import Budget, CharTokenCounter, PromptLibrary, Prompty
 from lazyprompt._base.secret import HiddenEnvironment, SecretText, secrets_within, shown
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.references import References, is_connection
+from lazyprompt.inspect.look import Call, look, look_json
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.workspace import Workspace
 from lazyprompt.testing.cases import CaseFile
@@ -130,6 +133,33 @@ def test_the_studio_shows_no_value(base: Path, place: str) -> None:
     check_hidden(json.dumps(looking.file("spy.prompty"), ensure_ascii=False))
     prompt: Any = looking._read("spy.prompty", PLACES[place])  # noqa: SLF001 - what all its views are made of
     check_hidden(prompt.prompter.generate_prompt())
+
+
+@EVERY_PLACE
+def test_a_look_from_python_shows_no_value(base: Path, place: str) -> None:
+    """Python code that only looked at a prompt showed it, in HTML and as JSON."""
+    if place == "choice":
+        pytest.skip("the value is none of the choices")
+    (base / "spy.prompty").write_text(PLACES[place])
+    prompters = [Prompty.load("spy.prompty").prompter, PromptLibrary(base).get("spy").prompter]
+    prompters += [pickle.loads(pickle.dumps(prompters[0])), prompters[0].with_safety("raise").with_markers("qwen3")]  # noqa: S301 - our own
+    for prompter in prompters:
+        for form in ("flat", "openai", "anthropic"):
+            seen = look(prompter, Call(), form=form)
+            check_hidden(html.unescape(seen._repr_html_()))
+            check_hidden(str(look_json(seen)))
+            assert place in ("metadata", "option") or "env:spy_key" in str(seen.sent).replace("-", "").lower()
+    assert prompters[0].for_display().for_display().secrets
+
+
+def test_a_look_keeps_what_was_changed(base: Path) -> None:
+    (base / "spy.prompty").write_text(PLACES["default"].replace("Hi", "Hi {{ b }}"))
+    prompter = Prompty.load("spy.prompty").prompter.partial(b="Ann").with_budget(Budget(1000, CharTokenCounter()))
+    assert look(prompter, Call()).sent == prompter.generate_prompt().replace(KEY, "${env:SPY_KEY}")
+    assert look(prompter, Call(), max_tokens=900).sent == look(prompter, Call()).sent
+    other = PromptLibrary(base, environment={"SPY_KEY": "another", "SPY": ""})
+    assert "another" in other.get("spy").prompter.generate_prompt({"b": "x"})
+    assert "another" not in str(look(other.get("spy").prompter, Call({"b": "x"})))
 
 
 SENDING = [("render",), ("render", "--format", "openai"), ("tokens",), ("run", "--source", "openai")]
