@@ -6,12 +6,12 @@ Its template gives its own text and values in turn, and roles are found in its o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 from jinja2 import ChainableUndefined
 
@@ -280,6 +280,12 @@ class _FileInstruction(InstructionTemplate):
         return frozenset()
 
 
+class _File(Protocol):
+    def hidden_prompter(self) -> FilePrompter:
+        """Return the prompter of the file with a reference in the place of each value of the environment."""
+        ...
+
+
 class FilePrompter(Prompter):
     """A prompter whose input are the inputs of a prompt file.
 
@@ -289,16 +295,16 @@ class FilePrompter(Prompter):
 
     Args:
         filling: Fills the file.
-        hidden: Makes the prompter of the file with a reference in the place of each value of the environment.
+        file: The file, which is read again for a view.
     """
 
-    def __init__(self, filling: Filling, hidden: Callable[[], FilePrompter]) -> None:
+    def __init__(self, filling: Filling, file: _File) -> None:
         notes = Notes()
         functions = functions_of(filling.spec.tools, notes)
         instruction = _FileInstruction(filling.template)
         super().__init__(instruction, _TEMPLATE, system="", tools=functions or None)
         self._filling = filling
-        self._hidden = hidden
+        self._file = file
         self._left = tuple(notes)
         self.secrets = tuple(secrets_within(filling.spec.to_dict()))
         self._fixed: Fixed = ()
@@ -307,7 +313,7 @@ class FilePrompter(Prompter):
         """Return a copy without the values that are from the environment; itself if there are none."""
         if all(each.is_hidden for each in self.secrets):
             return self
-        other = self._hidden()
+        other = self._file.hidden_prompter()
         parts = ("filling", "instruction", "tools", "left")
         made = self._changed(**{name: getattr(other, f"_{name}") for name in parts})
         made.secrets = other.secrets

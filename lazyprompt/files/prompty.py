@@ -299,14 +299,15 @@ class Prompty(PromptSource):
 
     @cached_property
     def _prompter(self) -> FilePrompter:
-        made = FilePrompter(self._filling, self._hidden_prompter)
+        made = FilePrompter(self._filling, self)
         key, version = key_and_version(self.path, self.references.layers) if self.path else (None, None)
         given = version or self.spec.metadata.get("version")
         if name := self.name or key:
             made.origin = Origin(name, None if given is None else str(given))
         return made
 
-    def _hidden_prompter(self) -> FilePrompter:
+    def hidden_prompter(self) -> FilePrompter:
+        """Return its prompter with a reference in the place of each value of the environment: that of its views."""
         hidden = HiddenEnvironment(self.references.environment)
         references = replace(self.references, environment=hidden, named=None, trace=None)
         return self._read(self.text, name_of(self), self.path, references, self.dialect, self.undefined).prompter
