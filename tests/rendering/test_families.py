@@ -376,6 +376,13 @@ def test_a_system_text_of_the_history_stands_behind_the_prompters(real: Real) ->
     assert flat == real.recorded(messages)
 
 
+@each([real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].system_place == "last_user"])
+def test_the_last_question_may_be_the_historys(real: Real) -> None:
+    """The system text stood in the first user's turn where the history ends with a question."""
+    flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), None, OWN_SYSTEM[1:], model=real.family)
+    assert flat == real.recorded(messages)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_family_loses_one_of_two_system_texts(family: str) -> None:
     """Templates that refuse or leave out a second one are no example: without turns for them, the two are one text."""
