@@ -46,6 +46,10 @@ Why?</user>
 
 ```
 
+If the history begins with a system message, and the prompter has no system text and no instruction, that message is
+the system text. If both have one, the history's is written as a second system turn. Families without system turns get
+one text, with an empty line between the two. Text of the history is never trusted.
+
 A name without a family is an error, never a guess. Three chat templates contain special cases that markers cannot
 express; lazyprompt does not reproduce them: QwQ's line breaks before earlier answers and before tools without system
 text, Llama 2's trimming between system text and first user message, and Kimi K2's line break after its own system

@@ -187,13 +187,10 @@ _LFM2 = _with(
     eoe="<|tool_response_end|><|im_end|>\n",
 )
 
-# The system turn stands also where it is empty. So does a preamble: it holds the second half of what opens the turn.
 _EXAONE = _turns(
     "[|{role}|]{text}[|endofturn|]\n",
-    sos="[|system",
-    preamble="|]",
     eoh="\n",
-    controls=("[|system|]",),
+    empty_system=True,
     stop=("[|endofturn|]",),
 )
 
@@ -230,8 +227,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     ),
     "llama-3": _LLAMA_3,
     "llama-3.1": _LLAMA_3_1,
-    # Its system turn stands also where it is empty, and holds no date.
-    "llama-3.1-nemotron": _with(_LLAMA_3_1, sos="<|start_header_id|>system<|end_header_id|>", preamble="\n\n"),
+    "llama-3.1-nemotron": _with(_LLAMA_3_1, preamble="", empty_system=True),
     "llama-3.2": _LLAMA_3_1,
     "llama-3.2-vision": _with(_LLAMA_3_1, trim=("system",)),
     "llama-3.3": _LLAMA_3_1,
@@ -353,13 +349,13 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "smollm2": _with(_CHATML, system="You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
     "lfm2": _LFM2,
     "lfm2.5": _with(_LFM2, tools="\nList of tools: {tools}", soe="<|im_start|>tool\n", eoe="<|im_end|>\n"),
-    # The system turn stands also where it is empty. Calls and results are lists in tags.
+    # Calls and results are lists in tags.
     "nemotron-nano-2": _turns(
         "<SPECIAL_11>{role}\n{text}\n",
         ("System", "User", "Assistant"),
-        sos="<SPECIAL_10>",
-        preamble="System\n",
+        sos="<SPECIAL_10>System\n",
         eos="\n\n",
+        empty_system=True,
         eoa="\n<SPECIAL_12>\n",
         generation="<SPECIAL_11>Assistant\n<think>\n",
         stop=("<SPECIAL_12>",),

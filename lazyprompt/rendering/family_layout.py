@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from lazyprompt._base.roles import SYSTEM_ROLES
+from lazyprompt.messages.history import History
 from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import PartList, Run, tool_parts, turn_literals
@@ -11,8 +14,11 @@ from lazyprompt.rendering.layout import PartList, Run, tool_parts, turn_literals
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lazyprompt.messages.history import History
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.rendering.markers import Markers
+
+# What stands between the system text of the prompter and that of the history, where both are one: as in DeepSeek's.
+_BETWEEN = "\n\n"
 
 
 class FamilyLayout:
@@ -36,22 +42,34 @@ class FamilyLayout:
 
     def lay(self, prompt: Prompt) -> PartList:
         """Put the fields in order, as the family's chat template does with the same messages."""
-        markers = self._markers
-        system, asked = self._constant_system or self._system(prompt), self._said(prompt)
+        markers, leading = self._markers, self._leading(prompt)
+        # A system text that the history begins with stands in the place of the prompter's, or behind it.
+        system = self._constant_system if self._constant_system and not leading else self._system(prompt, leading)
+        history = History(messages=prompt.history.messages[len(leading) :]) if leading else prompt.history
+        asked = self._said(prompt)
         out = PartList((markers.bos,))
+        last = 0
         if markers.system_place == "turn":
             parts, slots = system
             out.add(parts, slots)
-            put_history(prompt.history, markers, out)
-        elif prompt.history and (markers.system_place == "first_user" or asked is None):
-            _put_into_first_turn(system, prompt.history, markers, out)
+            put_history(history, markers, out, len(leading))
+        elif history and (markers.system_place == "first_user" or asked is None):
+            last = 0 if markers.system_place == "first_user" else _last_question(history.messages)
+            if last:
+                put_history(History(messages=history.messages[:last]), markers, out, len(leading))
+                history = History(messages=history.messages[last:])
+            _put_into_first_turn(system, history, markers, out, len(leading) + last)
         else:
-            put_history(prompt.history, markers, out)
+            last = len(history.messages) if leading else 0
+            put_history(history, markers, out, len(leading))
             # Without a user turn, the system text is one.
             if asked is not None:
                 asked = (*system[0], "", *asked[0]), (*system[1], MARKERS, *asked[1])
             elif any(system[0][2:-2]):
                 asked = self._trimmed(system[0][2:-2]), system[1][2:-2]
+        if leading:
+            first = [*range(len(leading), len(leading) + last)]
+            out.order = [*first, *range(len(leading)), *range(len(leading) + last, len(prompt.history.messages))]
         if asked is not None:
             parts, slots = asked
             out.own(markers.soh)
@@ -66,7 +84,7 @@ class FamilyLayout:
         if "system" in constant:
             layout._system_text = prompt.system
         if constant >= {"system", "instruction", "tools"}:
-            layout._constant_system = self._system(prompt)
+            layout._constant_system = self._system(prompt, ())
         return layout
 
     @property
@@ -79,8 +97,22 @@ class FamilyLayout:
         """Text that invites the assistant to answer."""
         return self._generation
 
-    def _system(self, prompt: Prompt) -> Run:
-        """The whole system turn, or nothing."""
+    def _leading(self, prompt: Prompt) -> Sequence[Msg]:
+        """Return the messages at the beginning of the history that are part of the system text.
+
+        The first is one if the prompter has no system text of its own, as a template takes it from the first message.
+        All are where the family has no marker that opens a system turn, so that two texts could not be told apart.
+        """
+        if not prompt.history.has_messages or prompt.history.messages[0].role not in SYSTEM_ROLES:
+            return ()
+        texts = [*takewhile(_is_system_text, prompt.history.messages)]
+        if not self._markers.sos or self._markers.system_place != "turn":
+            return texts
+        own = prompt.system if self._system_text is None else self._system_text
+        return () if own or any(prompt.instruction.parts) else texts[:1]
+
+    def _system(self, prompt: Prompt, leading: Sequence[Msg]) -> Run:
+        """The whole system turn, or nothing; behind the prompter's text the one that the history begins with."""
         markers = self._markers
         text = (prompt.system if self._system_text is None else self._system_text) or ""
         system = f"{text}\n" if text and any(prompt.instruction.parts) else text
@@ -88,12 +120,17 @@ class FamilyLayout:
         slots = ("system", MARKERS, *prompt.instruction.slots)
         if "system" in markers.trim:
             parts = stripped(parts)
+        for message in leading:
+            said = message.text.strip() if "system" in markers.trim else message.text
+            parts = (*parts, "", _BETWEEN if said and any(parts) else "", said, "")
+            slots = (*slots, MARKERS, MARKERS, "history", MARKERS)
         if prompt.tools.names:
             # What parts the tools from the text before them has no place where there is none.
             description = markers.tools if any(parts) else markers.tools.lstrip("\n")
             tools, tool_slots = tool_parts(prompt.tools, description, markers.tool_join)
             parts, slots = (*parts, "", *tools), (*slots, MARKERS, *tool_slots)
-        if not any(parts) and not markers.preamble:
+        has_turn = any(parts) or markers.preamble or markers.empty_system
+        if not has_turn and not (leading and markers.system_place == "turn"):
             return ("",), (MARKERS,)
         opening = markers.sos + markers.preamble
         return (opening, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
@@ -124,13 +161,28 @@ def stripped(parts: Sequence[str]) -> list[str]:
     return texts
 
 
-def _put_into_first_turn(system: Run, history: History, markers: Markers, out: PartList) -> None:
+def _is_system_text(message: Msg) -> bool:
+    is_text = isinstance(message.content, str) or all(block.type == "text" for block in message.content)
+    return message.role in SYSTEM_ROLES and is_text and message.url is None
+
+
+def _last_question(messages: Sequence[Msg]) -> int:
+    """Return the index of the user's last message; 0 if there is none."""
+    asked = (
+        at
+        for at in reversed(range(len(messages)))
+        if messages[at].role == "user" and not any(block.type == "tool_result" for block in messages[at].blocks)
+    )
+    return next(asked, 0)
+
+
+def _put_into_first_turn(system: Run, history: History, markers: Markers, out: PartList, first: int) -> None:
     """A history whose first turn begins with the system text; a turn of its own where somebody else speaks first."""
     turns = PartList()
     if not history.questions and history.messages[0].role != "user":
         turns.own(markers.soh)
         turns.own(markers.eoh)
-    put_history(history, markers, turns)
+    put_history(history, markers, turns, first)
     # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
     slots = turns.slots
     out.add(turns.parts[:3], slots[:3])

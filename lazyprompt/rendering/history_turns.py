@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.markers import Markers
 
 
-def put_history(history: History, markers: Markers, out: PartList) -> None:
-    """Add the turns of a history."""
+def put_history(history: History, markers: Markers, out: PartList, first: int = 0) -> None:
+    """Add the turns of a history; errors name its messages from ``first`` on."""
     if history.questions:
         _put_pairs(history.questions, history.answers, markers, out)
     elif history:
         from lazyprompt.rendering.turns import put_messages  # noqa: PLC0415 - only messages need to know what they are
 
-        put_messages(history.messages, markers, out)
+        put_messages(history.messages, markers, out, first)
 
 
 def _put_pairs(questions: Sequence[str], answers: Sequence[str], markers: Markers, out: PartList) -> None:

@@ -54,14 +54,16 @@ class PartList:
         parts: The parts.
         runs: The slots of the parts, as they were added.
         note: Why nobody knows where they came from, if that is so.
+        order: The indexes of the messages of the history in the order of the text, if some are part of the system text.
     """
 
-    __slots__ = ("note", "parts", "runs")
+    __slots__ = ("note", "order", "parts", "runs")
 
     def __init__(self, parts: Iterable[str] = ("",), slots: Sequence[str] = _MARKER) -> None:
         self.parts: list[str] = [*parts]
         self.runs: list[Sequence[str]] = [slots]
         self.note = ""
+        self.order: Sequence[int] | None = None
 
     @property
     def slots(self) -> list[str]:

@@ -44,7 +44,8 @@ class Markers:
         exact: Whether the markers hold all the spacing of the model's own template, so that nothing is added.
         system_place: Where an exact layout puts the system text: its own turn, or the first or last user turn.
         trim: The roles whose text the model's template strips: of ``system``, ``user``, ``assistant``, ``tool``.
-        preamble: What an exact layout writes before any system text, also where there is none.
+        preamble: What an exact layout writes before the first system text, also where there is none.
+        empty_system: True if an exact layout has a system turn also where there is no system text.
         controls: Further texts that the model reads as structure.
         family: The name of the family.
 
@@ -74,6 +75,7 @@ class Markers:
     system_place: SystemPlace = "turn"
     trim: tuple[str, ...] = ()
     preamble: str = ""
+    empty_system: bool = False
     controls: tuple[str, ...] = ()
     family: str = ""
 

@@ -190,6 +190,8 @@ class Writer:
         """
         layout, first = (self._own_layout, self._unseen) if prompt.tools is self._tools else (self._layout, 0)
         out = layout.lay(prompt)
+        if out.order is not None:
+            first = 0  # what is constant in other prompts holds text of the history
         if self._looks and (found := self._controls.suspicious(out.parts, first)):
             out.parts = self._controls.guard_in(found, out.parts, out.slots, self._safety)
         if prompt.label is not None:
@@ -234,7 +236,7 @@ class Writer:
         if self._looks:
             answered.parts = self._label_controls.guard(answered.parts, answered.slots, self._safety)
         out.add(answered.parts, answered.slots)
-        return sample_parts(with_trained(out, wanted, self._markers, self._layout.opening), prompt.history)
+        return sample_parts(with_trained(out, wanted, self._markers, self._layout.opening), prompt.history, out.order)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
         """Refuse a turn of the history of which the guard leaves something else than of an answer.

@@ -8,6 +8,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.json import JsonText, dump
+from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import Block, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.prompt import MARKERS
@@ -41,8 +42,8 @@ _ASSISTANT = _assistants("history")
 _LABEL = _assistants("label")
 
 
-def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList) -> None:
-    """Add messages, each as a turn."""
+def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first: int = 0) -> None:
+    """Add messages, each as a turn; errors name them from ``first`` on."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh)
     around = {
@@ -52,7 +53,7 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList) -> No
         "assistant": (markers.soa, markers.eoa),
     }
     after_result = False
-    for index, message in enumerate(messages):
+    for index, message in enumerate(messages, first):
         where = f"history[{index}]"
         shown: list[Block] = []
         has_results = False
@@ -71,7 +72,9 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList) -> No
         before, after = around["user" if message.role == "tool" else message.role]
         slots = _ASSISTANT if message.role == "assistant" else _OTHERS
         out.own(before)
-        _put_blocks(shown, markers, out, where, slots, trim=message.role in markers.trim)
+        # Templates that strip the system text strip the first one; a later one is a turn as the user's.
+        stripped = "user" if message.role in SYSTEM_ROLES else message.role
+        _put_blocks(shown, markers, out, where, slots, trim=stripped in markers.trim)
         out.own(after, slots.end)
 
 
@@ -223,15 +226,17 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
     return PartList((*parts, *out.parts[done:]), (*slots, *old[done:]))
 
 
-def sample_parts(out: PartList, history: History) -> SampleParts:
+def sample_parts(out: PartList, history: History, order: Sequence[int] | None) -> SampleParts:
     """Return the text of a sample, with the message of each part of the history.
 
     Args:
         out: The parts, of which those that are trained have the slots :class:`Said`.
         history: The history in them; a template may show it more than once.
+        order: The indexes of its messages in the order of the text, as of :class:`PartList`.
     """
     slots, messages = out.slots, list[int | None]()
-    texts = cycle([*_texts_of(history)])
+    groups = [*_texts_of(history)]
+    texts = cycle([text for at in (range(len(groups)) if order is None else order) for text in groups[at]])
     current, left, in_turn = 0, 0, False
     for slot in slots:
         trained = isinstance(slot, Said)
@@ -246,16 +251,16 @@ def sample_parts(out: PartList, history: History) -> SampleParts:
     return SampleParts(tuple(out.parts), tuple(map(str, slots)), trained_parts, tuple(messages))
 
 
-def _texts_of(history: History) -> Iterator[tuple[int, int]]:
-    """Yield each message in the order of the text: its index among the OpenAI dicts, and the number of its texts."""
+def _texts_of(history: History) -> Iterator[list[tuple[int, int]]]:
+    """Yield for each message the dicts that it is written as: the index of each, and the number of its texts."""
     at = 0
     for message in history.messages:
         kinds = [block.type for block in message.blocks]
         calls, results = kinds.count("tool_use"), kinds.count("tool_result")
         # The dict of a message that calls stands before those of its results, any other behind them.
-        for result in range(results):
-            yield at + result + bool(calls), 1
+        texts = [(at + result + bool(calls), 1) for result in range(results)]
         has_turn = _has_turn(message.blocks)
         if has_turn:
-            yield at if calls else at + results, 1 + 2 * calls
+            texts.append((at if calls else at + results, 1 + 2 * calls))
+        yield texts
         at += results + has_turn

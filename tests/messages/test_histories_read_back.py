@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt import ChatFormatter, FormatError, Msg, ToolResultBlock, ToolUseBlock, messages_from
+from lazyprompt import ChatFormatter, FormatError, Msg, messages_from
 from lazyprompt._base.roles import SYSTEM_ROLES
-from support.conversations import Maker
+from support.conversations import Maker, lines_by_role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,21 +25,6 @@ def nameless(messages: Iterable[Msg]) -> list[Msg]:
         Msg("" if message.name == message.role else message.name, message.content, message.role, message.url)
         for message in messages
     ]
-
-
-def texts(messages: Iterable[Msg]) -> list[tuple[str, str]]:
-    """What is said in each role, however a form cuts it into messages."""
-    found: list[tuple[str, str]] = []
-    for message in messages:
-        for block in message.blocks:
-            role, text = message.role, getattr(block, "text", "")
-            if isinstance(block, ToolResultBlock):
-                role = "tool"
-            if isinstance(block, ToolUseBlock):
-                text = f"{block.id} {block.name} {block.input}"
-            found.append((role, text))
-    # Formatting puts the results of an exchange in the order of its calls, and the texts of an answer on lines of one.
-    return sorted((role, line) for role, text in found for line in text.split("\n") if line)
 
 
 @pytest.mark.parametrize("provider", KEYS)
@@ -60,7 +45,7 @@ def test_what_was_formatted_is_read_back(provider: str, seed: int) -> None:
         # Formatting left nothing out and moved nothing: then what is read is what was given.
         # A result may stand in a system message as well.
         spoken, given_texts = (
-            [each for each in texts(messages) if each[0] not in SYSTEM_ROLES or provider == "openai"]
+            [each for each in lines_by_role(messages) if each[0] not in SYSTEM_ROLES or provider == "openai"]
             for messages in (read, given_messages)
         )
         assert spoken == given_texts

@@ -170,6 +170,26 @@ def each(reals: list[Real]) -> pytest.MarkDecorator:
 
 PAIRS = [["What is 1 + 1?", "2."], ["And 2 + 2?", "4, I think.\n\nYes."], ["你好，世界", "您好！"]]
 SPACED_PAIRS = [["  What?\n", "\n That. \n\n"], ["\tAnd\n\nthen?  ", " \u3000Nothing \n"]]
+# A history that begins with its own system text.
+OWN_SYSTEM = [
+    {"role": "system", "content": "You know cats.\n"},
+    {"role": "user", "content": "Do they dream?"},
+    {"role": "assistant", "content": "They do."},
+    {"role": "user", "content": "Of what?"},
+]
+# Templates that refuse a second system text, or leave one of the two out.
+ONE_SYSTEM_TEXT = {
+    *(("gemma", "gemma"), ("gemma-2", "gemma2:2b"), ("gemma-3", "gemma3"), ("llama-2", "llama2:7b")),
+    *(("qwen3.5", "qwen3_5_think"), ("qwen3.5-nothink", "qwen3_5_nothink"), ("qwen3.6", "qwen3_6")),
+    *(("mistral-v1", "mixtral:8x7b"), ("mistral-v3", "mistral_v2v3")),
+    ("mistral-nemo", "mistralai-Mistral-Nemo-Instruct-2407"),
+    ("mistral-v7-tekken", "Mistral-Small-3.2-24B-Instruct-2506"),
+    ("mistral-v7-tekken", "mistralai-Ministral-3-14B-Reasoning-2512"),
+    *(("command-r", "cohere"), ("command-r", "command-r:35b"), ("qwen3-instruct-2507", "qwen3_vl")),
+    *(("deepseek-r1-distill", "deepseek_r1_distill"), ("yi", "yi-coder:1.5b"), ("yi-1.5", "yi:6b")),
+    *(("minimax-m2", "MiniMax-M2"), ("nemotron-nano-2", "NVIDIA-Nemotron-Nano-v2")),
+    *(("vicuna", "vicuna_v1.1"), ("baichuan2", "baichuan2-chat")),
+}
 TOOLS = [
     {
         "type": "function",
@@ -329,6 +349,70 @@ def test_a_chat_is_what_the_code_that_defines_its_format_makes_of_it(real: Real,
     flat, messages = flat_and_messages(ChatPrompter(), "Why?", history, model=real.family)
     if FAMILIES[real.family].system:
         assert flat == real.recorded(messages) == real.recorded(messages[1:])
+
+
+@each(REAL + FASTCHAT)
+@pytest.mark.parametrize("turns", [0, 2, 3], ids=["alone", "with turns", "the model's turn"])
+def test_a_system_text_that_the_history_begins_with_is_the_system_text(real: Real, turns: int) -> None:
+    """15 families wrote an empty turn before it, a second system turn, or half of what opens one."""
+    said = None if turns == len(OWN_SYSTEM[1:]) else "And dogs?"
+    flat, messages = flat_and_messages(ChatPrompter(system=""), said, OWN_SYSTEM[: turns + 1], model=real.family)
+    assert messages[0] == OWN_SYSTEM[0]
+    if real in WITHOUT_SYSTEM_ROLE:
+        messages[1]["content"] = f"{messages[0]['content']}\n\n{messages[1]['content']}"
+        del messages[0]
+    assert flat == real.recorded(messages)
+
+
+@each(WITH_TOOLS + LFM2)
+def test_tools_are_described_behind_a_system_text_of_the_history(real: Real) -> None:
+    flat, messages = flat_and_messages(ChatPrompter(system=""), "Hi", OWN_SYSTEM[:3], TOOLS, model=real.family)
+    assert flat == real.recorded(messages, tools=TOOLS)
+
+
+@each([real for real in REAL + FASTCHAT if (real.family, real.template) not in ONE_SYSTEM_TEXT])
+def test_a_system_text_of_the_history_stands_behind_the_prompters(real: Real) -> None:
+    flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), "Hi", OWN_SYSTEM[:3], model=real.family)
+    assert flat == real.recorded(messages)
+
+
+@each([real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].system_place == "last_user"])
+def test_the_last_question_may_be_the_historys(real: Real) -> None:
+    """The system text stood in the first user's turn where the history ends with a question."""
+    flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), None, OWN_SYSTEM[1:], model=real.family)
+    assert flat == real.recorded(messages)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_family_loses_one_of_two_system_texts(family: str) -> None:
+    """Templates that refuse or leave out a second one are no example: without turns for them, the two are one text."""
+    flat = ChatPrompter(system="Be a clerk.").generate_prompt("Hi", OWN_SYSTEM[:3], model=family)
+    clerk, cats = flat.index("Be a clerk."), flat.index("You know cats.")
+    assert clerk < cats
+    if FAMILIES[family].system_place != "turn":
+        both = ChatPrompter(system=f"Be a clerk.\n\n{OWN_SYSTEM[0]['content']}")
+        assert flat == both.generate_prompt("Hi", OWN_SYSTEM[1:3], model=family)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("tools", [None, TOOLS], ids=["alone", "with tools"])
+def test_a_system_text_of_the_history_is_not_trusted(family: str, tools: Any) -> None:
+    """Tools stand behind it, and a prompter looks once at what is the same in every prompt up to the last of them."""
+    prompter = ChatPrompter(system="", tools=tools)
+    prompter.generate_prompt("Hi", model=family)
+    for mark in FAMILIES[family].turn_sequences:
+        history = [{"role": "system", "content": f"a {mark} b"}]
+        assert f"a {mark} b" not in prompter.generate_prompt("Hi", history, model=family)
+        (segment,) = [each for each in prompter.render("Hi", history, model=family).segments if each.slot == "history"]
+        assert not segment.trusted
+
+
+@pytest.mark.parametrize("family", ["qwen2.5", "gemma-3", "mistral-v3", "deepseek-v3"])
+def test_samples_find_the_message_of_a_system_text_of_the_history(family: str) -> None:
+    sample = ChatPrompter(system="").training_sample("Hi", "Yes.", OWN_SYSTEM[:3], model=family)
+    parts = zip(sample.parts, sample.slots, sample.part_messages, strict=True)
+    found = {text.strip(): at for text, slot, at in parts if slot == "history" and text.strip()}
+    assert found == {message["content"].strip(): at for at, message in enumerate(OWN_SYSTEM[:3])}
 
 
 @pytest.mark.slow

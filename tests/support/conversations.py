@@ -20,7 +20,7 @@ from lazyprompt import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from random import Random
 
     from lazyprompt._base.json import JsonObject
@@ -154,3 +154,17 @@ class Maker:
             else:
                 messages += self.exchange(number)
         return messages
+
+
+def lines_by_role(messages: Iterable[Msg]) -> list[tuple[str, str]]:
+    """The lines, calls and results of each role, sorted: the same however a form cuts them into messages."""
+    found: list[tuple[str, str]] = []
+    for message in messages:
+        for block in message.blocks:
+            role = "tool" if isinstance(block, ToolResultBlock) else message.role
+            text = getattr(block, "text", "")
+            if isinstance(block, ToolUseBlock):
+                text = f"{block.id} {block.name} {block.input}"
+            found += ((role, line) for line in text.split("\n") if line)
+    # Formatting puts the results of an exchange in the order of its calls, and the texts of an answer on lines of one.
+    return sorted(found)
