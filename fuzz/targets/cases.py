@@ -57,7 +57,7 @@ def _run(chance: Chance) -> None:
     path.write_bytes(encoded(chance.text() if chance.flag() else _text(chance)))
     is_case_file(path)
     file = CaseFile.read(path)
-    for named in (file.prompt, file.rows):
+    for named in (file.prompt, None if file.rows is None else file.rows.path):
         if named is not None:
             require(named.resolve().is_relative_to(_directory().resolve()), f"{named} lies outside")
     report, answer = Report(keeps_names=True), chance.text()

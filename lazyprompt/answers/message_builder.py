@@ -212,7 +212,7 @@ class MessageBuilder:
         """Return the message; text alone is its plain content."""
         alone = self._blocks[0] if len(self._blocks) == 1 else TextBlock("") if not self._blocks else None
         content = alone.text if isinstance(alone, TextBlock) else tuple(self._blocks)
-        return Msg("assistant", content, "assistant")
+        return Msg("assistant", content, "assistant").without_speaker()
 
 
 def _block(call_id: str, call: WrittenCall) -> ToolUseBlock:

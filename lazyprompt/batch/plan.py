@@ -25,6 +25,7 @@ from lazyprompt.batch.row_names import default_name
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, ToolsError
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Payload
+from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.prompters.rows import Columns
@@ -279,7 +280,7 @@ class RowPlan:
             [template.text for template in made_of.instruction.templates],
             [*made_of.instruction.literals],
             made_of.system,
-            [*made_of.history.to_openai()],
+            [*openai_dicts(made_of.history.messages)],
             made_of.tools.json,
             None if self.prompty is None else self.prompty.hash,
             trial,

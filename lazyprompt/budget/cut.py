@@ -137,7 +137,7 @@ def _changed(item: Item, change: _Change) -> Item:
         case SlotValue(slot, text):
             return SlotValue(slot, change(text))
         case Msg():
-            return Msg(item.name, _content(item.content, change), item.role, item.url, item.metadata)
+            return item.evolve(content=_content(item.content, change))
         case _:
             return {**item, "content": _content(item["content"], change)} if "content" in item else item
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -11,9 +10,12 @@ from lazyprompt.budget.cut import with_cut_of
 from lazyprompt.budget.sent import as_sent
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import Msg
-from lazyprompt.messages.reading import is_openai, read_history, without_role_names
+from lazyprompt.messages.parse import is_openai, parse_with_sources
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lazyprompt._base.json import Fields
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budget.units import Item, Message, Unit
@@ -24,21 +26,21 @@ class Given(NamedTuple):
 
     Attributes:
         items: The items.
-        messages: The messages: Msg and OpenAI dicts as they are, any other item read.
+        messages: The messages: a Msg or message dict as it was given, of any other item what it was parsed to.
         counted: The messages as they will be sent, in the same places.
-        sources: The items that each message was read from, and whether it was read at all.
+        sources: The items that each message was parsed from.
         together: The messages of one item.
     """
 
     items: list[object]
     messages: list[Message]
-    counted: list[Item]
-    sources: list[range] | None
+    counted: list[Msg]
+    sources: list[range]
     together: list[Unit]
 
     @classmethod
     def of(cls, items: Iterable[object]) -> Given:
-        """Read items of any form that a history may hold.
+        """Parse items of any form that a history may hold.
 
         Raises:
             HistoryError: It is no list, or an item is no message.
@@ -46,29 +48,23 @@ class Given(NamedTuple):
         if isinstance(cast("object", items), Msg | str | dict):
             raise HistoryError(f"messages is a {type(items).__name__}; give a list of Msg or message dicts")
         given = list(items)
-        if _are_plain(given):
-            messages = cast("list[Message]", given)
-            return cls(given, messages, [*messages], None, [])
-        if all(isinstance(item, Msg) or (isinstance(item, Mapping) and is_openai(cast("Any", item))) for item in given):
-            messages = cast("list[Message]", given)
-            return cls(given, messages, as_sent(messages), None, [])
-        read = read_history(given)
-        sources = read.sources(len(given))
-        groups: dict[int, Unit] = {}
+        parsed = parse_with_sources(given, "messages")
+        sources = parsed.sources(len(given))
+        groups: dict[int, list[int]] = {}
         for at, source in enumerate(sources):
-            groups[source.start] = (*groups.get(source.start, ()), at)
-        read_messages = cast("list[Message]", without_role_names(given, read))
-        together = [unit for unit in groups.values() if len(unit) > 1]
-        return cls(given, read_messages, as_sent(read_messages), sources, together)
+            groups.setdefault(source.start, []).append(at)
+        messages: list[Message] = [*parsed.messages]
+        for start, group in groups.items():
+            item = given[start]
+            if len(group) == len(sources[group[0]]) == 1 and isinstance(item, dict) and is_openai(cast("Fields", item)):
+                messages[group[0]] = cast("Message", item)
+        together = [tuple(group) for group in groups.values() if len(group) > 1]
+        return cls(given, messages, as_sent(parsed.messages), sources, together)
 
     def taken(self, fitted: Fitted) -> tuple[list[Any], TrimReport]:
         """Return what fits, each in the kind in which it was given, and the report."""
         replaced = {at: self._replaced(at, fitted) for at in fitted.replaced}
-        if self.sources is None:
-            left: list[object] = [replaced[at] if at in replaced else self.messages[at] for at in fitted.kept]
-        else:
-            left = self._items(fitted.kept, replaced, self.sources)
-        return [_copied(item) for item in left], fitted.report
+        return [_copied(item) for item in self._items(fitted.kept, replaced)], fitted.report
 
     def _replaced(self, at: int, fitted: Fitted) -> Item:
         """Return a message that was cut, or a summary, in the kind of the message that was given."""
@@ -77,8 +73,9 @@ class Given(NamedTuple):
             return with_cut_of(given, self.counted[at], item)
         return {"role": "user", "content": item.text} if isinstance(item, Msg) and not isinstance(given, Msg) else item
 
-    def _items(self, kept: Sequence[int], replaced: Mapping[int, Item], sources: Sequence[range]) -> list[object]:
+    def _items(self, kept: Sequence[int], replaced: Mapping[int, Item]) -> list[object]:
         """Return the items of messages; where one of an item was replaced, all of that item are messages."""
+        sources = self.sources
         changed = {sources[at].start for at in replaced}
         left: list[object] = []
         done: set[int] = set()
@@ -90,16 +87,6 @@ class Given(NamedTuple):
                 done.add(source.start)
                 left += [self.items[index] for index in source]
         return left
-
-
-def _are_plain(items: list[Any]) -> bool:
-    """Return True for dicts of role and text alone, as most are: they are sent as they are."""
-    for item in items:
-        if item.__class__ is not dict or item.keys() != {"role", "content"}:
-            return False
-        if type(item["content"]) is not str:
-            return False
-    return True
 
 
 def _copied(message: Any) -> object:  # noqa: ANN401 - a cast would be a call for each message

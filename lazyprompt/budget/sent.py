@@ -7,73 +7,43 @@ them, an answer for a call that has none. What the formatter leaves out may coun
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from lazyprompt._base.json import Json, JsonObject, to_json
-from lazyprompt.messages.msg import (
-    AudioBlock,
-    FileBlock,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-    VideoBlock,
-)
-from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, NO_RESULT, fitted, source_of, write_part
-from lazyprompt.messages.read_openai import message_from_openai
+from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, NO_RESULT, fitted, source_of
 from lazyprompt.safety.speakers import no_imitation
+from lazyprompt.tokens.counter import COUNTED
 
 if TYPE_CHECKING:
-    from lazyprompt.budget.units import Item
+    from collections.abc import Iterable, Sequence
+
+    from lazyprompt._base.roles import Role
     from lazyprompt.messages.msg import Block
+    from lazyprompt.messages.turns import Turn
     from lazyprompt.tokens.counter import Form
 
 
-def as_sent(items: Sequence[Item]) -> list[Item]:
-    """Return messages with unique ids of calls, and with an answer for each call.
-
-    Args:
-        items: Msg and OpenAI dicts; left as they are.
-
-    Returns:
-        The items; a dict that is more than a role and a text is a Msg.
-
-    Raises:
-        HistoryError: A dict is no message.
-    """
-    found: list[Item] = []
+def as_sent(messages: Sequence[Msg]) -> list[Msg]:
+    """Return messages with unique ids of calls, and with an answer for each call."""
+    found: list[Msg] = []
     # The new ids of the calls without a result, by their own ids; where all calls stand, and their tools, by new ids.
     waiting: dict[str, deque[str]] = {}
     calls: dict[str, tuple[int, str]] = {}
     # The number to try next for an id that is used again: some servers give every call the same id.
     numbers: dict[str, int] = {}
-    for at, given in enumerate(items):
-        item = given
-        if isinstance(item, Mapping) and (len(item) != 2 or type(item.get("content")) is not str):  # noqa: PLR2004 - role and content
-            item = _read(item, at, waiting)
-        if isinstance(item, Msg) and not isinstance(item.content, str):
-            blocks = [_linked(block, at, waiting, calls, numbers) for block in item.content]
-            if any(new is not old for new, old in zip(blocks, item.content, strict=True)):
-                item = Msg(item.name, blocks, item.role, item.url, item.metadata)
-        found.append(item)
+    for at, message in enumerate(messages):
+        linked = message
+        if not isinstance(message.content, str):
+            blocks = [_linked(block, at, waiting, calls, numbers) for block in message.content]
+            if any(new is not old for new, old in zip(blocks, message.content, strict=True)):
+                linked = message.evolve(content=blocks)
+        found.append(linked)
     for open_calls in waiting.values():
         for call_id in open_calls:
             at = calls[call_id][0]
-            message = cast("Msg", found[at])
-            blocks = [*message.blocks, ToolResultBlock(call_id, output=NO_RESULT)]
-            found[at] = Msg(message.name, blocks, message.role, message.url, message.metadata)
+            found[at] = found[at].evolve(content=[*found[at].blocks, ToolResultBlock(call_id, output=NO_RESULT)])
     return found
-
-
-def _read(item: Form, at: int, waiting: Iterable[str]) -> Msg:
-    message = message_from_openai(item, f"messages[{at}]", waiting)
-    # A dict without a name has none.
-    return message if item.get("name") else Msg("", message.content, message.role, message.url, message.metadata)
 
 
 def _linked(
@@ -106,73 +76,46 @@ def sent_forms(messages: Iterable[Msg | Form]) -> list[Form]:
     found: list[Form] = []
     for message in messages:
         if isinstance(message, Msg):
-            found += _of_msg(message)
+            found += _SENT.messages(_turns(message))
         else:
             found.append(message)
     return found
 
 
-def _of_msg(message: Msg) -> list[JsonObject]:
-    forms: list[JsonObject] = []
+_SENT = replace(COUNTED, named_results=False)
+
+
+def _turns(message: Msg) -> list[Turn]:
+    """Return the turns that a message becomes: its results, the media in them, and all else with fitting names."""
+    speaker = fitted(no_imitation(message.speaker, message.role), NAMES) if message.speaker else ""
+    turns: list[Turn] = []
     blocks: list[Block] = []
     for block in message.blocks:
-        if isinstance(block, ToolResultBlock):
-            if blocks and message.role == "assistant":
-                forms.append(_whole(message, blocks))
-                blocks = []
-            forms += _of_result(block)
-        elif not isinstance(block, ThinkingBlock):
-            blocks.append(block)
+        match block:
+            case ToolResultBlock():
+                if blocks and message.role == "assistant":
+                    turns.append((message.role, speaker, tuple(blocks), 0))
+                    blocks = []
+                turns += _result_turns(block)
+            case ToolUseBlock(id=call_id, name=name):
+                blocks.append(replace(block, id=fitted(call_id, IDS, ID_LENGTH), name=fitted(name, NAMES)))
+            case ThinkingBlock():
+                pass
+            case _:
+                blocks.append(block)
     blocks += [ImageBlock(source_of(url)) for url in message.urls]
-    return [*forms, _whole(message, blocks)] if blocks or not forms else forms
+    role: Role = "user" if message.role == "tool" else message.role
+    return [*turns, (role, speaker, tuple(blocks), 0)] if blocks or not turns else turns
 
 
-def _whole(message: Msg, blocks: Iterable[Block]) -> JsonObject:
-    calls: list[Json] = [
-        {
-            "id": fitted(block.id, IDS, ID_LENGTH),
-            "type": "function",
-            "function": {"name": fitted(block.name, NAMES), "arguments": to_json(block.arguments)},
-        }
-        for block in blocks
-        if isinstance(block, ToolUseBlock)
-    ]
-    form: JsonObject = {"role": "user" if message.role == "tool" else message.role}
-    if message.name:
-        form["name"] = fitted(no_imitation(message.name, message.role), NAMES)
-    match [block for block in blocks if not isinstance(block, ToolUseBlock)]:
-        case []:
-            form["content"] = None if calls else ""
-        case [TextBlock(text)]:
-            form["content"] = text
-        case rest:
-            form["content"] = [_part(block) for block in rest]
-    if calls:
-        form["tool_calls"] = calls
-    return form
-
-
-def _of_result(block: ToolResultBlock) -> list[JsonObject]:
-    """Return the result, and its media as the user's turn that follows."""
-    result: dict[str, Any] = {"role": "tool", "tool_call_id": fitted(block.id, IDS, ID_LENGTH), "content": block.text}
+def _result_turns(block: ToolResultBlock) -> list[Turn]:
+    """Return the turn of a result, and the user's turn with its media."""
     media = [] if isinstance(block.output, str) else [each for each in block.output if not isinstance(each, TextBlock)]
-    if not media:
-        return [result]
-    if not block.text:
-        result["content"] = f"({', '.join(each.kind for each in media)}: in the next message)"
-    parts: list[Json] = []
-    for each in media:
-        parts.append({"type": "text", "text": f"({each.kind} from the tool {fitted(block.name, NAMES)})"})
-        parts.append(_part(each))
-    return [result, {"role": "user", "content": parts}]
-
-
-def _part(block: Block) -> JsonObject:
-    match block:
-        case VideoBlock() | AudioBlock(URLSource()) | FileBlock(URLSource()) | ThinkingBlock() | ToolUseBlock():
-            # The form has no place for it: it counts as a medium of its kind.
-            return {"type": block.kind}
-        case ToolResultBlock():
-            return {"type": "text", "text": block.text}
-        case _:
-            return write_part(block)
+    text = block.text if block.text or not media else f"({', '.join(each.kind for each in media)}: in the next message)"
+    result = ToolResultBlock(fitted(block.id, IDS, ID_LENGTH), output=text)
+    turns: list[Turn] = [("tool", "", (result,), 0)]
+    if media:
+        tool = fitted(block.name, NAMES)
+        shown = [part for each in media for part in (TextBlock(f"({each.kind} from the tool {tool})"), each)]
+        turns.append(("user", "", tuple(shown), 0))
+    return turns

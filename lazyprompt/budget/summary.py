@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from lazyprompt._base.json import well_formed
 from lazyprompt.budget.tally import digest
 from lazyprompt.errors import BudgetError
-from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.msg import Msg, message_of
 from lazyprompt.tokens.counter import Form, forms
 
 if TYPE_CHECKING:
@@ -90,4 +90,4 @@ def checked_summary(made: object) -> str:
 def summary_message(text: str, like: Message) -> Message:
     """The message with a summary, of the same kind as another: the user's, for nothing in it is the developer's."""
     content = f"{SUMMARY}{text}"
-    return Msg("user", content, "user") if isinstance(like, Msg) else {"role": "user", "content": content}
+    return message_of("", content, "user") if isinstance(like, Msg) else {"role": "user", "content": content}

@@ -11,9 +11,9 @@ from lazyprompt.chat_templates.jinja import REASONING, Chat, ChatJinja, plain_to
 from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
 from lazyprompt.errors import TemplateError, ToolsError
 from lazyprompt.messages.msg import Msg, ThinkingBlock
-from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.openai_form import openai_dicts
+from lazyprompt.messages.parse import is_openai, parse_messages
 from lazyprompt.messages.prompt import MARKERS, Prompt
-from lazyprompt.messages.reading import is_openai, messages_of
 from lazyprompt.messages.tools import ToolLike, ToolSet, function_schema, listed
 
 if TYPE_CHECKING:
@@ -43,13 +43,20 @@ def dicts_from(messages: HistoryLike, template: ChatJinja) -> Chat:
         FormatError: A block has no form that a template could be given.
     """
     if isinstance(messages, list | tuple) and all(isinstance(item, Mapping) and is_openai(item) for item in messages):
-        return cast("Chat", messages)
-    return [form for message in messages_of(messages) for form in _dicts(message, template)]
+        return [_without_nulls(cast("Mapping[str, Any]", item)) for item in messages]
+    return [form for message in parse_messages(messages, "messages") for form in _dicts(message, template)]
+
+
+def _without_nulls(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message without keys that say nothing, as clients write them: a template would read ``None``."""
+    null = [key for key, value in message.items() if value is None or (key == "tool_calls" and not value)]
+    null = [key for key in null if key != "content"]
+    return {key: value for key, value in message.items() if key not in null} if null else message
 
 
 def _dicts(message: Msg, template: ChatJinja) -> list[JsonObject]:
     """A message in OpenAI's form, with what was thought, and contents as the template shows them."""
-    forms = to_openai(message)
+    forms = openai_dicts([message])
     thought = "\n".join(
         block.thinking for block in message.blocks if isinstance(block, ThinkingBlock) and block.thinking
     )

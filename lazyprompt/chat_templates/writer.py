@@ -9,6 +9,7 @@ from lazyprompt.chat_templates.conversation import dicts_from, prompted
 from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
+from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.layout import PartList, SampleParts
 from lazyprompt.safety.policy import Policy, controls_for
@@ -96,7 +97,7 @@ class ChatTemplateWriter:
         variables = {"tools": given.tools, "documents": None}
         found = trained_parts(Rendering(jinja, variables, self._template.controls(jinja), self._safety), chat, wanted)
         # The system text may be a message before the history, or stand in the first one.
-        first = len(given.chat) - len(prompt.history.to_openai()) - (prompt.said is not None)
+        first = len(given.chat) - len(openai_dicts(prompt.history.messages)) - (prompt.said is not None)
         places = zip(found.slots, found.messages, strict=True)
         return found._replace(
             messages=tuple(None if slot != "history" or at is None else at - first for slot, at in places)

@@ -37,7 +37,7 @@ from lazyprompt.tokens.openai import TiktokenCounter
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
-    from lazyprompt.formatters._turns import Messages
+    from lazyprompt.formatters._job import Messages
     from lazyprompt.formatters.profile import HistoryStyle
     from lazyprompt.formatters.report import Payload
     from lazyprompt.media.resolver import MediaResolver
@@ -98,7 +98,7 @@ def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa:
     content = [
         _named(block, kinds) if isinstance(block, messages.ToolResultBlock) else block for block in given.content
     ]
-    return replace(given, content=tuple(content))
+    return given.evolve(content=content)
 
 
 def _named(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]) -> messages.ToolResultBlock:

@@ -21,13 +21,13 @@ from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError
 from lazyprompt.formatters._merge import inert_text
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock
-from lazyprompt.messages.read_openai import message_from_openai
+from lazyprompt.messages.parse import parse_message
 from lazyprompt.safety.speakers import one_line, written_names
 from lazyprompt.templates.slots import SlotTemplate, value_text
 
 if TYPE_CHECKING:
     from lazyprompt.budget.units import Item
-    from lazyprompt.formatters._turns import MessageLike
+    from lazyprompt.formatters._job import MessageLike
     from lazyprompt.tokens.counter import Form
 
 PromptType: TypeAlias = Literal["string", "list"]
@@ -252,10 +252,9 @@ def _message(given: MessageLike, where: str) -> _Piece:
         if given.get("content") is None and not given.get("tool_calls"):
             raise FormatError(f"{where}, from {name or role!r}, has no content; give its text")
         try:
-            message = message_from_openai({**given, "role": role}, where, [])
+            message = parse_message({**given, "role": role}, where)
         except (HistoryError, MediaError) as error:
-            place = "" if str(error).startswith(where) else f"{where}: "
-            raise FormatError(f"{place}{error}") from error
+            raise FormatError(str(error)) from error
     others = {block.kind for block in message.blocks if not isinstance(block, TextBlock | ThinkingBlock)}
     others |= {"url"} if message.urls else set()
     if others or message.role == "tool":

@@ -389,7 +389,7 @@ class FilePrompter(Prompter):
         notes = Notes(self._left)
         all_tools = self._with_named(named_functions(made.tools, notes) if made.tools else [], tools)
         system, user, steps = _taken(as_sent(made.steps, notes))
-        past = History.of(messages_of(steps))
+        past = History.of(messages_of(steps)).cleaned()
         asked = past.question_before_results if steps and isinstance(steps[-1], Thread) else None
         if asked is not None and user != _NOTHING:
             values = [part for part in user if isinstance(part, Value)]
@@ -401,7 +401,7 @@ class FilePrompter(Prompter):
             Text(system, _slots(system, "instruction")),
             Text(user, _slots(user, "user")),
             None,
-            past.without_empty_questions(),
+            past,
             all_tools,
             label,
             Source(EMPTY_HISTORY, {}, _with_history, tuple(notes)),

@@ -25,13 +25,13 @@ from lazyprompt.files.properties import MediaBlock, Property, schema_of
 from lazyprompt.files.spec import OPTIONS, OTHERS, Spec, snake_names
 from lazyprompt.files.turns import functions_of, named_functions, note_attributes
 from lazyprompt.formatters._answers import as_dict
-from lazyprompt.formatters.chat_form import ChatForm, UrlPart
+from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.profile import PDF, Media, MediaKind, Profile
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages.msg import Base64Source, FileBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
-from lazyprompt.messages.openai_form import write_part
+from lazyprompt.messages.openai_form import UrlPart, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -103,7 +103,7 @@ class _FilePart(UrlPart):
 
     __slots__ = ()
 
-    def __call__(self, block: Block) -> JsonObject:
+    def __call__(self, block: MediaBlock) -> JsonObject:
         """Return the part of a block."""
         by_address = isinstance(block, FileBlock) and isinstance(block.source, URLSource)
         return super().__call__(block) if by_address else write_part(block)
@@ -360,7 +360,7 @@ def _as_sent(message: Msg, at: int, target: Target, held: dict[str, str], notes:
             content = _sent_blocks(content, f"messages[{at}].content", target, held, notes)
     note_attributes(message.metadata, at, notes)
     name = "" if message.name == message.role else message.name
-    return Msg(name, content, message.role, url=message.url)
+    return message.evolve(name=name, content=content, metadata=None)
 
 
 def _sent_blocks(

@@ -258,7 +258,8 @@ def _message(turn: Turn) -> Msg:
     name = None if turn.role == "tool" else turn.attributes.get("name")
     places = _PLACES.get(turn.role, _PLACES_OF_OTHERS)
     metadata = {key: value for key, value in turn.attributes.items() if key not in places}
-    return Msg(str(name) if name else turn.role, content, cast("Role", turn.role), metadata=metadata)
+    message = Msg(str(name) if name else turn.role, content, cast("Role", turn.role), metadata=metadata)
+    return message if name else message.without_speaker()
 
 
 def _block(item: Item, turn: Turn) -> Block:

@@ -20,11 +20,11 @@ from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import (
     Base64Source,
     ImageBlock,
-    Msg,
     TextBlock,
     ThinkingBlock,
     ToolUseBlock,
     block_of_media,
+    message_of,
 )
 from lazyprompt.messages.openai_form import source_of
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import UnionType
 
     from lazyprompt._base.json import Fields, JsonObject
-    from lazyprompt.messages.msg import Block
+    from lazyprompt.messages.msg import Block, Msg
 
 # Where the forms count tokens, for the prompt and for what was made; all that is there is added up.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
@@ -164,7 +164,7 @@ def _message(blocks: Iterable[Block], usage: dict[str, int] | None) -> Msg:
         content = ""
     elif len(content) == 1 and isinstance(only := content[0], TextBlock) and only.signature is None:
         content = only.text
-    return Msg("assistant", content, "assistant", usage=usage)
+    return message_of("", content, "assistant", usage=usage)
 
 
 def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:

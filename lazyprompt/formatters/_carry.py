@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from lazyprompt.errors import MediaError
-from lazyprompt.formatters._turns import Job, blocks_of, calls_tools
 from lazyprompt.media.fetch import check_url
 from lazyprompt.media.resolver import MediaResolver, checked_source, is_local, media_type_of, usual_type
 from lazyprompt.messages.msg import (
@@ -23,11 +22,14 @@ from lazyprompt.messages.msg import (
     block_of_media,
 )
 from lazyprompt.messages.openai_form import source_of
+from lazyprompt.messages.turns import blocks_of, calls_tools
 
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters.profile import Media, MediaKind, Turn
+    from lazyprompt.formatters._job import Job
+    from lazyprompt.formatters.profile import Media, MediaKind
     from lazyprompt.messages.msg import Block, Source
+    from lazyprompt.messages.turns import Content, Turn
 
 _Action: TypeAlias = Literal["as it is", "load", "pass on"]
 
@@ -37,13 +39,15 @@ def add_urls(turns: list[Turn], job: Job) -> list[Turn]:
 
     An address whose ending tells nothing counts as a picture.
     """
-    return [_with_urls(turn, job) if turn[3] in job.reading.urls else turn for turn in turns]
+    if not any(message.url is not None for message in job.messages):
+        return turns
+    return [turn if job.messages[turn[3]].url is None else _with_urls(turn, job) for turn in turns]
 
 
 def _with_urls(turn: Turn, job: Job) -> Turn:
     role, name, content, at = turn
     blocks: list[Block] = []
-    for index, url in enumerate(job.reading.urls[at]):
+    for index, url in enumerate(job.messages[at].urls):
         block = block_of_media(source_of(url), media_type_of(url) or "image/*")
         if block.kind in job.profile.url_media:
             blocks.append(block)
@@ -88,10 +92,10 @@ def carry(turns: list[Turn], job: Job) -> list[Turn]:
     Raises:
         MediaError: A medium is not what it says it is, or may not be used.
     """
-    carrier, unusual, are_all = _Carrier(job), job.reading.unusual, not job.profile.calls_tools
+    carrier = _Carrier(job)
     kept: list[Turn] = []
     for turn in turns:
-        new = carrier.turn(turn) if are_all or turn[3] in unusual else turn
+        new = turn if carrier.takes(turn[2]) else carrier.turn(turn)
         if new is None:
             job.notes.add(f"messages[{turn[3]}]", "message", "left out", "nothing is left of it")
         else:
@@ -104,6 +108,12 @@ class _Carrier:
 
     def __init__(self, job: Job) -> None:
         self.job, self.profile, self.notes = job, job.profile, job.notes
+
+    def takes(self, content: Content) -> bool:
+        """Return True for a content that every provider takes as it is: text, calls and results of text."""
+        if isinstance(content, str):
+            return bool(content) and not content.isspace()
+        return bool(content) and self.profile.calls_tools and all(map(_is_plain, content))
 
     def turn(self, turn: Turn) -> Turn | None:
         """Return a turn as the provider can carry it; None where nothing is left of it."""
@@ -233,6 +243,18 @@ class _Carrier:
             self.notes.add(where, kind, "left out", f"{name} takes {takes}, not {source.media_type}", address)
             return ()
         return (block if source is block.source else replace(block, source=source),)
+
+
+def _is_plain(block: Block) -> bool:
+    match block:
+        case TextBlock(text, signature=None):
+            return bool(text) and not text.isspace()
+        case ToolUseBlock(raw_input=None, signature=None):
+            return True
+        case ToolResultBlock(output=str(), is_error=False):
+            return True
+        case _:
+            return False
 
 
 def _text_in(block: Block) -> str:

@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt.formatters._repair import joined
-from lazyprompt.formatters._turns import Job, blocks_of, calls_tools
 from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock
+from lazyprompt.messages.turns import blocks_of, calls_tools
 from lazyprompt.safety.folding import Folded, as_read
 from lazyprompt.safety.speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lazyprompt._base.roles import Role
-    from lazyprompt.formatters.profile import Content, HistoryStyle, Layout, Turn
+    from lazyprompt.formatters._job import Job
+    from lazyprompt.formatters.profile import HistoryStyle, Layout
     from lazyprompt.formatters.report import Notes
+    from lazyprompt.messages.turns import Content, Turn
 
     Names: TypeAlias = dict[tuple[str, str], str]
 

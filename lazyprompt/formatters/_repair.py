@@ -6,26 +6,26 @@ as it is. Behind them, calls and results: each result right behind its call, eac
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from dataclasses import replace
-from functools import lru_cache
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt._base.roles import SYSTEM_ROLES, Role
 from lazyprompt.errors import FormatError
-from lazyprompt.formatters._turns import Job, answering, blocks_of, tools_called
+from lazyprompt.formatters._job import Job, answering
 from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import NO_RESULT, fitted
+from lazyprompt.messages.turns import blocks_of, tools_called
 from lazyprompt.safety.speakers import written_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lazyprompt.formatters.profile import Content, Profile, Turn
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.report import Notes
+    from lazyprompt.messages.turns import Content, Turn
 
 # What stands where a provider asks for a user's turn and the conversation has none.
 FIRST_TURN = "(The conversation begins.)"
@@ -43,6 +43,8 @@ def joined(first: Content, second: Content, between: str = "\n\n") -> Content:
 
 def put_system_first(turns: list[Turn], job: Job) -> list[Turn]:
     """Put all system text in one turn at the front, where the provider (or a merged history) asks for that."""
+    if not any(turn[0] in SYSTEM_ROLES for turn in turns[1:]) and (not turns or turns[0][0] != "developer"):
+        return turns
     if not job.profile.developer:
         turns = [("system", *turn[1:4]) if turn[0] == "developer" else turn for turn in turns]
     if job.profile.system == "anywhere" and job.merging is None:
@@ -57,18 +59,6 @@ def put_system_first(turns: list[Turn], job: Job) -> list[Turn]:
             job.notes.add(f"messages[{turn[3]}]", "text", "moved", "system text stands at the front")
         system = turn if system is None else (system[0], system[1], joined(system[2], turn[2]), system[3])
     return others if system is None else [system, *others]
-
-
-def ids_fit(ids: dict[str, str], job: Job) -> bool:
-    """Return True if the ids of calls, each with its tool, and the tools' names are in the provider's alphabets."""
-    matches = _all_of(job.profile.ids.pattern).fullmatch("\0".join(ids)) if ids else True
-    return matches is not None and all(map(job.profile.tool_names.fullmatch, set(ids.values())))
-
-
-@lru_cache(maxsize=64)
-def _all_of(pattern: str) -> re.Pattern[str]:
-    """Return the pattern of many texts of a pattern, joined with a character that none of them holds."""
-    return re.compile(f"(?:{pattern})(?:\0(?:{pattern}))*")
 
 
 def fit_names(turns: list[Turn], job: Job) -> list[Turn]:
@@ -91,7 +81,7 @@ def _changed_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str
     """Map speakers to the names that the provider takes, where those are others."""
     pattern = profile.names
     named = [turn[:2] for turn in turns if turn[1] and turn[0] != "tool"] if pattern else []
-    if pattern is None or all(role == name for role, name in named):
+    if pattern is None or not named:
         return {}
     written = written_names(named, lambda name: fitted(name, pattern))
     return {speaker: name for speaker, name in written.items() if name != speaker[1]}
@@ -99,10 +89,7 @@ def _changed_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str
 
 def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[str, tuple[str, str]]:
     """Map ids of calls to the id and tool that the provider takes, where one is another; each id is still another."""
-    calls = tools_called(turns)
-    if ids_fit(calls, job):
-        return {}
-    profile = job.profile
+    calls, profile = tools_called(turns), job.profile
     taken = {call_id for call_id in calls if profile.ids.fullmatch(call_id)}
     changed: dict[str, tuple[str, str]] = {}
     for call_id, name in calls.items():
@@ -167,7 +154,9 @@ def _parted(block: Block, profile: Profile) -> tuple[Block, list[Block]]:
 
 
 def answer_results(turns: list[Turn], job: Job) -> list[Turn]:
-    """Put a turn of the assistant between results and the user's next turn."""
+    """Put a turn of the assistant between results and the user's next turn, if the provider asks for that."""
+    if not job.profile.answers_results:
+        return turns
     new: list[Turn] = []
     for turn in turns:
         if turn[0] == "user" and new and new[-1][0] == "tool":
@@ -179,8 +168,8 @@ def answer_results(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:
-    """Make one turn of neighbours of the user, or of the assistant."""
-    roles = [turn[0] for turn in turns]
+    """Make one turn of neighbours of the user, or of the assistant, if the provider wants the roles to alternate."""
+    roles = [turn[0] for turn in turns] if job.profile.alternate else []
     if not any(map(_JOINED.__contains__, pairwise(roles))):
         return turns
     new: list[Turn] = []
@@ -203,14 +192,20 @@ def _as_one(turns: list[Turn]) -> Turn:
 _JOINED = frozenset({("user", "user"), ("assistant", "assistant")})
 
 
-def add_user_turns(turns: list[Turn], job: Job) -> list[Turn]:
-    """Give the conversation a turn of the user, first and last, as far as the provider asks for one.
+def refuse_nothing(turns: list[Turn], job: Job) -> list[Turn]:
+    """Refuse a conversation of which nothing is left.
 
     Raises:
-        FormatError: Nothing is left of the conversation.
+        FormatError: There is no turn; the error lists what was left out.
     """
     if not turns:
-        raise FormatError("there is no message with any content; give at least one")
+        lost = "".join(f"; {entry}" for entry in job.notes if entry.is_loss)
+        raise FormatError(f"there is no message with any content; give at least one{lost}")
+    return turns
+
+
+def add_user_turns(turns: list[Turn], job: Job) -> list[Turn]:
+    """Give the conversation a turn of the user, first and last, as far as the provider asks for one."""
     profile, new = job.profile, [*turns]
     front = 0
     while front < len(new) and new[front][0] in SYSTEM_ROLES:
@@ -236,7 +231,9 @@ def add_user_turns(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
-    """Remove the white space that ends an unfinished last answer."""
+    """Remove the white space that ends an unfinished last answer, if the provider refuses it."""
+    if job.profile.trailing_space:
+        return turns
     role, name, content, at = turns[-1]
     last = blocks_of(content)[-1:]
     if role != "assistant" or not last or not isinstance(last[0], TextBlock) or last[0].text == last[0].text.rstrip():
@@ -259,6 +256,8 @@ def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
     Raises:
         FormatError: A result has no call before it, a call has two results, or somebody calls who is not the assistant.
     """
+    if (ordered := _in_order(turns)) is not None:
+        return ordered
     order = _Order(job.notes)
     for role, name, content, at in turns:
         if isinstance(content, str):
@@ -267,6 +266,42 @@ def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
         else:
             order.take(role, name, content, at)
     return order.finished()
+
+
+def _in_order(turns: list[Turn]) -> list[Turn] | None:
+    """Return turns with one turn for all results of an exchange, if these stand right behind their calls; else None."""
+    new: list[Turn] = []
+    used: set[str] = set()
+    # The calls that wait for a result, and the results of the calls before them.
+    waiting: deque[ToolUseBlock] = deque()
+    results: list[Block] = []
+    for turn in turns:
+        role, _, content, _ = turn
+        if role == "tool":
+            for block in content:
+                if not isinstance(block, ToolResultBlock) or not waiting or block.id != waiting[0].id:
+                    return None
+                results.append(answering(block, block.id, waiting.popleft().name))
+            if not waiting:
+                new.append(("tool", "", tuple(results), new[-1][3]))
+                results.clear()
+            continue
+        if waiting:
+            return None
+        new.append(turn)
+        if isinstance(content, tuple):
+            waiting.extend([block for block in content if isinstance(block, ToolUseBlock)])
+            ids = {call.id for call in waiting}
+            unique = len(ids) == len(waiting) and used.isdisjoint(ids)
+            used |= ids
+            others = content[: len(content) - len(waiting)]
+            # Calls come last, and only the assistant calls.
+            if not unique or any(isinstance(each, _EXCHANGED) for each in others) or (ids and role != "assistant"):
+                return None
+    return None if waiting else new
+
+
+_EXCHANGED = ToolUseBlock, ToolResultBlock
 
 
 class _Order:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.formatters._answers import from_anthropic
-from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Content, Media, Profile, Turn
+from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
 from lazyprompt.formatters.shape import (
     check_of,
     listed,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters.shape import Check, Kind, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Source
+    from lazyprompt.messages.turns import Content, Turn
 
 
 @dataclass(frozen=True, slots=True)

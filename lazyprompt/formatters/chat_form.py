@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from json import loads
 from typing import TYPE_CHECKING, Any, cast
 
-from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.formatters._answers import from_openai_chat
-from lazyprompt.formatters._turns import PREFILL, tools_called
+from lazyprompt.formatters._job import PREFILL
 from lazyprompt.formatters.shape import (
     FINE,
     check_of,
@@ -26,116 +25,38 @@ from lazyprompt.formatters.shape import (
 )
 from lazyprompt.messages.msg import (
     Base64Source,
-    Block,
     Source,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    VideoBlock,
 )
-from lazyprompt.messages.openai_form import address_of, write_part
+from lazyprompt.messages.openai_form import OpenAIWriter, UrlPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters.profile import MediaKind, Profile, Turn
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.formatters.profile import MediaKind, Profile
     from lazyprompt.formatters.shape import Check, Fault, Path, Seen, Spec, View
+    from lazyprompt.messages.turns import Turn
 
 
 @dataclass(frozen=True, slots=True)
-class UrlPart:
-    """A writer of media as ``{"type": "video_url", "video_url": {"url": ...}}``; base64 becomes a ``data:`` address.
-
-    Args:
-        kind: The ``type`` of the part, and its other key.
-    """
-
-    kind: str
-
-    def __call__(self, block: Block) -> JsonObject:
-        """Return the part of a block."""
-        return {"type": self.kind, self.kind: {"url": address_of(cast("VideoBlock", block).source)}}
-
-
-@dataclass(frozen=True, slots=True)
-class ChatForm:
+class ChatForm(OpenAIWriter):
     """The form of the Chat Completions API.
 
     Args:
-        no_text: What stands for the content of a message that only calls tools.
-        text_lists: True if several texts stay apart, as a list of parts; else they are lines of one text.
         needs_content: True if a message that calls tools must have a content all the same.
-        named_results: True if a result says the name of its tool.
-        thinking: The key of a message for what the model thought.
-        parts: How blocks are written where OpenAI's own parts do not fit, by kind.
-        lists: True if a content is always a list of parts.
     """
 
-    no_text: Json = None
-    text_lists: bool = False
     needs_content: bool = False
-    named_results: bool = False
-    thinking: str | None = None
-    parts: Mapping[str, UrlPart] = field(default_factory=dict[str, UrlPart])
     messages_key: str = "messages"
-    lists: bool = False
 
     def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the messages of turns."""
-        has_names = profile.names is not None
-        needs_thoughts = self.thinking if profile.needs_thoughts(model) else None
-        tools = tools_called(turns) if self.named_results else {}
-        messages: list[JsonObject] = []
-        for role, name, content, _ in turns:
-            if role == "tool":
-                results = (block for block in content if isinstance(block, ToolResultBlock))
-                messages += [self.result(block, tools.get(block.id, block.name)) for block in results]
-                continue
-            message: JsonObject = {"role": role, "name": name} if has_names and name else {"role": role}
-            if isinstance(content, str):
-                message["content"] = self.content((TextBlock(content),)) if self.lists else content
-            else:
-                self.fill(message, content)
-                if needs_thoughts and "tool_calls" in message:
-                    message.setdefault(needs_thoughts, "")
-            messages.append(message)
+        messages = self.messages(turns, names=profile.names is not None)
+        if self.thinking and profile.needs_thoughts(model):
+            for message in messages:
+                if "tool_calls" in message:
+                    message.setdefault(self.thinking, "")
         return {"messages": messages}
-
-    def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
-        """Put the blocks of a turn into its message."""
-        calls = [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]
-        thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)]
-        content = tuple(block for block in blocks if not isinstance(block, ToolUseBlock | ThinkingBlock))
-        message["content"] = self.content(content) if content or not calls else _copy(self.no_text)
-        if thoughts and self.thinking:
-            message[self.thinking] = "\n".join(thoughts)
-        if calls:
-            message["tool_calls"] = list(calls)
-
-    def content(self, blocks: tuple[Block, ...]) -> Json:
-        """Write a content: a text where it is text alone, else parts."""
-        texts = [block.text for block in blocks if isinstance(block, TextBlock)]
-        if not self.lists and len(texts) == len(blocks) and (len(texts) <= 1 or not self.text_lists):
-            return "\n".join(texts)
-        return [self.part(block) for block in blocks]
-
-    def part(self, block: Block) -> JsonObject:
-        """Write a block as a part of a content."""
-        return self.parts.get(block.kind, write_part)(block)
-
-    def call(self, block: ToolUseBlock) -> JsonObject:
-        """Write a call of a tool."""
-        function: JsonObject = {"name": block.name, "arguments": str(dump(block.arguments))}
-        return {"id": block.id, "type": "function", "function": function}
-
-    def result(self, block: ToolResultBlock, tool: str) -> JsonObject:
-        """Write the result of a call of a tool as a message."""
-        content = self.content((TextBlock(block.text),)) if self.lists else block.text
-        message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": content}
-        if self.named_results and tool:
-            message["name"] = tool
-        return message
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Return the tools as they are: the form is their own."""
@@ -144,7 +65,8 @@ class ChatForm:
     def shape(self, profile: Profile) -> Check:
         """Return the check of messages by role; other keys of a request are the caller's."""
         names = {"text", *(PARTS[kind] for kind in profile.media)}
-        names |= {self.parts[kind].kind for kind in profile.media if kind in self.parts}
+        own = (self.parts.get(kind) for kind in profile.media)
+        names |= {part.kind for part in own if isinstance(part, UrlPart)}
         content, plain, answers = (
             parts_of({kind: each for kind, each in PART_SHAPES.items() if kind in kinds})
             for kinds in (names, {"text"}, {"text", "refusal"})
@@ -218,11 +140,6 @@ def _call_seen(call: Mapping[str, Any], at: int, index: int) -> Seen:
     name = cast("JsonObject", function).get("name") if isinstance(function, dict) else None
     call_id = call.get("id", f"call {at}.{index}")
     return "call", ("tool_calls", index), text_of_json(call_id), name_of_json(name)
-
-
-def _copy(content: Json) -> Json:
-    """Copy content of a table."""
-    return [dict(part) for part in cast("list[JsonObject]", content)] if isinstance(content, list) else content
 
 
 # How the kinds of media are called among the parts.

@@ -1,14 +1,14 @@
 """The formatters: messages in, a provider's payload out. All providers take one path.
 
-Messages are read into turns, the steps of ``STEPS`` that a conversation needs make the turns keep the provider's rules,
-and the provider's form writes them.
+``parse_messages`` reads the messages, the functions of ``RULES`` make them keep the provider's rules, and the
+provider's form writes them.
 """
 
 from __future__ import annotations
 
 import marshal
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, Unpack, cast
 
 from lazyprompt._base.json import JsonObject, dump
 from lazyprompt._base.roles import ROLES
@@ -16,28 +16,27 @@ from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters._cache import CacheLike, checked_cache, with_marks
 from lazyprompt.formatters._carry import add_urls, carry
+from lazyprompt.formatters._job import PREFILL, Job, Merging, are_texts, is_prefill, parse_arguments
 from lazyprompt.formatters._merge import STYLES, merge_speakers
 from lazyprompt.formatters._repair import (
     add_user_turns,
     answer_results,
     fit_names,
-    ids_fit,
     join_neighbours,
     move_media,
     order_exchanges,
     put_system_first,
+    refuse_nothing,
     strip_last_space,
 )
 from lazyprompt.formatters._tools import packed_tools
-from lazyprompt.formatters._turns import PREFILL, Job, Merging, calls_tools, flat, read
 from lazyprompt.formatters._validate import violations
-from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile, Turn
+from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile
 from lazyprompt.formatters.providers import profile_of
-from lazyprompt.formatters.report import Notes, Payload, Report
-from lazyprompt.messages.msg import Base64Source, Msg, URLSource
+from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages.openai_form import PART_FIELDS
-from lazyprompt.messages.reading import without_role_name
 from lazyprompt.messages.tools import ToolLike, ToolSet
+from lazyprompt.messages.turns import Turn, calls_tools, turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,9 +44,9 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
-    from lazyprompt.formatters._turns import Loaded, MessageLike, Messages, Reading
+    from lazyprompt.formatters._job import Loaded, Messages
     from lazyprompt.media.resolver import MediaResolver
-    from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.messages.msg import Base64Source, Msg, URLSource
     from lazyprompt.tokens.counter import CountsMessages
 
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
@@ -55,28 +54,47 @@ if TYPE_CHECKING:
 
 # Media are loaded so many at a time.
 _LOADS = 8
-_NO_TOOLS = ToolSet.of(None)
 # The keys of a part that mark a cache breakpoint for Anthropic and OpenAI.
 _CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
 # Names that say nothing but the role.
 _NO_NAMES = frozenset({*ROLES, ""})
 
 
-# The rules from turns to turns, in the order they are applied, each with the test if anything can break it. A rule puts
-# right what breaks it, and reports that; all other turns stay as they are.
-STEPS: tuple[tuple[Callable[[list[Turn], Job], list[Turn]], Callable[[Job], object]], ...] = (
-    (add_urls, lambda job: job.reading.urls),
-    (carry, lambda job: job.reading.unusual or not job.profile.calls_tools),
-    (order_exchanges, lambda job: job.reading.unordered or job.reading.media_in_results),
-    (put_system_first, lambda job: job.reading.has_late_system),
-    (merge_speakers, lambda job: job.merging),
-    (fit_names, lambda job: job.profile.names or job.reading.unordered or not ids_fit(job.reading.ids, job)),
-    (move_media, lambda job: job.reading.media_in_results),
-    (answer_results, lambda job: job.profile.answers_results),
-    (join_neighbours, lambda job: job.profile.alternate),
-    (add_user_turns, lambda _: True),
-    (strip_last_space, lambda job: not job.profile.trailing_space),
+class Rule(NamedTuple):
+    """A rule from turns to turns: it puts right what breaks it, and reports that.
+
+    Attributes:
+        apply: The rule.
+        applies: Whether a provider, and a merged history, have the rule.
+        to_texts: True if texts alone can break it.
+    """
+
+    apply: Callable[[list[Turn], Job], list[Turn]]
+    applies: Callable[[Profile, Merging | None], object] = lambda *_: True
+    to_texts: bool = False
+
+
+RULES = (
+    Rule(add_urls),
+    Rule(carry),
+    Rule(order_exchanges),
+    Rule(put_system_first, lambda profile, merging: merging or profile.moves_system, to_texts=True),
+    Rule(merge_speakers, lambda _, merging: merging, to_texts=True),
+    Rule(fit_names),
+    Rule(move_media),
+    Rule(answer_results, lambda profile, _: profile.answers_results),
+    Rule(join_neighbours, lambda profile, _: profile.alternate, to_texts=True),
+    Rule(refuse_nothing),
+    Rule(add_user_turns, lambda profile, _: profile.asks_for_user, to_texts=True),
+    Rule(strip_last_space, lambda profile, _: not profile.trailing_space, to_texts=True),
 )
+"""The rules, in the order in which they apply."""
+
+
+@lru_cache(maxsize=128)
+def _rules_of(profile: Profile, merging: Merging | None, *, texts: bool) -> tuple[Rule, ...]:
+    """Return the rules of a provider for a conversation of any messages, or of texts alone."""
+    return tuple(rule for rule in RULES if rule.applies(profile, merging) and (rule.to_texts or not texts))
 
 
 class Settings(TypedDict, total=False):
@@ -158,12 +176,15 @@ class ChatFormatter:
             HistoryError: Something is no message.
             BudgetError: Even what must stay does not fit.
         """
-        reading, own = _read(messages, tools)
-        loaded = self._loaded(self._sources(reading))
+        return self.format_parsed(parse_arguments(messages), ToolSet.of(tools))
+
+    def format_parsed(self, messages: Sequence[Msg], tools: ToolSet) -> Payload:
+        """Format messages that are parsed already; see :meth:`format`."""
+        loaded = self._loaded(self._sources(messages)) if self._media or self._budget else {}
         if self._budget is None:
-            return self._payload(reading, own, loaded)
-        fitted = self._budget.fitted(reading.messages, partial(self._cost, self._budget, reading, own, loaded))
-        return self._fitting(reading, own, loaded, fitted)
+            return self._payload(messages, turns_of(messages), tools, loaded)
+        fitted = self._budget.fitted(messages, partial(self._cost, self._budget, messages, tools, loaded))
+        return self._fitting(messages, tools, loaded, fitted)
 
     async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
         """Async version of :meth:`format`: media are loaded side by side, and nothing blocks the event loop.
@@ -172,8 +193,8 @@ class ChatFormatter:
         """
         import asyncio  # noqa: PLC0415 - 25 ms that a program without it need not pay
 
-        reading, own = _read(messages, tools)
-        sources = self._sources(reading)
+        parsed, own = parse_arguments(messages), ToolSet.of(tools)
+        sources = self._sources(parsed) if self._media or self._budget else {}
         loaded: Loaded = {}
         if sources:
             resolver = cast("MediaResolver", self._media)
@@ -191,9 +212,9 @@ class ChatFormatter:
                 raise failed.exceptions[0] from None
             loaded = {source: task.result() for source, task in tasks.items()}
         if self._budget is None:
-            return self._payload(reading, own, loaded)
-        fitted = await self._budget.afitted(reading.messages, partial(self._cost, self._budget, reading, own, loaded))
-        return self._fitting(reading, own, loaded, fitted)
+            return self._payload(parsed, turns_of(parsed), own, loaded)
+        fitted = await self._budget.afitted(parsed, partial(self._cost, self._budget, parsed, own, loaded))
+        return self._fitting(parsed, own, loaded, fitted)
 
     def validate(self, payload: Mapping[str, Any]) -> None:
         """Judge any payload by the provider's rules.
@@ -223,23 +244,29 @@ class ChatFormatter:
             FormatError: It is no answer of this provider.
         """
         message = self.profile.form.parse(as_dict(response), self.profile.name)
-        return message if name == message.name else Msg(name, message.content, "assistant", usage=message.usage)
+        return message if name == message.name else message.evolve(name=name)
 
-    def _sources(self, reading: Reading) -> dict[URLSource, str]:
-        """Return what must be loaded."""
-        # Without a resolver nothing is loaded; before a budget drops any, all media are checked.
-        if not reading.unusual or (self._media is None and self._budget is None):
-            return {}
+    def _sources(self, messages: Sequence[Msg]) -> dict[URLSource, str]:
+        """Return what must be loaded; before a budget drops any, all media are checked."""
         wanted: dict[URLSource, str] = {}
-        job = self._job(reading, {}, Notes(), wanted)
-        carry(add_urls([turn for turn in reading.turns if turn[3] in reading.unusual], job), job)
+        turns = turns_of(messages)
+        job = self._job(messages, turns, {}, Notes(), wanted)
+        carry(add_urls(turns, job), job)
         return wanted
 
-    def _job(self, reading: Reading, loaded: Loaded, notes: Notes, wanted: dict[URLSource, str] | None = None) -> Job:
+    def _job(
+        self,
+        messages: Sequence[Msg],
+        turns: Sequence[Turn],
+        loaded: Loaded,
+        notes: Notes,
+        wanted: dict[URLSource, str] | None = None,
+    ) -> Job:
         profile = self.profile
         # A prefill that the provider knows is no last turn.
-        user_last = not (reading.prefill and profile.prefill) and profile.needs_user_last(self.model)
-        return Job(reading, profile, notes, self._media, loaded, wanted, self._merging, user_last)
+        goes_on = profile.prefill is not None and is_prefill(messages[turns[-1][3]])
+        user_last = not (goes_on and profile.prefill) and profile.needs_user_last(self.model)
+        return Job(messages, profile, notes, self._media, loaded, wanted, self._merging, user_last)
 
     def _loaded(self, sources: dict[URLSource, str]) -> Loaded:
         if not sources:
@@ -253,27 +280,30 @@ class ChatFormatter:
     def _cost(
         self,
         budget: Budget,
-        reading: Reading,
+        messages: Sequence[Msg],
         tools: ToolSet,
         loaded: Loaded,
         kept: Sequence[int],
         replaced: Mapping[int, Item],
     ) -> int:
         """Count the tokens of some of the messages as they will be sent."""
-        return budget.count(*countable(self._payload(_part(reading, kept, replaced), tools, loaded), self.profile))
+        payload = self._payload(*_selected(messages, kept, replaced), tools, loaded)
+        return budget.count(*countable(payload, self.profile))
 
-    def _fitting(self, reading: Reading, tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
+    def _fitting(self, messages: Sequence[Msg], tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
         """Format the messages that fit."""
-        payload = self._payload(_part(reading, fitted.kept, fitted.replaced), tools, loaded)
+        payload = self._payload(*_selected(messages, fitted.kept, fitted.replaced), tools, loaded)
         payload.trim = fitted.report
         return payload
 
-    def _payload(self, reading: Reading, tools: ToolSet, loaded: Loaded) -> Payload:
+    def _payload(self, messages: Sequence[Msg], turns: list[Turn], tools: ToolSet, loaded: Loaded) -> Payload:
+        """Apply the rules to the turns of some of the messages, and write the payload."""
         profile, notes = self.profile, Notes()
-        job, turns = self._job(reading, loaded, notes), reading.turns
-        for step, is_needed in STEPS:
-            if is_needed(job):
-                turns = step(turns, job)
+        given, texts = turns, are_texts(messages)
+        if rules := _rules_of(profile, self._merging, texts=texts):
+            job = self._job(messages, given, loaded, notes)
+            for rule in rules:
+                turns = rule.apply(turns, job)
         payload = profile.form.write(turns, profile, self.model)
         if tools.names:
             if profile.calls_tools:
@@ -282,28 +312,31 @@ class ChatFormatter:
                 payload["tools"] = marshal.loads(packed)  # noqa: S302 - bytes of our own making
             else:
                 notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
-        if reading.cut:
-            why = f"{reading.cut} of the messages went, to keep to the budget; see trim"
+        if len(given) < len(messages):
+            why = f"{len(messages) - len(given)} of the messages went, to keep to the budget; see trim"
             notes.add("messages", "message", "left out", why)
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)
-        prefilled = bool(reading.prefill) and profile.prefill is not None and turns[-1][0] == "assistant"
-        if prefilled and profile.prefill:
-            payload[profile.form.messages_key][-1][profile.prefill] = True
-        self._note_metadata(reading, notes, prefilled=prefilled)
-        if profile.names is None:
-            self._note_names(reading, notes)
+        if not texts:
+            last = given[-1][3]
+            continues = last == len(messages) - 1 and is_prefill(messages[last]) and turns[-1][0] == "assistant"
+            prefilled = continues and profile.prefill is not None
+            if prefilled and profile.prefill:
+                payload[profile.form.messages_key][-1][profile.prefill] = True
+            self._note_metadata(messages, given, notes, prefilled=prefilled)
+            if profile.names is None:
+                self._note_names(given, notes)
         return Payload(payload, notes.finished(strict=self._strict))
 
-    def _note_names(self, reading: Reading, notes: Notes) -> None:
-        for name in sorted({turn[1] for turn in reading.turns} - _NO_NAMES):
+    def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
+        for name in sorted({turn[1] for turn in turns if turn[0] != "tool"} - _NO_NAMES):
             why = f"{name!r}: {self.profile.name} has no place for names; MultiAgentFormatter writes them"
             notes.add("messages", "name", "left out", why, name)
 
-    def _note_metadata(self, reading: Reading, notes: Notes, *, prefilled: bool) -> None:
-        last = reading.turns[-1][3]
-        for at, fields in sorted(reading.metadata.items()):
-            for key, value in fields.items():
+    def _note_metadata(self, messages: Sequence[Msg], turns: Sequence[Turn], notes: Notes, *, prefilled: bool) -> None:
+        last = turns[-1][3]
+        for *_, at in turns:
+            for key, value in messages[at].metadata.items():
                 if key == PART_FIELDS:
                     _note_part_fields(cast("Mapping[str, JsonObject]", value), f"messages[{at}]", notes)
                     continue
@@ -315,14 +348,6 @@ class ChatFormatter:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.profile.name!r})"
-
-
-def _read(messages: Iterable[Messages], tools: ToolsLike) -> tuple[Reading, ToolSet]:
-    own = _NO_TOOLS if tools is None else ToolSet.of(tools)
-    given = flat(messages)
-    if not given:
-        raise FormatError("there is no message; give at least one")
-    return read(given), own
 
 
 def _note_part_fields(parts: Mapping[str, JsonObject], where: str, notes: Notes) -> None:
@@ -366,68 +391,12 @@ class MultiAgentFormatter(ChatFormatter):
         if layout.changes:
             self.profile = self.profile.but(**layout.changes)
 
-    def _note_names(self, reading: Reading, notes: Notes) -> None:
+    def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
         """Report the names of agents that call tools; all others stand in the text."""
-        calling = {turn[1] for turn in reading.turns if calls_tools(turn[2])}
+        calling = {turn[1] for turn in turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
             why = f"{name!r} calls tools, and {self.profile.name} has no place for the name of who does"
             notes.add("messages", "name", "left out", why, name)
-
-
-class ProviderTarget:
-    """A provider's payload.
-
-    Args:
-        provider: The provider.
-        model: The model.
-        system: Tells the system text of a prompt.
-
-    Raises:
-        FormatError: The provider is unknown.
-    """
-
-    def __init__(self, provider: str, model: str | None, system: Callable[[Prompt], str]) -> None:
-        self._formatter = ChatFormatter(provider, model=model)
-        self._system = system
-
-    def render(self, prompt: Prompt) -> Payload:
-        """Return the payload.
-
-        If the user has no text and there is no history, the instruction is the user's turn: no provider is sent an
-        empty one.
-
-        Raises:
-            FormatError: The provider cannot carry what the prompt holds.
-        """
-        system, instruction = self._system(prompt), "".join(prompt.instruction.parts)
-        question, past = prompt.said, prompt.history
-        if question is None and prompt.input is not None and instruction and not past:
-            instruction, question = "", instruction
-        text = f"{system}\n{instruction}" if system and instruction else system or instruction
-        messages: list[MessageLike] = [{"role": "system", "content": text}] if text else []
-        if not past.has_messages:
-            messages += past.to_openai()
-        elif self._formatter.profile.names is None:
-            messages += past.messages
-        else:
-            # A history of pairs or dicts names nobody, and a Msg of one has its role for a name.
-            messages += map(without_role_name, past.messages)
-        if question is not None:
-            messages.append({"role": "user", "content": question})
-        if prompt.label is not None:
-            messages.append({"role": "assistant", "content": prompt.label})
-        payload = self._formatter.format(messages, tools=prompt.tools)
-        if prompt.source is not None and prompt.source.report:
-            payload.report = (*cast("Report", prompt.source.report), *payload.report)
-        return payload
-
-    def cost(self, prompt: Prompt, budget: Budget) -> int:
-        """Return the tokens of the payload."""
-        return budget.count(*countable(self.render(prompt), self._formatter.profile))
-
-    def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
-        """Return the tokens of each slot, each counted by itself."""
-        return budget.count_slots(prompt, self._system(prompt))
 
 
 def countable(
@@ -459,9 +428,11 @@ def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMes
     return Budget(max_tokens, counter)
 
 
-def _part(reading: Reading, kept: Sequence[int], replaced: Mapping[int, Item]) -> Reading:
-    """Return the reading of some of the messages, some of them replaced."""
-    if not replaced:
-        return reading.only(kept)
-    changed = cast("Mapping[int, MessageLike]", replaced)
-    return read([changed.get(at, message) for at, message in enumerate(reading.messages)]).only(kept)
+def _selected(
+    messages: Sequence[Msg], kept: Sequence[int], replaced: Mapping[int, Item]
+) -> tuple[Sequence[Msg], list[Turn]]:
+    """Return messages, some of them replaced, and the turns of those that are kept."""
+    changed = cast("Mapping[int, Msg]", replaced)
+    known = [changed.get(at, message) for at, message in enumerate(messages)] if changed else messages
+    turns = turns_of(known)
+    return known, [turns[at] for at in kept]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
-from lazyprompt.formatters._turns import tools_called
-from lazyprompt.formatters.profile import PDF, Content, Layout, Media, Profile, Turn
+from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
 from lazyprompt.formatters.shape import check_of, listed, name_of_json, named, objects, one_of, text_of_json, text_or
 from lazyprompt.media.resolver import media_type_of
 from lazyprompt.messages.msg import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from lazyprompt.messages.turns import Content, Turn, tools_called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

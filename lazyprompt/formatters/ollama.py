@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
 from lazyprompt.formatters.chat_form import ChatForm, bare_media, call_shape, chat_shape
-from lazyprompt.formatters.profile import Layout, Media, Profile, Turn
+from lazyprompt.formatters.profile import Layout, Media, Profile
 from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View, check_of, listed, text, text_of_json
 from lazyprompt.messages.msg import Block, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
+    from lazyprompt.messages.turns import Turn
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
@@ -41,9 +42,9 @@ class OllamaForm(ChatForm):
         """Write a call of a tool."""
         return {"id": block.id, "function": {"name": block.name, "arguments": block.own_arguments()}}
 
-    def result(self, block: ToolResultBlock, tool: str) -> JsonObject:
+    def result(self, block: ToolResultBlock) -> JsonObject:
         """Write the result of a call of a tool as a message."""
-        return {"role": "tool", "content": block.text, "tool_name": tool, "tool_call_id": block.id}
+        return {"role": "tool", "content": block.text, "tool_name": block.name, "tool_call_id": block.id}
 
     def shape(self, profile: Profile) -> Check:
         """Return the check of messages by role, content of text with pictures beside it."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from lazyprompt.formatters.chat_form import ChatForm, UrlPart
+from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.profile import ALL_MEDIA, IMAGES, PDF, Breakpoints, Layout, Media, Profile
-from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES
+from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, UrlPart
 
 # Guides on vision, audio, PDF files and prompt caching; the types of the official client.
 OPENAI = Profile(

@@ -12,16 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt._base.roles import Role
     from lazyprompt.formatters.shape import Check, Path, View
-    from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.turns import Turn
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
-
-Content: TypeAlias = "str | tuple[Block, ...]"
-# The role, the speaker's name (empty where there is none), the content, and the index of the message it came from.
-Turn: TypeAlias = "tuple[Role, str, Content, int]"
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = ("application/pdf",)
@@ -220,6 +216,16 @@ class Profile:
     def but(self, **changes: object) -> Profile:
         """Return the profile of a provider that follows this one in all but some rules."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are the fields' own
+
+    @property
+    def moves_system(self) -> bool:
+        """True if system text stands in one place only, or is the developer's in no provider's words."""
+        return self.system != "anywhere" or not self.developer
+
+    @property
+    def asks_for_user(self) -> bool:
+        """True if some conversations need a further turn of the user."""
+        return self.needs_user or self.user_first or self.user_last or self.no_prefill is not None
 
     def needs_user_last(self, model: str | None) -> bool:
         """Return True if the last turn must be the user's or a tool's, for a model."""

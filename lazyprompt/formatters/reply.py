@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from lazyprompt._base.display import html_of
-from lazyprompt.messages.msg import Msg, ThinkingBlock, ToolUseBlock
+from lazyprompt.messages.msg import Msg, ThinkingBlock, ToolUseBlock, message_of
 
 if TYPE_CHECKING:
     from lazyprompt.budget.report import TrimReport
@@ -127,7 +127,7 @@ class Reply(str):
 
 def user_turn(text: str | None) -> tuple[Msg, ...]:
     """Return a user's text as messages of a history; none where there is no text."""
-    return () if text is None else (Msg("user", text, "user"),)
+    return () if text is None else (message_of("", text, "user"),)
 
 
 def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:

@@ -87,6 +87,8 @@ class Notes(list[Entry]):
         Raises:
             FormatError: ``strict``, and content was lost.
         """
+        if not self:
+            return ()
         losses = [str(entry) for entry in self if entry.is_loss]
         if strict and losses:
             raise FormatError(f"strict=True, and the payload cannot carry all: {'; '.join(losses)}")

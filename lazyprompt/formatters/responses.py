@@ -16,7 +16,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
 from lazyprompt.formatters.chat_form import json_text
 from lazyprompt.formatters.openai import OPENAI
-from lazyprompt.formatters.profile import IMAGES, PDF, Content, Media, Profile, Turn
+from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
 from lazyprompt.formatters.shape import (
     check_of,
     listed,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Block
+    from lazyprompt.messages.turns import Content, Turn
 
 
 # Blocks that are items of their own; texts and media are parts of a message.

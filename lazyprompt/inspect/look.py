@@ -18,6 +18,7 @@ from lazyprompt.budget.budget import Budget
 from lazyprompt.formatters.report import Payload, Report
 from lazyprompt.inspect.cautions import Caution, Facts, Mark, Piece, cautions_of, marks_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
+from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.messages.prompt import MARKERS, Prompt, Segment, Text
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
@@ -203,7 +204,7 @@ def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[Piece]:
         _json_piece("tools", [*prompt.tools], constant=True),
         Piece("system", prompter.made_of.system, constant=True),
         *_of_text(prompt.instruction),
-        _json_piece("history", prompt.history.to_openai(), constant=False),
+        _json_piece("history", openai_dicts(prompt.history.messages), constant=False),
         *_of_text(prompt.user),
         Piece("input", prompt.input or "", constant=False),
         Piece("label", prompt.label or "", constant=False),

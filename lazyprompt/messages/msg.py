@@ -208,22 +208,10 @@ class ToolUseBlock(_Block):
         return fresh(self.arguments)
 
 
-class UnsharedCall(ToolUseBlock):
-    """A call that nobody else holds, so that a payload may keep its very arguments."""
-
-    __slots__ = ()
-
-    def own_arguments(self) -> JsonObject:
-        """Return the arguments."""
-        return self.arguments
-
-
 _CallDraft = draft_of(ToolUseBlock)
 
 
-def call_of(
-    call_id: str, name: str, arguments: dict[str, Any], kind: type[ToolUseBlock] = ToolUseBlock
-) -> ToolUseBlock:
+def call_of(call_id: str, name: str, arguments: dict[str, Any]) -> ToolUseBlock:
     """Return a call of parts that a reader has checked; it keeps the very arguments."""
     draft = _CallDraft()
     draft.id = call_id
@@ -231,7 +219,7 @@ def call_of(
     draft.input = arguments
     draft.type = "tool_use"
     draft.raw_input = draft.signature = None
-    draft.__class__ = kind
+    draft.__class__ = ToolUseBlock
     call: ToolUseBlock = draft
     return call
 
@@ -483,6 +471,9 @@ class Msg:
         usage: The tokens the message cost, where a provider reported them: ``prompt_tokens``, ``completion_tokens`` and
             ``total_tokens``. It is sent nowhere.
 
+    Attributes:
+        speaker: The name to send; empty if the message was read from a form that names no speaker.
+
     Raises:
         HistoryError: The role is unknown, the content is neither text nor blocks, or another field has a wrong shape.
     """
@@ -493,6 +484,7 @@ class Msg:
     url: str | tuple[str, ...] | None
     metadata: Mapping[str, Json]
     usage: Mapping[str, int] | None
+    speaker: str = field(init=False, repr=False)
 
     def __init__(
         self,
@@ -513,7 +505,26 @@ class Msg:
         own_content = _message_content(content, name)
         own_metadata = checked_object(metadata, "metadata", HistoryError) if metadata else {}
         own_usage = None if usage is None else dict(usage)
-        fill(self, (name, own_content, role, None if url is None else _urls(url, name), own_metadata, own_usage))
+        own_url = None if url is None else _urls(url, name)
+        fill(self, (name, own_content, role, own_url, own_metadata, own_usage, name))
+
+    def evolve(self, **changes: object) -> Msg:
+        """Return a copy with other fields; its speaker is the same unless the name changes.
+
+        Args:
+            **changes: Fields of the constructor.
+
+        Raises:
+            HistoryError: As in the constructor.
+        """
+        fields = ("name", "content", "role", "url", "metadata", "usage")
+        given: Any = {name: getattr(self, name) for name in fields} | changes  # the constructor checks them
+        changed = Msg(**given)
+        return changed if self.speaker or changed.name != self.name else changed.without_speaker()
+
+    def without_speaker(self) -> Msg:
+        """Return a copy that names no speaker: its name is the role."""
+        return message_of("", self.content, self.role, self.url, self.metadata, self.usage)
 
     @property
     def text(self) -> str:
@@ -556,17 +567,36 @@ def _message_content(content: str | Sequence[BlockLike] | None, name: str) -> st
 _MsgDraft = draft_of(Msg)
 
 
-def message_of(
-    name: str, content: str | tuple[Block, ...], role: Role, url: str | None = None, metadata: JsonObject | None = None
-) -> Msg:
-    """Return a message of fields that a reader has checked."""
+def text_message(text: str, role: Role) -> Msg:
+    """Return a message of a text that a reader has checked, without a speaker."""
     draft = _MsgDraft()
-    draft.name = name
+    draft.name = draft.role = role
+    draft.content = text
+    draft.url = draft.usage = None
+    draft.metadata = {}
+    draft.speaker = ""
+    draft.__class__ = Msg
+    message: Msg = draft
+    return message
+
+
+def message_of(
+    speaker: str,
+    content: str | tuple[Block, ...],
+    role: Role,
+    url: str | tuple[str, ...] | None = None,
+    metadata: Mapping[str, Json] | None = None,
+    usage: Mapping[str, int] | None = None,
+) -> Msg:
+    """Return a message of fields that a reader has checked; a speaker named like the role is none."""
+    draft = _MsgDraft()
+    draft.name = speaker or role
     draft.content = content
     draft.role = role
     draft.url = url
     draft.metadata = metadata or {}
-    draft.usage = None
+    draft.usage = usage
+    draft.speaker = "" if speaker == role else speaker
     draft.__class__ = Msg
     message: Msg = draft
     return message

@@ -6,8 +6,9 @@ Source of the form: the Chat Completions API reference, "Create chat completion"
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from hashlib import blake2s
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from lazyprompt._base.json import Json, JsonObject, checked_object, to_json
 from lazyprompt.errors import FormatError
@@ -17,21 +18,24 @@ from lazyprompt.messages.msg import (
     Block,
     FileBlock,
     ImageBlock,
-    Msg,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
     URLSource,
+    plain_block,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from lazyprompt.messages.msg import Source
+    from lazyprompt.messages.msg import MediaBlock, Msg, Source
+    from lazyprompt.messages.turns import Turn
 
 # Keys to which the form gives a meaning. A reader puts any other key that holds something into the metadata of the Msg.
-KNOWN_KEYS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "url"})
+KNOWN_KEYS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking_blocks", "url"}
+)
 # The key of the metadata for fields of content parts that no block has a place for: those of other providers' forms.
 PART_FIELDS = "part_fields"
 # The names of speakers and tools that the API takes, and the ids of calls.
@@ -77,76 +81,147 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
     return next(filter(pattern.fullmatch, candidates))
 
 
-def to_openai(message: Msg) -> list[JsonObject]:
-    """Write the OpenAI dicts of a message: one for each tool result, and one for all the rest.
-
-    Thinking is left out: the form has no place for it.
+@dataclass(frozen=True, slots=True)
+class UrlPart:
+    """A writer of media as ``{"type": "video_url", "video_url": {"url": ...}}``; base64 becomes a ``data:`` address.
 
     Args:
-        message: The message.
+        kind: The ``type`` of the part, and its other key.
+    """
+
+    kind: str
+
+    def __call__(self, block: MediaBlock) -> JsonObject:
+        """Return the part of a block."""
+        return {"type": self.kind, self.kind: {"url": address_of(block.source)}}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIWriter:
+    """Writer of turns in the form of the Chat Completions API, and in the forms that differ from it in a few places.
+
+    Args:
+        no_text: The content of a message that only calls tools.
+        text_lists: True if several texts stay apart, as a list of parts; else they are lines of one text.
+        named_results: True if a result has the name of its tool.
+        thinking: The key of a message for its thoughts; None leaves them out.
+        parts: The writers of blocks that OpenAI's own parts do not fit, by kind.
+        lists: True if a content is always a list of parts.
+    """
+
+    no_text: Json = None
+    text_lists: bool = False
+    named_results: bool = False
+    thinking: str | None = None
+    parts: Mapping[str, Callable[[Any], JsonObject]] = field(default_factory=dict[str, "Callable[[Any], JsonObject]"])
+    lists: bool = False
+
+    def messages(self, turns: Iterable[Turn], *, names: bool = True) -> list[JsonObject]:
+        """Write turns as messages: one for each tool result, and one for all else of a turn.
+
+        Args:
+            turns: The turns.
+            names: True if speakers are named.
+
+        Returns:
+            Fresh dicts that share nothing mutable with the turns.
+
+        Raises:
+            FormatError: A block has no place in the form.
+        """
+        written: list[JsonObject] = []
+        add, lists = written.append, self.lists
+        for role, name, content, _ in turns:
+            if content.__class__ is str and not name and not lists:
+                # Most messages are a text.
+                add({"role": role, "content": content})
+                continue
+            message: JsonObject = {"role": role, "name": name} if name and names else {"role": role}
+            if isinstance(content, str) and not lists:
+                message["content"] = content
+                add(message)
+                continue
+            blocks = (plain_block(content),) if isinstance(content, str) else content
+            results = [block for block in blocks if isinstance(block, ToolResultBlock)]
+            others = tuple(block for block in blocks if not isinstance(block, ToolResultBlock)) if results else blocks
+            own = [] if results and not others else [message]
+            if own:
+                self.fill(message, others)
+            answers = [self.result(block) for block in results]
+            # A result never stands before its call.
+            written += [*own, *answers] if "tool_calls" in message else [*answers, *own]
+        return written
+
+    def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
+        """Put the blocks of a turn into its message."""
+        calls = [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]
+        content = tuple(block for block in blocks if not isinstance(block, ToolUseBlock | ThinkingBlock))
+        message["content"] = self.content(content) if content or not calls else _copy(self.no_text)
+        thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)] if self.thinking else []
+        if thoughts and self.thinking:
+            message[self.thinking] = "\n".join(thoughts)
+        if calls:
+            message["tool_calls"] = list(calls)
+
+    def content(self, blocks: tuple[Block, ...]) -> Json:
+        """Write a content: a text where it is text alone, else parts."""
+        texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+        if not self.lists and len(texts) == len(blocks) and (len(texts) <= 1 or not self.text_lists):
+            return "\n".join(texts)
+        return [self.part(block) for block in blocks]
+
+    def part(self, block: Block) -> JsonObject:
+        """Write a block as a part of a content."""
+        return self.parts.get(block.kind, write_part)(block)
+
+    def call(self, block: ToolUseBlock) -> JsonObject:
+        """Write a call of a tool."""
+        function: JsonObject = {"name": block.name, "arguments": to_json(block.arguments)}
+        return {"id": block.id, "type": "function", "function": function}
+
+    def result(self, block: ToolResultBlock) -> JsonObject:
+        """Write the result of a call of a tool as a message."""
+        output = (TextBlock(block.output),) if isinstance(block.output, str) else block.output or (TextBlock(""),)
+        message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": self.content(output)}
+        if self.named_results and block.name:
+            message["name"] = block.name
+        return message
+
+
+_PLAIN = OpenAIWriter(text_lists=True, named_results=True)
+
+
+def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list[JsonObject]:
+    """Write messages as OpenAI dicts as they are, without the rules of a provider.
+
+    Args:
+        messages: The messages.
+        writer: The writer; by default, thoughts are left out and results are named.
 
     Returns:
-        Fresh dicts that share nothing mutable with the message.
+        Fresh dicts; keys of the metadata that have no meaning in the form are keys of the dict.
 
     Raises:
-        FormatError: A block has no OpenAI form (video, or audio at an address).
+        FormatError: A block has no OpenAI form (video, or audio at an address), or the metadata are no JSON.
     """
-    whole: JsonObject = {"role": message.role}
-    if message.name != message.role and message.name:
-        whole["name"] = message.name
-    if isinstance(message.content, str) and message.url is None:
-        whole["content"] = message.content
-        dicts = [whole]
-    else:
-        dicts = _write_blocks(message, whole)
-    if message.metadata:
-        # Keys that have a meaning in this form come from the message itself, never from its metadata.
-        extra = {key: value for key, value in message.metadata.items() if key not in KNOWN_KEYS and key != PART_FIELDS}
-        dicts[0 if "tool_calls" in whole else -1] |= checked_object(extra, "metadata", FormatError)
-    return dicts
-
-
-def _write_blocks(message: Msg, whole: JsonObject) -> list[JsonObject]:
-    """Write a message of more than a text: results are dicts of their own, all else goes into its one dict."""
-    shown: list[Block] = []
-    calls: list[Json] = []
-    results: list[JsonObject] = []
-    content = message.content
-    for block in message.blocks if isinstance(content, str) else content:
-        if isinstance(block, ToolUseBlock):
-            function: JsonObject = {"name": block.name, "arguments": to_json(block.arguments)}
-            calls.append({"id": block.id, "type": "function", "function": function})
-        elif isinstance(block, ToolResultBlock):
-            results.append(_write_result(block))
-        elif not isinstance(block, ThinkingBlock):
-            shown.append(block)
-    if message.url is not None:
+    found: list[JsonObject] = []
+    for message in messages:
         # The form has pictures alone at the addresses of a message.
-        shown += [ImageBlock(source_of(url)) for url in message.urls]
-    if results and not shown and not calls:
-        return results
-    whole["content"] = _write_content(shown) if shown else None if calls else ""
-    if calls:
-        whole["tool_calls"] = calls
-        # A message that calls and has the results as well: a result never stands before its call.
-        return [whole, *results]
-    return [*results, whole]
+        pictures = [ImageBlock(source_of(url)) for url in message.urls]
+        content = (*message.blocks, *pictures) if pictures else message.content
+        speaker = "" if message.speaker == message.role else message.speaker
+        dicts = writer.messages([(message.role, speaker, content, 0)])
+        if message.metadata:
+            # Keys that have a meaning in this form come from the message itself, never from its metadata.
+            extra = {key: value for key, value in message.metadata.items() if key not in {*KNOWN_KEYS, PART_FIELDS}}
+            dicts[0 if "tool_calls" in dicts[0] else -1] |= checked_object(extra, "metadata", FormatError)
+        found += dicts
+    return found
 
 
-def _write_result(block: ToolResultBlock) -> JsonObject:
-    output = block.output
-    content = output if isinstance(output, str) else _write_content(output)
-    form: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": content}
-    if block.name:
-        form["name"] = block.name
-    return form
-
-
-def _write_content(blocks: Sequence[Block]) -> Json:
-    """Write a content: a text alone stays text, all else is a list of parts."""
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        return blocks[0].text
-    return [write_part(block) for block in blocks] if blocks else ""
+def _copy(content: Json) -> Json:
+    """Copy content of a table."""
+    return [dict(part) for part in cast("list[JsonObject]", content)] if isinstance(content, list) else content
 
 
 def write_part(block: Block) -> JsonObject:

@@ -5,42 +5,43 @@ Source of the form: the API reference, "Content", and the types of the official 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt._base.client_objects import fields_of, snake_keys, standard_base64
-from lazyprompt._base.json import Fields, checked_object, to_json
+from lazyprompt._base.json import Fields, JsonObject, checked_object, to_json
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
     Base64Source,
-    Msg,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
     URLSource,
     block_of_media,
+    message_of,
 )
 from lazyprompt.messages.openai_form import PART_FIELDS
-from lazyprompt.messages.read_openai import arguments_in, id_of_place
+from lazyprompt.messages.read_openai import parted, read_call
 from lazyprompt.messages.read_parts import Beside, list_in, needed_text, object_in, text_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from lazyprompt._base.roles import Role
-    from lazyprompt.messages.msg import Block
+    from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.messages.open_calls import OpenCalls
 
 # A content without a role is the user's. Results stood in contents of the role "function" once.
 _ROLES: dict[object, Role] = {None: "user", "user": "user", "function": "user", "model": "assistant"}
 
 
-def read_content(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
+def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     """Read a content.
 
     Args:
         item: The content as a dict.
         where: How an error names it.
-        waiting: The calls still without a result: their tools by their ids.
+        waiting: The calls still without a result.
 
     Returns:
         The message; results of tools are a message of their own, before what the user says beside them.
@@ -52,29 +53,33 @@ def read_content(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[
     if not isinstance(given, str | None) or given not in _ROLES:
         raise HistoryError(f"{where} has role {given!r}; a content of Gemini has 'user' or 'model'")
     role, open_calls, beside = _ROLES[given], dict(waiting), cast("Beside", {})
-    others: list[Block] = []
-    results: list[Block] = []
+    blocks: list[Block] = []
     for index, part in enumerate(list_in(item["parts"], f"{where}.parts")):
         place = f"{where}.parts[{index}]"
         if isinstance(part, str):
-            others.append(TextBlock(part))
+            blocks.append(TextBlock(part))
             continue
         fields: dict[str, object] = {
             key: value for key, value in snake_keys(object_in(part, place)).items() if value is not None
         }
-        block = _read(fields, place, open_calls)
-        (results if isinstance(block, ToolResultBlock) else others).append(block)
+        calls = sum(isinstance(block, ToolUseBlock) for block in blocks)
+        blocks.append(_read(fields, place, _Calls(open_calls, waiting.new_id(calls))))
         # Empty texts and false flags say nothing.
         if rest := {key: value for key, value in fields.items() if value}:
             beside[f"parts[{index}]"] = checked_object(rest, place, HistoryError)
-    metadata = {PART_FIELDS: beside} if beside else None
-    messages = [Msg("tool", results, "tool", metadata=metadata)] if results else []
-    if others or not results:
-        messages.append(Msg(role, others, role, metadata=None if results else metadata))
-    return tuple(messages)
+    metadata: JsonObject | None = {PART_FIELDS: {**beside}} if beside else None
+    message = message_of("", tuple(blocks), role, metadata=metadata)
+    return parted(message) if role == "user" else (message,)
 
 
-def _read(part: dict[str, object], where: str, open_calls: dict[str, str]) -> Block:
+class _Calls(NamedTuple):
+    """The calls without a result, their tools by their ids; and the id for a call without one."""
+
+    open: dict[str, str]
+    new_id: str
+
+
+def _read(part: dict[str, object], where: str, calls: _Calls) -> Block:
     """Read a part; what the block holds is taken out of its fields."""
     found = [kind for kind in _READERS if kind in part]
     if len(found) != 1:
@@ -82,39 +87,39 @@ def _read(part: dict[str, object], where: str, open_calls: dict[str, str]) -> Bl
             f"{where} holds {', '.join(map(repr, part)) or 'nothing'}; give one of {', '.join(_READERS)}, and write "
             "anything else as text"
         )
-    return _READERS[found[0]](part, where, open_calls)
+    return _READERS[found[0]](part, where, calls)
 
 
-def _text(part: dict[str, object], where: str, _: dict[str, str]) -> Block:
+def _text(part: dict[str, object], where: str, _: _Calls) -> Block:
     text, signature = text_in(part.pop("text"), f"{where}.text"), _signature(part)
     if part.pop("thought", False) is True:
         return ThinkingBlock(text, signature, provider="gemini")
     return TextBlock(text, signature=signature)
 
 
-def _call(part: dict[str, object], where: str, open_calls: dict[str, str]) -> Block:
+def _call(part: dict[str, object], where: str, calls: _Calls) -> Block:
     place = f"{where}.function_call"
     call = object_in(part.pop("function_call"), place)
     name = needed_text(call.get("name"), f"{place}.name")
-    call_id = text_in(call.get("id"), f"{place}.id") or id_of_place(where)
-    open_calls[call_id] = name
-    return ToolUseBlock(call_id, name, arguments_in(call.get("args"), f"{place}.args"), signature=_signature(part))
+    call_id = text_in(call.get("id"), f"{place}.id") or calls.new_id
+    calls.open[call_id] = name
+    return read_call(call_id, name, call.get("args"), f"{place}.args", _signature(part))
 
 
-def _response(part: dict[str, object], where: str, open_calls: dict[str, str]) -> Block:
+def _response(part: dict[str, object], where: str, calls: _Calls) -> Block:
     place = f"{where}.function_response"
     given = object_in(part.pop("function_response"), place)
     name = text_in(given.get("name"), f"{place}.name")
     call_id = text_in(given.get("id"), f"{place}.id")
     if not call_id:
         # Gemini matches results to calls by name and order.
-        call_id = next((waiting for waiting, tool in open_calls.items() if tool == name), "")
+        call_id = next((waiting for waiting, tool in calls.open.items() if tool == name), "")
         if not call_id:
             raise HistoryError(f"{place} has no id, and no call of {name!r} waits for a result")
-    open_calls.pop(call_id, None)
+    calls.open.pop(call_id, None)
     output, is_error = _output(given.get("response"), place)
     media = [
-        _medium(dict(snake_keys(object_in(each, f"{place}.parts[{index}]"))), f"{place}.parts[{index}]", open_calls)
+        _medium(dict(snake_keys(object_in(each, f"{place}.parts[{index}]"))), f"{place}.parts[{index}]", calls)
         for index, each in enumerate(list_in(given.get("parts"), f"{place}.parts"))
     ]
     blocks = [*([TextBlock(output)] if output else []), *media]
@@ -130,7 +135,7 @@ def _output(response: object, where: str) -> tuple[str, bool]:
     return to_json(checked_object(fields, f"{where}.response", HistoryError)) if fields else "", False
 
 
-def _medium(part: dict[str, object], where: str, _: dict[str, str]) -> Block:
+def _medium(part: dict[str, object], where: str, _: _Calls) -> Block:
     key = next((key for key in ("inline_data", "file_data") if part.get(key)), "")
     fields = snake_keys(fields_of(part.pop(key, None)))
     media_type = text_in(fields.get("mime_type"), f"{where}.mime_type")
@@ -146,7 +151,7 @@ def _signature(part: dict[str, object]) -> str | None:
     return standard_base64(part.pop("thought_signature", None)) or None
 
 
-_READERS: dict[str, Callable[[dict[str, object], str, dict[str, str]], Block]] = {
+_READERS: dict[str, Callable[[dict[str, object], str, _Calls], Block]] = {
     "text": _text,
     "function_call": _call,
     "function_response": _response,

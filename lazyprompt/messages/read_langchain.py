@@ -12,12 +12,13 @@ from lazyprompt._base.json import Fields, JsonObject, checked_object
 from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.messages.openai_form import PART_FIELDS
-from lazyprompt.messages.read_openai import arguments_in, id_of_place
+from lazyprompt.messages.read_openai import read_call
 from lazyprompt.messages.read_parts import Beside, list_in, object_in, read_parts, text_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 # The types of messages; a part of a stream that was added up is a "...MessageChunk".
@@ -45,13 +46,13 @@ _ACCOUNT = frozenset(
 _DOUBLE = frozenset({"tool_calls", "function_call", "refusal", "reasoning_content", "__openai_role__"})
 
 
-def read_message(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
+def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     """Read a message.
 
     Args:
         item: The message as a dict; one that LangChain itself made a dict of has its fields under ``data``.
         where: How an error names it.
-        waiting: The calls still without a result: their tools by their ids.
+        waiting: The calls still without a result.
 
     Returns:
         The message.
@@ -74,7 +75,7 @@ def read_message(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[
         blocks = [ToolResultBlock(call_id, name, output, is_error=item.get("status") == "error")]
     else:
         thought = text_in(kwargs.get("reasoning_content"), f"{where}.additional_kwargs.reasoning_content")
-        blocks = [*([ThinkingBlock(thought)] if thought else []), *blocks, *_calls(item, blocks, where)]
+        blocks = [*([ThinkingBlock(thought)] if thought else []), *blocks, *_calls(item, blocks, where, waiting)]
     metadata: JsonObject = checked_object(
         {
             **{key: value for key, value in item.items() if key not in _ACCOUNT and key != "data" and value},
@@ -86,7 +87,8 @@ def read_message(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[
     )
     plain = isinstance(parts, str) and all(block.type == "text" for block in blocks)
     content = cast("str", parts) if plain else blocks
-    return (Msg(name if name and role != "tool" else role, content, role, metadata=metadata),)
+    message = Msg(name if name and role != "tool" else role, content, role, metadata=metadata)
+    return (message.without_speaker() if message.name == role else message,)
 
 
 def _parts(content: object, where: str) -> str | list[object]:
@@ -107,7 +109,7 @@ def _role(item: Fields, kwargs: Fields, where: str) -> Role:
     return role
 
 
-def _calls(item: Fields, blocks: Iterable[Block], where: str) -> list[Block]:
+def _calls(item: Fields, blocks: Iterable[Block], where: str, waiting: OpenCalls) -> list[Block]:
     """Return the calls of a message that do not stand in its content too."""
     known = {block.id for block in blocks if isinstance(block, ToolUseBlock)}
     calls: list[Block] = []
@@ -115,14 +117,14 @@ def _calls(item: Fields, blocks: Iterable[Block], where: str) -> list[Block]:
         for index, given in enumerate(list_in(item.get(key), f"{where}.{key}")):
             place = f"{where}.{key}[{index}]"
             call = object_in(given, place)
-            call_id = text_in(call.get("id"), f"{place}.id") or id_of_place(place)
+            call_id = text_in(call.get("id"), f"{place}.id") or waiting.new_id(len(known) + len(calls))
             if call_id in known:
                 continue
             name = text_in(call.get("name"), f"{place}.name")
             if key == "invalid_tool_calls":
                 calls.append(ToolUseBlock(call_id, name, raw_input=text_in(call.get("args"), f"{place}.args")))
             else:
-                calls.append(ToolUseBlock(call_id, name, arguments_in(call.get("args"), f"{place}.args")))
+                calls.append(read_call(call_id, name, call.get("args"), f"{place}.args"))
     return calls
 
 
@@ -142,4 +144,4 @@ def read_tuple(role: str, content: object, where: str) -> Msg:
             f"{where} is a LangChain tuple of a tool's result without the id of its call; write "
             "{'role': 'tool', 'tool_call_id': ..., 'content': ...}"
         )
-    return read_message({"type": kind, "content": content}, where, {})[0]
+    return read_message({"type": kind, "content": content}, where, OpenCalls())[0]

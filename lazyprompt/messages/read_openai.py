@@ -7,15 +7,16 @@ official client.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from lazyprompt._base.client_objects import members_of
 from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_well_formed, to_json, well_formed
-from lazyprompt._base.roles import ROLES, Role
+from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import HistoryError, did_you_mean
 from lazyprompt.messages.msg import (
     Block,
-    Msg,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -23,6 +24,7 @@ from lazyprompt.messages.msg import (
     message_of,
     plain_block,
     result_of,
+    text_message,
 )
 from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
 from lazyprompt.messages.read_parts import (
@@ -37,59 +39,44 @@ from lazyprompt.messages.read_parts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.open_calls import OpenCalls
 
-# The name, content, role, url and metadata of a message.
-MessageFields: TypeAlias = "tuple[str, str | tuple[Block, ...], Role, str | None, JsonObject | None]"
 
 # The number of keys of a message that is a role and a content.
 _BARE = 2
 
 
-def message_from_openai(message: Mapping[str, Any], where: str, unanswered: Iterable[str]) -> Msg:
-    """Read a message dict as a value; one without a name is called what its role is. See :func:`read_fields`."""
-    name, content, role, url, metadata = plain_fields(message) or read_fields(message, where, unanswered)
-    return message_of(name or role, content, role, url, metadata)
-
-
-def plain_fields(message: Mapping[str, Any]) -> MessageFields | None:
-    """Read a message that is a role and a text, or a tool's result that is a text, as most messages are.
+def plain_message(fields: dict[str, Any]) -> Msg | None:
+    """Return the message of a dict that is a role and a text, or a tool's result that is a text, as most are.
 
     Returns:
-        The fields of the message; None of any other, and of one with a fault.
+        The message; None of any other dict, and of one with a fault.
     """
-    # A dict of another class may add a key that is asked for.
-    if message.__class__ is not dict:
-        return None
-    try:
-        role, content = message["role"], message["content"]
-    except KeyError:
-        return None
+    role, content = fields.get("role"), fields.get("content")
     if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):
         return None
     if role != "tool":
-        return ("", content, role, None, None) if len(message) == _BARE else None
-    call_id, name = message.get("tool_call_id"), message.get("name", "")
-    plain = type(call_id) is str and type(name) is str and len(message) == _BARE + 1 + ("name" in message)
+        return text_message(content, role) if len(fields) == _BARE else None
+    call_id, name = fields.get("tool_call_id"), fields.get("name", "")
+    plain = type(call_id) is str and type(name) is str and len(fields) == _BARE + 1 + ("name" in fields)
     if not (plain and call_id and call_id.isascii() and name.isascii()):
         return None
-    return name, (result_of(call_id, name, content),), role, None, None
+    return message_of("", (result_of(call_id, name, content),), role)
 
 
-def read_fields(
-    message: Mapping[str, Any], where: str, unanswered: Iterable[str], calls: type[ToolUseBlock] = ToolUseBlock
-) -> MessageFields:
+def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     """Read an OpenAI dict, or a dict with the parts or blocks of another form as content.
 
     Args:
         message: The dict; left as it is.
         where: How an error names it, as ``history[3]``.
-        unanswered: The ids of the calls still without a result; a result without an id takes the oldest.
-        calls: The class of calls.
+        waiting: The calls still without a result; a result without an id takes the oldest.
 
     Returns:
-        The fields of a message, checked; the name is empty if the dict has none.
+        The message.
 
     Raises:
         HistoryError: It has no known role, or a part of it has the wrong shape.
@@ -107,9 +94,9 @@ def read_fields(
     beside: Beside = {}
     made: str | tuple[Block, ...]
     if role == "tool" and not _holds_results(content):
-        made = (_result(message, name, where, unanswered, beside),)
+        made = (_result(message, name, where, waiting, beside),)
     else:
-        made = _content(message, content, where, beside, calls)
+        made = _content(message, content, where, waiting, beside)
     metadata = _metadata(message, where, beside) if beside or not message.keys() <= KNOWN_KEYS else None
     if name:
         well_formed(name, "the name of a message", HistoryError)
@@ -117,7 +104,8 @@ def read_fields(
         well_formed(made, f"the message of {name or role!r}", HistoryError)
     if url:
         well_formed(url, f"the url of the message of {name or role!r}", HistoryError)
-    return name, made, role, url, metadata
+    # The name of a tool's message is the tool's: the result has it.
+    return message_of("" if role == "tool" else name, made, role, url, metadata)
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
@@ -133,28 +121,41 @@ def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
 
 
 def _content(
-    message: Fields, content: object, where: str, beside: Beside, kind: type[ToolUseBlock]
+    message: Fields, content: object, where: str, waiting: OpenCalls, beside: Beside
 ) -> str | tuple[Block, ...]:
     """Return thinking, then content, then calls, as one tuple of blocks; plain text stays plain."""
-    thinking = text_at(message, "reasoning_content", where) if "reasoning_content" in message else None
     calls = message.get("tool_calls")
-    if not (thinking or calls):
+    thoughts = _thoughts(message, where, beside)
+    if not (thoughts or calls):
         if isinstance(content, str):
             return str.__str__(content)
-        if content is None and not message.get("refusal"):
+        if content is None and "content" not in message and not message.get("refusal"):
             raise HistoryError(f"{where} has neither content nor tool_calls")
-    blocks: list[Block] = []
-    # Beside calls an empty thought says something: that this model thinks, and had nothing to say.
-    if thinking or (calls and thinking is not None and message["reasoning_content"] is not None):
-        blocks.append(ThinkingBlock(thinking))
+    blocks = [*thoughts]
+    if not blocks and calls and message.get("reasoning_content") is not None:
+        # Beside calls an empty thought says something: that this model thinks, and had nothing to say.
+        blocks.append(ThinkingBlock(""))
     if type(content) is str and content and is_well_formed(content):
         blocks.append(plain_block(content))
     elif content:
         blocks += read_parts(content, f"{where}.content", beside)
     if calls:
         items: Any = calls if calls.__class__ is list else list_in(calls, f"{where}.tool_calls")
-        blocks += [_call(call, index, where, kind) for index, call in enumerate(items)]
+        blocks += [_call(call, index, where, waiting) for index, call in enumerate(items)]
     return tuple(blocks)
+
+
+def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
+    """Return the thoughts of a message: LiteLLM's signed ones, which are Anthropic's, or else the text."""
+    signed = [
+        replace(block, provider="anthropic")
+        for block in read_parts(message.get("thinking_blocks"), f"{where}.thinking_blocks", beside)
+        if isinstance(block, ThinkingBlock)
+    ]
+    if signed:
+        return [*signed]
+    text = text_at(message, "reasoning_content", where)
+    return [ThinkingBlock(text)] if text else []
 
 
 def _holds_results(content: object) -> bool:
@@ -166,7 +167,7 @@ def _holds_results(content: object) -> bool:
     )
 
 
-def _call(call: dict[str, Any], index: int, message: str, kind: type[ToolUseBlock]) -> ToolUseBlock:
+def _call(call: dict[str, Any], index: int, message: str, waiting: OpenCalls) -> ToolUseBlock:
     """Read a call; most have an id, a name and arguments that need no closer look."""
     given: Any = call.get("function") if call.__class__ is dict else None
     if given.__class__ is dict:
@@ -174,14 +175,43 @@ def _call(call: dict[str, Any], index: int, message: str, kind: type[ToolUseBloc
         if type(name) is str and type(call_id) is str and name and call_id and name.isascii() and call_id.isascii():
             plain = _plain_object(given.get("arguments"))
             if plain is not None:
-                return call_of(call_id, name, plain, kind)
+                return call_of(call_id, name, plain)
     where = f"{message}.tool_calls[{index}]"
     fields = object_in(call, where)
     function = object_in(fields.get("function"), f"{where}.function")
     if not text_at(function, "name", f"{where}.function"):
         raise HistoryError(f"{where}.function has no name")
-    read = arguments_in(function.get("arguments"), f"{where}.function.arguments")
-    return ToolUseBlock(text_at(fields, "id", where) or id_of_place(where), str(function["name"]), read)
+    call_id = text_at(fields, "id", where) or waiting.new_id(index)
+    return read_call(call_id, str(function["name"]), function.get("arguments"), f"{where}.function.arguments")
+
+
+def read_call(call_id: str, name: str, arguments: object, where: str, signature: str | None = None) -> ToolUseBlock:
+    """Return a call; arguments that are no JSON object stay as the model wrote them, in ``raw_input``.
+
+    Args:
+        call_id: The id of the call.
+        name: The tool.
+        arguments: The arguments: a dict, or one written as JSON; None and empty text are no arguments.
+        where: How an error names them.
+        signature: Gemini's signature of the call.
+
+    Raises:
+        HistoryError: A dict of arguments holds what is no JSON.
+    """
+    if (plain := _plain_object(arguments)) is not None:
+        return ToolUseBlock(call_id, name, plain, signature=signature)
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+        return ToolUseBlock(call_id, name, signature=signature)
+    if isinstance(arguments, str):
+        try:
+            read = checked_object(object_in(json.loads(arguments), where), where, HistoryError)
+        except (ValueError, RecursionError):
+            return ToolUseBlock(call_id, name, raw_input=arguments, signature=signature)
+        return ToolUseBlock(call_id, name, read, signature=signature)
+    if isinstance(arguments, dict) or members_of(arguments) is not None:
+        return ToolUseBlock(call_id, name, dict(object_in(arguments, where)), signature=signature)
+    raw = to_json(checked(arguments, where, HistoryError))
+    return ToolUseBlock(call_id, name, raw_input=raw, signature=signature)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -213,41 +243,16 @@ def _plain_object(text: object) -> dict[str, Any] | None:
     return value if value.__class__ is dict and end == len(text) else None
 
 
-def arguments_in(arguments: object, where: str) -> dict[str, Any]:
-    """Return the arguments of a call: a dict, or one written as JSON; nothing is no argument.
-
-    Args:
-        arguments: The arguments.
-        where: How an error names them.
-
-    Raises:
-        HistoryError: They are neither.
-    """
-    if (plain := _plain_object(arguments)) is not None:
-        return plain
-    read = arguments
-    if isinstance(arguments, str) and arguments:
-        try:
-            read = json.loads(arguments)
-        except (ValueError, RecursionError) as error:
-            raise HistoryError(f"{where} is no JSON: {error}; given was {arguments[:200]!r}") from error
-    return checked_object(object_in(read or {}, where), where, HistoryError)
-
-
-def id_of_place(where: str) -> str:
-    """Return the id for a call that has none, made of its place: the same history gives the same bytes everywhere."""
-    return "call_" + where.translate({ord(character): "_" for character in "[]."}).replace("__", "_").strip("_")
-
-
 def _result(message: Fields, name: str, where: str, unanswered: Iterable[str], beside: Beside) -> ToolResultBlock:
     call_id = text_at(message, "tool_call_id", where) or next(iter(unanswered), "")
     if not call_id:
         raise HistoryError(f"{where} is a tool result without 'tool_call_id', and no call waits for one")
     content = message.get("content")
+    output: str | tuple[Block, ...]
     if isinstance(content, str):
-        output: str | tuple[Block, ...] = str.__str__(content)
-    elif are_parts(content):
-        output = read_parts(content, f"{where}.content", beside)
+        output = str.__str__(content)
+    elif content is None or are_parts(content):
+        output = read_parts(content, f"{where}.content", beside) or ""
     else:
         output = to_json(checked(content, f"{where}.content", HistoryError))
     return ToolResultBlock(call_id, name, output)
@@ -262,21 +267,22 @@ def parted(message: Msg) -> tuple[Msg, ...]:
     if not results:
         return (message,)
     rest = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
-    tool = Msg("tool", results, "tool", metadata=message.metadata)
-    return (tool, Msg(message.name, rest, "user", message.url)) if rest or message.url else (tool,)
+    tool = message_of("", tuple(results), "tool", metadata=message.metadata)
+    rest_of = message_of(message.speaker, tuple(rest), "user", message.url)
+    return (tool, rest_of) if rest or message.url else (tool,)
 
 
 # State of the service's own; no content of a speaker.
 _STATE = {"type", "id", "status"}
 
 
-def read_item(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg, ...]:
+def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     """Read an item.
 
     Args:
         item: The item as a dict.
         where: How an error names it.
-        waiting: The calls still without a result: their tools by their ids.
+        waiting: The calls still without a result.
 
     Returns:
         The message that the item is, or is a part of; see :func:`continues`.
@@ -288,7 +294,7 @@ def read_item(item: Fields, where: str, waiting: Mapping[str, str]) -> tuple[Msg
     message = ITEMS[str(item["type"])](item, where, waiting, beside)
     if not beside:
         return (message,)
-    return (Msg(message.name, message.content, message.role, metadata={**message.metadata, PART_FIELDS: beside}),)
+    return (message.evolve(metadata={**message.metadata, PART_FIELDS: beside}),)
 
 
 def continues(before: Msg, new: Msg) -> bool:
@@ -311,11 +317,11 @@ def _kind_of(kind: str) -> str:
     return kind if kind in ("thinking", "tool_use", "tool_result") else "text"
 
 
-def _message_item(item: Fields, where: str, waiting: Mapping[str, str], _: Beside) -> Msg:
-    return message_from_openai({key: item[key] for key in item if key not in _STATE}, where, waiting)
+def _message_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -> Msg:
+    return read_openai({key: item[key] for key in item if key not in _STATE}, where, waiting)
 
 
-def _reasoning_item(item: Fields, where: str, _: Mapping[str, str], __: Beside) -> Msg:
+def _reasoning_item(item: Fields, where: str, _: OpenCalls, __: Beside) -> Msg:
     parts = list_in(item.get("summary"), f"{where}.summary") or list_in(item.get("content"), f"{where}.content")
     texts = [
         text_in(object_in(part, f"{where}.summary[{index}]").get("text"), f"{where}.summary[{index}].text")
@@ -327,24 +333,24 @@ def _reasoning_item(item: Fields, where: str, _: Mapping[str, str], __: Beside) 
         id=text_in(item.get("id"), f"{where}.id") or None,
         provider="openai-responses",
     )
-    return Msg("assistant", [thought], "assistant")
+    return message_of("", (thought,), "assistant")
 
 
-def _call_item(item: Fields, where: str, _: Mapping[str, str], __: Beside) -> Msg:
-    call_id = text_in(item.get("call_id"), f"{where}.call_id") or id_of_place(where)
+def _call_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -> Msg:
+    call_id = text_in(item.get("call_id"), f"{where}.call_id") or waiting.new_id()
     name = needed_text(item.get("name"), f"{where}.name")
-    arguments = arguments_in(item.get("arguments"), f"{where}.arguments")
-    return Msg("assistant", [ToolUseBlock(call_id, name, arguments)], "assistant")
+    return message_of("", (read_call(call_id, name, item.get("arguments"), f"{where}.arguments"),), "assistant")
 
 
-def _output_item(item: Fields, where: str, _: Mapping[str, str], beside: Beside) -> Msg:
+def _output_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg:
     call_id = needed_text(item.get("call_id"), f"{where}.call_id")
     output = item.get("output")
     content = output if isinstance(output, str) else read_parts(output, f"{where}.output", beside)
-    return Msg("tool", [ToolResultBlock(call_id, text_in(item.get("name"), f"{where}.name"), content)], "tool")
+    result = ToolResultBlock(call_id, text_in(item.get("name"), f"{where}.name"), content)
+    return message_of("", (result,), "tool")
 
 
-ITEMS: dict[str, Callable[[Fields, str, Mapping[str, str], Beside], Msg]] = {
+ITEMS: dict[str, Callable[[Fields, str, OpenCalls, Beside], Msg]] = {
     "message": _message_item,
     "reasoning": _reasoning_item,
     "function_call": _call_item,

@@ -24,6 +24,7 @@ from lazyprompt.messages.msg import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    URLSource,
     block_from,
     plain_block,
 )
@@ -232,6 +233,20 @@ def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> B
     return MEDIA_BLOCKS[kind](source)
 
 
+def _read_url(part: dict[str, object], where: str, _: Beside, kind: str) -> Block:
+    """Read a part as ``{"type": "video_url", "video_url": {"url": ...}}``, or with a bare address; of any provider."""
+    key = f"{kind}_url"
+    given, place = part.pop(key, None), f"{where}.{key}"
+    url = given if isinstance(given, str) else object_in(given, place).get("url")
+    return MEDIA_BLOCKS[kind](source_of(needed_text(url, f"{place}.url")))
+
+
+def _read_document_url(part: dict[str, object], where: str, _: Beside) -> Block:
+    """Read a document of Mistral's."""
+    name = text_in(part.pop("document_name", None), f"{where}.document_name") or None
+    return FileBlock(source_of(needed_text(part.pop("document_url", None), f"{where}.document_url")), filename=name)
+
+
 def _read_image_url(part: dict[str, object], where: str, _: Beside) -> Block:
     given, where = part.pop("image_url", None), f"{where}.image_url"
     image = {"url": given} if isinstance(given, str) else object_in(given, where)
@@ -247,7 +262,11 @@ def _read_input_image(part: dict[str, object], where: str, _: Beside) -> Block:
 
 
 def _read_audio(part: dict[str, object], where: str, _: Beside) -> Block:
-    audio = object_in(part.pop("input_audio", None), f"{where}.input_audio")
+    given = part.pop("input_audio", None)
+    if isinstance(given, str):
+        # Mistral's is the base64 data, or an address.
+        return AudioBlock(URLSource(given) if "://" in given else Base64Source("audio/mpeg", given))
+    audio = object_in(given, f"{where}.input_audio")
     kind = text_in(audio.get("format"), f"{where}.input_audio.format") or "wav"
     data = needed_text(audio.get("data"), f"{where}.input_audio.data")
     return AudioBlock(Base64Source(f"audio/{'mpeg' if kind == 'mp3' else kind}", data))
@@ -286,6 +305,8 @@ _READERS: dict[str, _Reader] = {
     "document": _read_document,
     **{kind: partial(_read_medium, kind=kind) for kind in ("image", "audio", "video")},
     "image_url": _read_image_url,
+    **{f"{kind}_url": partial(_read_url, kind=kind) for kind in ("audio", "video", "file")},
+    "document_url": _read_document_url,
     "input_image": _read_input_image,
     "input_audio": _read_audio,
     "file": _read_file,

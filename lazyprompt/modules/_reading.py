@@ -11,7 +11,6 @@ from lazyprompt._base.json import JsonObject, checked_object
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import Reply, at
-from lazyprompt.messages.msg import Msg
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from lazyprompt.answers.parser import Delta, ResponseParser
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.modules.clients._base import Collector, Request
 
 _ADVICE = {
@@ -266,7 +266,7 @@ def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
                 "completion_tokens": completion,
                 "total_tokens": prompt + completion,
             }
-            return Msg(message.name, message.content, message.role, usage=usage)
+            return message.evolve(usage=usage)
     return message
 
 

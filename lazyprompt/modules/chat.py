@@ -16,7 +16,7 @@ from lazyprompt.budget.budget import BudgetLike, read_budget
 from lazyprompt.errors import HistoryError, ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, messages_from
-from lazyprompt.messages.msg import Block, Msg, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import Block, Msg, ToolResultBlock, ToolUseBlock, message_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.modules._reading import AsyncReplyStream, Exchange, ReplyStream, ResponseFormat, Structure
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
@@ -415,7 +415,8 @@ class Chat:
         Raises:
             HistoryError: It is none of these.
         """
-        self._history += (Msg("tool", [ToolResultBlock(call.id, call.name, _output(output, call.name))], "tool"),)
+        result = ToolResultBlock(call.id, call.name, _output(output, call.name))
+        self._history += (message_of("", (result,), "tool"),)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the conversation to a JSON file, all of it or nothing.
@@ -445,7 +446,8 @@ class Chat:
             saved: Any = json.loads(read_regular(path, _MOST))
             form, messages = saved["format"], saved["messages"]
             if form == _FORMAT:
-                self._history = tuple(Msg(**message) for message in messages)
+                found = [Msg(**message) for message in messages]
+                self._history = tuple(each.without_speaker() if each.name == each.role else each for each in found)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise HistoryError(f"{name} holds no conversation that Chat.save wrote: {error}") from error
         if form != _FORMAT:

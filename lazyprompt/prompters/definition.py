@@ -11,7 +11,7 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike
 from lazyprompt.messages.prompt import Prompt, Source, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
-from lazyprompt.prompters.targets import OpenAITarget, System, Target, TemplateTarget, TextTarget
+from lazyprompt.prompters.targets import PayloadTarget, System, Target, TemplateTarget, TextTarget
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.rendering.prompt_template import PromptTemplate, resolved_system
 from lazyprompt.safety.policy import NEUTRALIZE, Policy, Safety, policy_of
@@ -181,7 +181,7 @@ class PromptDefinition:
             input = instruction.by_name(input, asked)
             source = self._source(input, all_tools)
         system, user, text = instruction.parts(input, asked)
-        if text is None and instruction.always_user_turn and (past is EMPTY_HISTORY or not past.waits_for_answer):
+        if text is None and instruction.always_user_turn and (past is EMPTY_HISTORY or not past.awaits_answer):
             text = ""
         return prompt_of(self._system, system, user, text, past, all_tools, label, source)
 
@@ -377,12 +377,11 @@ class PromptDefinition:
     @property
     def _opening(self) -> History:
         """Return the beginning of every conversation."""
-        return self._history.without_empty_questions()
+        return self._history.cleaned()
 
     def _past(self, history: PastLike) -> History:
-        """Return the history without empty turns of the user, which providers refuse."""
-        past = History.of(history)
-        return (past if self._history is EMPTY_HISTORY else self._history + past).without_empty_questions()
+        """Return the whole history, cleaned: the prompter's own, and what was given."""
+        return (self._history + History.of(history)).cleaned()
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
         given = ToolSet.of(tools)
@@ -399,13 +398,11 @@ class PromptDefinition:
                 f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
             )
         if form not in OWN_FORMS:
-            from lazyprompt.formatters.formatter import ProviderTarget  # noqa: PLC0415 - only such a form needs it
-
-            return ProviderTarget(str(form), model, self._system_for(self._markers).of)
+            return PayloadTarget(str(form), model, self._system_for(self._markers), "fill")
         markers, template = self._markers_for(form, model, chat_template)
         system = self._system_for(markers)
         if form == "openai":
-            return OpenAITarget(system, keeps_empty_turn=self._instruction.keeps_empty_turn)
+            return PayloadTarget(form, None, system, "keep" if self._instruction.keeps_empty_turn else "drop")
         if template is not None:
             return TemplateTarget(template, system, self._safety)
         return TextTarget(self._template, markers, system, self._instruction, self._tools, self._safety)

@@ -8,7 +8,7 @@ from lazyprompt.budget.cut import CUT_MARK
 from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
 from lazyprompt.budget.units import Item, SlotValue
 from lazyprompt.errors import BudgetError
-from lazyprompt.messages.history import EMPTY_HISTORY, History
+from lazyprompt.messages.history import History
 from lazyprompt.templates.slots import value_text
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, Trim
             return prompt
         turns = {at: cast("Msg", replaced.get(at, items[at])) for at in kept if at < len(messages)}
         values = {**limited, **_values_left(items, kept, replaced)}
-        made = source.refill(prompt, values, _history_of(past, turns, replaced))
+        made = source.refill(prompt, values, History(tuple(turns.values())))
         return made.evolve(label=prompt.label, source=source)
 
     # Of pairs, a question goes with its answer.
-    pairs = [] if past.has_messages else [(at, at + 1) for at in range(0, len(messages), 2)]
-    waits = "input" not in source.values and past.waits_for_answer
+    pairs = [(at, at + 1) for at in range(0, len(messages), 2)] if _are_pairs(messages) else []
+    waits = "input" not in source.values and past.awaits_answer
     found = budget.fitted(
         items, lambda kept, replaced: target.cost(part(kept, replaced), budget), keep_newest=waits, together=pairs
     )
@@ -125,19 +125,11 @@ def _slot_line(budget: Budget, slot: str, before: object, after: str) -> ItemTok
 
 def _behind(whole: History, opening: History) -> History:
     """Return what of a history stands behind its opening."""
-    if not opening:
-        return whole
-    if whole.has_messages:
-        return History(messages=whole.messages[len(opening.messages) :])
-    count = len(opening.questions)
-    return History(whole.questions[count:], whole.answers[count:])
+    return History(whole.messages[len(opening.messages) :]) if opening else whole
 
 
-def _history_of(whole: History, kept: Mapping[int, Msg], replaced: Mapping[int, Item]) -> History:
-    """Return a history of some of its messages, by their indices; pairs stay pairs where they can."""
-    if not kept:
-        return EMPTY_HISTORY
-    if whole.has_messages or any(at in replaced for at in kept):
-        return History(messages=tuple(kept.values()))
-    places = [at // 2 for at in [*kept][::2]]
-    return History(tuple(whole.questions[place] for place in places), tuple(whole.answers[place] for place in places))
+def _are_pairs(messages: Sequence[Msg]) -> bool:
+    """Return True if the messages are texts of the user and the assistant in turn."""
+    roles = [message.role for message in messages]
+    texts = all(isinstance(message.content, str) and message.url is None for message in messages)
+    return texts and roles == ["user", "assistant"] * (len(roles) // 2)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Prompt, Rendered
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.rows import Columns, OnError, RayMap, RowFault
-    from lazyprompt.prompters.targets import Made, OpenAITarget, Target
+    from lazyprompt.prompters.targets import Made, PayloadTarget, Target
     from lazyprompt.training.masks import Mask
     from lazyprompt.training.preference import PreferenceSample
     from lazyprompt.training.samples import Train, TrainingSample
@@ -343,7 +343,7 @@ class Prompter(PromptDefinition):
         from lazyprompt.training.answers import answer_in, answered, split_answer  # noqa: PLC0415 - as above
 
         target = self.text_target(model, chat_template)
-        openai = cast("OpenAITarget", self.target("openai", model, chat_template))
+        openai = cast("PayloadTarget", self.target("openai", model, chat_template))
         if label is None or isinstance(label, str):
             past, answer = (history, None) if label is not None else split_answer(history)
             prompt, answer = answered(self.fill(input, past, tools, label), answer)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from lazyprompt.errors import FormatError
-from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.rendering.turns import answers_in
 from lazyprompt.training.samples import Train, TrainingSample, trained_messages
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.prompters.targets import OpenAITarget, TextTarget
+    from lazyprompt.prompters.targets import PayloadTarget, TextTarget
     from lazyprompt.rendering.layout import SampleParts
 
 
-def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, openai: OpenAITarget) -> TrainingSample:
+def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, openai: PayloadTarget) -> TrainingSample:
     """Make a sample.
 
     Args:
@@ -28,13 +28,12 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
         answer: The answer.
         train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
         target: What lays out the text.
-        openai: What makes the messages.
+        openai: The target that has the messages.
 
     Raises:
         FormatError: A turn that is to be trained cannot be shown as it is.
     """
-    form = openai.render(prompt)
-    messages = [*form["messages"], *to_openai(answer)]
+    messages = openai_dicts([*openai.messages(prompt), answer])
     trained = trained_messages(messages, train)
     answers = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     for index, turn in zip(answers, (*answers_in(prompt.history), answer), strict=True):
@@ -50,7 +49,7 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
         out.trained,
         tuple(messages),
         trained,
-        tuple(form.get("tools", ())),
+        tuple(prompt.tools.copy()),
         part_messages=tuple(_messages_of(out, prompt, messages)),
     )
 
@@ -58,7 +57,7 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
 def _messages_of(out: SampleParts, prompt: Prompt, messages: Sequence[JsonObject]) -> Iterator[int | None]:
     """Yield the index of the message of each part; None for markers and tools."""
     last, has_user_turn = len(messages) - 1, prompt.said is not None
-    before_history = last - has_user_turn - len(prompt.history.to_openai())
+    before_history = last - has_user_turn - len(openai_dicts(prompt.history.messages))
     first = 1 if before_history and messages[0]["role"] == "system" else 0
     # A slot may be in both parts of an instruction: the system's is the first.
     system, user = Counter(prompt.instruction.slots), {*prompt.user.slots, "input"}

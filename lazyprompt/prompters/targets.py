@@ -1,11 +1,11 @@
-"""Targets: what renders a prompt, as flat text or as OpenAI's dict. The target of providers is in the formatters."""
+"""Targets: renderers of prompts, as flat text or as a provider's payload."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, cast
 
-from lazyprompt.formatters.report import Payload, Report
-from lazyprompt.messages.history import EMPTY_HISTORY
+from lazyprompt.formatters.report import Payload
+from lazyprompt.messages.msg import text_message
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.prompt_template import PromptTemplate, TextWriter, Writer
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.budget import Budget
     from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.formatters.report import Report
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.tools import ToolSet
     from lazyprompt.rendering.layout import SampleParts
     from lazyprompt.rendering.markers import Markers
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import InstructionTemplate
 
-Made: TypeAlias = "str | OpenAIPrompt | Payload"
+EmptyTurn: TypeAlias = Literal["keep", "drop", "fill"]
+Made: TypeAlias = "str | Payload"
 
 
 class Target(Protocol):
@@ -166,46 +167,62 @@ class TemplateTarget(TextTarget):
         return self._chat_writer
 
 
-class OpenAITarget:
-    """OpenAI's dict of messages and tools.
+class PayloadTarget:
+    """A provider's payload, OpenAI's too.
 
     Args:
+        provider: The provider.
+        model: The model.
         system: The system text.
-        keeps_empty_turn: True if there is a user's turn even without text.
+        empty_turn: The user's turn if the user has no text: ``keep`` sends it empty, ``drop`` leaves it out, and
+            ``fill`` makes the instruction the user's text, if there is no history.
+
+    Raises:
+        FormatError: The provider is unknown.
     """
 
-    def __init__(self, system: System, *, keeps_empty_turn: bool = False) -> None:
-        self._system, self._keeps_empty_turn = system, keeps_empty_turn
+    def __init__(self, provider: str, model: str | None, system: System, empty_turn: EmptyTurn) -> None:
+        from lazyprompt.formatters.formatter import ChatFormatter  # noqa: PLC0415 - flat text needs no formatter
 
-    def render(self, prompt: Prompt) -> OpenAIPrompt | Payload:
-        """Return the dict; every list and dict in it is new.
+        self._formatter = ChatFormatter(provider, model=model)
+        self._system, self._empty_turn = system, empty_turn
+
+    def render(self, prompt: Prompt) -> Payload:
+        """Return the payload; every list and dict in it is new.
+
+        In OpenAI's form, a prompt without any text is an empty list of messages.
 
         Raises:
-            FormatError: The history holds what the form has no place for.
+            FormatError: The provider cannot carry what the prompt holds.
         """
-        messages: list[dict[str, Any]] = []
-        system, instruction = prompt.system, "".join(prompt.instruction.parts)
-        if system is None or self._system.added:
-            system = self._system.of(prompt)
-        if system or instruction:
-            content = f"{system}\n{instruction}" if system and instruction else system or instruction
-            messages.append({"role": "system", "content": content})
-        if prompt.history is not EMPTY_HISTORY:
-            messages += prompt.history.to_openai()
-        question = "".join(prompt.user.parts) + (prompt.input or "")
-        if question or self._keeps_empty_turn:
-            messages.append({"role": "user", "content": question})
+        messages = self.messages(prompt)
+        if not messages and self._empty_turn != "fill":
+            return Payload({"messages": [], **({"tools": prompt.tools.copy()} if prompt.tools.names else {})})
+        payload = self._formatter.format_parsed(messages, prompt.tools)
+        if prompt.source is not None and prompt.source.report:
+            payload.report = (*cast("Report", prompt.source.report), *payload.report)
+        return payload
+
+    def messages(self, prompt: Prompt) -> list[Msg]:
+        """Return the prompt as messages: system text, history, the user's text, the label."""
+        system, instruction = self._system.of(prompt), "".join(prompt.instruction.parts)
+        said = "".join(prompt.user.parts) + (prompt.input or "") or None
+        if said is None and prompt.input is not None and self._empty_turn == "fill" and not prompt.history:
+            instruction, said = "", instruction or None
+        text = f"{system}\n{instruction}" if system and instruction else system or instruction
+        messages = [text_message(text, "system")] if text else []
+        messages += prompt.history.messages
+        if said is not None or self._empty_turn == "keep":
+            messages.append(text_message(said or "", "user"))
         if prompt.label is not None:
-            messages.append({"role": "assistant", "content": prompt.label})
-        made: OpenAIPrompt = {"messages": messages}
-        if prompt.tools.names:
-            made["tools"] = prompt.tools.copy()
-        return made if prompt.source is None else Payload({**made}, cast("Report", prompt.source.report))
+            messages.append(text_message(prompt.label, "assistant"))
+        return messages
 
     def cost(self, prompt: Prompt, budget: Budget) -> int:
-        """Return the tokens of the messages and tools."""
-        made = self.render(prompt)
-        return budget.count(made["messages"], made.get("tools"))
+        """Return the tokens of the payload."""
+        from lazyprompt.formatters.formatter import countable  # noqa: PLC0415 - as above
+
+        return budget.count(*countable(self.render(prompt), self._formatter.profile))
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
         """Return the tokens of each slot, each counted by itself."""

@@ -6,10 +6,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lazyprompt._base.roles import SYSTEM_ROLES
-from lazyprompt.messages.history import History
 from lazyprompt.messages.prompt import MARKERS, Prompt
-from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import PartList, Run, tool_parts, turn_literals
+from lazyprompt.rendering.turns import put_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,23 +44,21 @@ class FamilyLayout:
         markers, leading = self._markers, self._leading(prompt)
         # A system text that the history begins with stands in the place of the prompter's, or behind it.
         system = self._constant_system if self._constant_system and not leading else self._system(prompt, leading)
-        history = History(messages=prompt.history.messages[len(leading) :]) if leading else prompt.history
+        messages = prompt.history.messages[len(leading) :]
         asked = self._said(prompt)
         out = PartList((markers.bos,))
         last = 0
         if markers.system_place == "turn":
             parts, slots = system
             out.add(parts, slots)
-            put_history(history, markers, out, len(leading))
-        elif history and (markers.system_place == "first_user" or asked is None):
-            last = 0 if markers.system_place == "first_user" else _last_question(history.messages)
-            if last:
-                put_history(History(messages=history.messages[:last]), markers, out, len(leading))
-                history = History(messages=history.messages[last:])
-            _put_into_first_turn(system, history, markers, out, len(leading) + last)
+            put_messages(messages, markers, out, len(leading))
+        elif messages and (markers.system_place == "first_user" or asked is None):
+            last = 0 if markers.system_place == "first_user" else _last_question(messages)
+            put_messages(messages[:last], markers, out, len(leading))
+            _put_into_first_turn(system, messages[last:], markers, out, len(leading) + last)
         else:
-            last = len(history.messages) if leading else 0
-            put_history(history, markers, out, len(leading))
+            last = len(messages) if leading else 0
+            put_messages(messages, markers, out, len(leading))
             # Without a user turn, the system text is one.
             if asked is not None:
                 asked = (*system[0], "", *asked[0]), (*system[1], MARKERS, *asked[1])
@@ -103,7 +100,7 @@ class FamilyLayout:
         The first is one if the prompter has no system text of its own, as a template takes it from the first message.
         All are where the family has no marker that opens a system turn, so that two texts could not be told apart.
         """
-        if not prompt.history.has_messages or prompt.history.messages[0].role not in SYSTEM_ROLES:
+        if not prompt.history or prompt.history.messages[0].role not in SYSTEM_ROLES:
             return ()
         texts = [*takewhile(_is_system_text, prompt.history.messages)]
         if not self._markers.sos or self._markers.system_place != "turn":
@@ -176,13 +173,13 @@ def _last_question(messages: Sequence[Msg]) -> int:
     return next(asked, 0)
 
 
-def _put_into_first_turn(system: Run, history: History, markers: Markers, out: PartList, first: int) -> None:
+def _put_into_first_turn(system: Run, messages: Sequence[Msg], markers: Markers, out: PartList, first: int) -> None:
     """A history whose first turn begins with the system text; a turn of its own where somebody else speaks first."""
     turns = PartList()
-    if not history.questions and history.messages[0].role != "user":
+    if messages[0].role != "user":
         turns.own(markers.soh)
         turns.own(markers.eoh)
-    put_history(history, markers, turns, first)
+    put_messages(messages, markers, turns, first)
     # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
     slots = turns.slots
     out.add(turns.parts[:3], slots[:3])

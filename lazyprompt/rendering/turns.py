@@ -39,6 +39,9 @@ _OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
 _HISTORY = ("history", MARKERS)
 _OTHERS = _Slots(_HISTORY)
 _ASSISTANT = _assistants("history")
+# The slots of a plain message: the marker before it, its text, and the marker behind it.
+_PLAIN = (MARKERS, MARKERS, "history", MARKERS)
+_PLAIN_ASSISTANT = (MARKERS, MARKERS, Said("history"), End(MARKERS))
 _LABEL = _assistants("label")
 
 
@@ -54,6 +57,15 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first
     }
     after_result = False
     for index, message in enumerate(messages, first):
+        content, role = message.content, message.role
+        # Templates that strip the system text strip the first one; a later one is a turn as the user's.
+        trims = ("user" if role in SYSTEM_ROLES else role) in markers.trim
+        if isinstance(content, str) and role != "tool" and message.url is None:
+            before, after = around[role]
+            out.parts += ("", before, content.strip() if trims else content, after)
+            out.runs.append(_PLAIN_ASSISTANT if role == "assistant" else _PLAIN)
+            after_result = False
+            continue
         where = f"history[{index}]"
         shown: list[Block] = []
         has_results = False
@@ -72,9 +84,7 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first
         before, after = around["user" if message.role == "tool" else message.role]
         slots = _ASSISTANT if message.role == "assistant" else _OTHERS
         out.own(before)
-        # Templates that strip the system text strip the first one; a later one is a turn as the user's.
-        stripped = "user" if message.role in SYSTEM_ROLES else message.role
-        _put_blocks(shown, markers, out, where, slots, trim=stripped in markers.trim)
+        _put_blocks(shown, markers, out, where, slots, trim=trims)
         out.own(after, slots.end)
 
 

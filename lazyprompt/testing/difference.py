@@ -147,7 +147,7 @@ def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> boo
 def _has_calls(value: Prompt | Filled) -> bool:
     """Return True if there may be calls of the text, of which equality does not see the order of fields."""
     if not isinstance(value, Filled):
-        return value.history.has_messages
+        return any(isinstance(message.content, tuple) for message in value.history.messages)
     turns = (step for step in value.steps if isinstance(step, Turn))
     return any(isinstance(item, Called) for turn in turns for item in turn.items)
 

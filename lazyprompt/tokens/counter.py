@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, cast, get_args
 
 from lazyprompt._base.json import checked, dump
 from lazyprompt.errors import FormatError
-from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, Msg, ToolResultBlock, URLSource, VideoBlock
-from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, Msg, URLSource, VideoBlock, message_of
+from lazyprompt.messages.openai_form import OpenAIWriter, openai_dicts, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from lazyprompt._base.json import JsonObject
 
 # A message in a provider's form.
 Form: TypeAlias = "Mapping[str, Any]"
@@ -98,33 +98,25 @@ def forms(messages: Iterable[Msg | Form]) -> list[Form]:
     found: list[Form] = []
     for message in messages:
         if isinstance(message, Msg):
-            found += _of_msg(message)
+            found += openai_dicts([message], COUNTED)
         else:
             found.append(message)
     return found
 
 
-def _of_msg(message: Msg) -> Sequence[Form]:
-    homeless: list[str] = []
-    blocks = _with_homes(message.blocks, homeless)
-    if not homeless:
-        return to_openai(message)
-    rest = Msg(message.name, blocks, message.role, message.url, message.metadata)
-    return [*to_openai(rest), {"role": message.role, "content": [{"type": kind} for kind in homeless]}]
+def _countable_part(block: Block) -> JsonObject:
+    """Write a block as a part; one that the OpenAI form has no place for counts as a medium of its kind."""
+    match block:
+        case VideoBlock() | AudioBlock(URLSource()) | FileBlock(URLSource()):
+            return {"type": block.kind}
+        case _:
+            return write_part(block)
 
 
-def _with_homes(blocks: Iterable[Block], homeless: list[str]) -> list[Block]:
-    """Return the blocks that the OpenAI form has a place for; add the kinds of all others to ``homeless``."""
-    kept: list[Block] = []
-    for block in blocks:
-        match block:
-            case VideoBlock() | AudioBlock(URLSource()) | FileBlock(URLSource()):
-                homeless.append(block.kind)
-            case ToolResultBlock(output=tuple(output)):
-                kept.append(replace(block, output=tuple(_with_homes(output, homeless))))
-            case _:
-                kept.append(block)
-    return kept
+COUNTED = OpenAIWriter(
+    text_lists=True, named_results=True, parts=dict.fromkeys(("video", "audio", "file"), _countable_part)
+)
+"""The writer of messages that are counted: all media have a part."""
 
 
 def content_of(message: Form) -> tuple[list[str], list[Form]]:
@@ -164,7 +156,7 @@ def _collect(content: object, texts: list[str], media: list[Form]) -> None:
                 _collect_part(cast("Form", part), texts, media)
             elif isinstance(part, _BLOCKS):
                 # A block within a dict counts as it does within a Msg.
-                found = [content_of(form) for form in _of_msg(Msg("user", [cast("Block", part)], "user"))]
+                found = [content_of(form) for form in forms([message_of("", (cast("Block", part),), "user")])]
                 texts += [text for more, _ in found for text in more]
                 media += [medium for _, more in found for medium in more]
             else:

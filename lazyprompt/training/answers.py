@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyprompt.errors import HistoryError, SlotError
 from lazyprompt.messages.history import History, HistoryLike, messages_from
-from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.msg import Msg, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,13 +34,13 @@ def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
         SlotError: There is no answer, or there is a message behind it.
     """
     if prompt.label is not None:
-        return prompt.evolve(label=None), Msg("assistant", str.__str__(prompt.label), "assistant")
+        return prompt.evolve(label=None), message_of("", str.__str__(prompt.label), "assistant")
     # The examples that every conversation of a prompter begins with are no answers; the turns of a file are.
     has_own_turns = prompt.source is not None and not prompt.source.opening
     if answer is None and has_own_turns and _is_answered(prompt.history):
         past = prompt.history.messages
         before, answer = History(messages=past[:-1]), past[-1]
-        prompt = prompt.evolve(history=before, input=None if before.waits_for_answer else prompt.input)
+        prompt = prompt.evolve(history=before, input=None if before.awaits_answer else prompt.input)
     if answer is None or prompt.said is not None:
         raise SlotError(
             "a training sample needs an answer: give label=, or a history that ends with the assistant's turn, "
@@ -62,4 +62,4 @@ def answer_in(message: Msg | Mapping[str, Any]) -> Msg:
 
 
 def _is_answered(past: History) -> bool:
-    return bool(past) and not past.waits_for_answer and past.messages[-1].role == "assistant"
+    return bool(past) and not past.awaits_answer and past.messages[-1].role == "assistant"

@@ -403,7 +403,7 @@ def test_a_counter_that_gives_no_number_is_told_so() -> None:
 
 def test_messages_that_differ_in_a_key_are_counted_each() -> None:
     """Two dicts of two keys counted the same where their contents were, whatever the other key held."""
-    messages: list[Form] = [{"content": "x", "name": "a" * 9}, {"content": "x", "name": "b"}]
+    messages: list[Form] = [said("user", "x") | {"name": "a" * 9}, said("user", "x") | {"name": "b"}]
     assert Budget(None, CHARS).fit(messages)[1].before == CHARS.count(messages) == 12
     empty = [said("user", ""), said("assistant", "")]
     for counter in (Greedy(), CHARS):

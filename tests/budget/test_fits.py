@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from budget.helpers import COUNTERS, Form, Greedy, brute, conversations, msgs, protected, units
 from lazyprompt import Budget, BudgetError, ChatFormatter, FormatError
-from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.openai_form import openai_dicts
 from support.conversations import Maker
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_what_is_left_begins_with_the_user(messages: list[Form], limit: int, pol
         kept, report = Budget(limit, counter, POLICIES[policy], start_on="user").fit(items)
     except BudgetError:
         return
-    forms = [form for message in kept for form in to_openai(message)] if as_msg else kept
+    forms = openai_dicts(kept) if as_msg else kept
     turns = [form["role"] for form in forms if form["role"] not in ("system", "developer")]
     assert not turns or turns[0] == "user" or all(message["role"] != "user" for message in messages)
     assert sent(counter, kept) <= limit
@@ -117,7 +117,7 @@ def test_what_fits(policy: str, kind: str, *, with_tools: bool, as_msg: bool, me
         return
     kept, report = budget.fit(items, tools)
     assert items == before
-    found = [form for message in kept for form in to_openai(message)] if as_msg else kept  # as messages are written
+    found = openai_dicts(kept) if as_msg else kept  # as messages are written
     assert not found or sent(counter, kept, tools) <= limit
     if policy in ("oldest", "priority"):
         assert found == best, "and not one unit more had to go"

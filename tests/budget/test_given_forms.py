@@ -53,7 +53,7 @@ def test_what_is_left_is_of_the_kind_that_was_given(items: Any, limit: int, left
 def test_a_text_that_was_cut_in_another_form_is_a_msg() -> None:
     kept, report = Budget(40, CHARS, cut="end").fit(GEMINI[-1:])
     assert report.cut == (0,)
-    assert kept == [Msg("", kept[0].text, "user")]  # type: ignore[attr-defined]  # it is a Msg now
+    assert kept == [Msg("user", kept[0].text, "user")]  # type: ignore[attr-defined]  # it is a Msg now
     assert messages_from([*GEMINI[:1], *kept])
 
 

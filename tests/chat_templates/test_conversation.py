@@ -34,8 +34,16 @@ PICTURE = ImageBlock(source=Base64Source(media_type="image/png", data="iVBORw0KG
 def test_dicts_stay_as_they_are() -> None:
     """A template may know fields and roles that nobody else does."""
     given: list[Any] = [{"role": "wizard", "content": [1], "spell": {"a": None}}, {}]
-    assert dicts_from(given, TEXTS) is given
-    assert dicts_from(tuple(given), TEXTS) == tuple(given)
+    assert dicts_from(given, TEXTS) == dicts_from(tuple(given), TEXTS) == given
+
+
+def test_nulls_of_a_client_are_no_fields() -> None:
+    """A template that asks for ``tool_calls`` broke at the null that ``model_dump()`` writes."""
+    dumped: list[Any] = [{"role": "assistant", "content": "Hi", "tool_calls": None, "audio": None}]
+    assert dicts_from(dumped, TEXTS) == [{"role": "assistant", "content": "Hi"}]
+    assert dicts_from([{"role": "assistant", "content": None, "tool_calls": []}], TEXTS) == [
+        {"role": "assistant", "content": None}
+    ]
 
 
 PAIRS: list[Any] = [("Hi", "Hello"), ["More", "Yes"]]

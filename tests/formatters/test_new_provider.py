@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lazyprompt.formatters.profile import Turn
     from lazyprompt.formatters.shape import Check, Seen, View
     from lazyprompt.formatters.shape import Path as Place
     from lazyprompt.messages.msg import Block
+    from lazyprompt.messages.turns import Turn
 
 # A provider that speaks OpenAI's form, but has a key for thoughts, and wants the tool's name beside its result.
 PARROT = Profile(

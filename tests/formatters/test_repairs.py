@@ -44,7 +44,7 @@ from lazyprompt import (
 )
 from lazyprompt.formatters._repair import AFTER_RESULTS, FIRST_TURN, LAST_TURN
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.messages.openai_form import NO_RESULT, fitted, to_openai
+from lazyprompt.messages.openai_form import NO_RESULT, fitted, openai_dicts
 from support.conversations import PNG, WAV
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_results_are_moved_right_behind_their_calls(kind: type[ChatFormatter], p
 def test_results_of_a_conversation_that_is_plain_else_are_put_in_order_too(provider: str) -> None:
     made = calling(call("c1"), call("c2"))
     answers = [Msg("tool", [ToolResultBlock(name, "f", f"§{name}§")], "tool") for name in ("c2", "c1")]
-    dicts = [form for message in (made, *answers) for form in to_openai(message)]
+    dicts = openai_dicts((made, *answers))
     for messages in ([made, *answers], dicts):
         first, second = places(dump(judged(ChatFormatter(provider), HI, *messages)), "§c1§", "§c2§")
         assert first < second
@@ -443,23 +443,24 @@ def test_an_unknown_role_is_an_error(role: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ('{"a": ', "function.arguments is no JSON"),
-        ("[1]", "function.arguments is a list, not a dict"),
-        ('"x"', "function.arguments is a str, not a dict"),
-        ('{"a": NaN}', "a is nan, which JSON does not know"),
-        (5, "function.arguments is a int, not a dict"),
-        ('{"a": "\\ud83d"}', "has a lone surrogate"),
-        ("{} x", "function.arguments is no JSON"),
-        ("[" * 300 + "]" * 300, ""),
-    ],
+    "arguments",
+    ['{"a": ', "[1]", '"x"', '{"a": NaN}', 5, '{"a": "\\ud83d"}', "{} x", "[" * 300 + "]" * 300],
 )
-def test_arguments_that_are_no_json_object_are_an_error_that_says_where(arguments: Any, told: str) -> None:
+def test_arguments_that_are_no_json_object_are_kept_and_reported(arguments: Any) -> None:
+    """They were an error in a dict, and kept in an answer."""
     use = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
     for before in (HI, {"role": "user", "content": "hi"}):
-        with pytest.raises(HistoryError, match=rf"^messages\[1\]\.tool_calls\[0\].*{re.escape(told)}"):
-            ChatFormatter("openai").format(before, {"role": "assistant", "content": None, "tool_calls": [use]})
+        payload = judged(
+            ChatFormatter("openai"),
+            before,
+            {"role": "assistant", "content": None, "tool_calls": [use]},
+            {"role": "tool", "tool_call_id": "c1", "content": "?"},
+        )
+        (sent,) = payload["messages"][1]["tool_calls"]
+        assert json.loads(sent["function"]["arguments"]) == {"raw_input": str(arguments)}
+        assert [(entry.where, entry.kind, entry.action) for entry in payload.report] == [
+            ("messages[1].content[0]", "tool_use", "changed")
+        ]
 
 
 @pytest.mark.parametrize("provider", CALLING)

@@ -31,7 +31,7 @@ from formatters.helpers import (
 )
 from lazyprompt import Budget, BudgetError, CharTokenCounter, ChatFormatter, FormatError, Msg
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.openai_form import openai_dicts
 from support.conversations import JPEG, PNG
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def test_tools_are_counted(provider: str) -> None:
 def test_dicts_are_trimmed_as_messages_are(kind: type[ChatFormatter]) -> None:
     exchange = calling(call("c1")), answering(result("c1", "x" * 200))
     messages = [SYSTEM, *talk(8), *exchange, *talk(8)]
-    dicts = [form for message in messages for form in to_openai(message)]
+    dicts = openai_dicts(messages)
     for limit in range(700, 3_500, 300):
         formatter = kind("openai", token_counter=Characters(), max_tokens=limit)
         assert judged(formatter, *dicts) == judged(formatter, *messages)

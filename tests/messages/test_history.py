@@ -13,6 +13,7 @@ from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.messages.history import EMPTY_HISTORY, History
 from lazyprompt.messages.msg import ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
+from lazyprompt.messages.openai_form import openai_dicts
 
 
 def asks(name: str, **more: Any) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def test_every_form_of_a_history_is_the_same_history(form: Any) -> None:
         ("user", "how"),
         ("assistant", "so"),
     ]
-    assert history.to_openai() == turns("你好", "hi", "how", "so")
+    assert openai_dicts(history.messages) == turns("你好", "hi", "how", "so")
     assert form == before
 
 
@@ -57,9 +58,10 @@ QUESTIONS = st.text().filter(lambda text: text not in LANGCHAIN_WORDS)
 @given(st.lists(st.tuples(QUESTIONS, st.text())))
 def test_pairs_of_any_text_come_back_as_they_were(pairs: list[tuple[str, str]]) -> None:
     history = History.of(pairs)
-    assert list(zip(history.questions, history.answers, strict=True)) == pairs
-    assert [turn["content"] for turn in history.to_openai()] == [text for pair in pairs for text in pair]
-    assert History.of(history.to_openai()) == history
+    texts = [message.text for message in history.messages]
+    assert list(zip(texts[::2], texts[1::2], strict=True)) == pairs
+    assert [turn["content"] for turn in openai_dicts(history.messages)] == [text for pair in pairs for text in pair]
+    assert History.of(openai_dicts(history.messages)) == history
     assert History.of(history.messages) == history
 
 
@@ -69,8 +71,8 @@ def test_no_history_is_the_empty_one(nothing: Any) -> None:
     assert history is EMPTY_HISTORY
     assert not history
     assert history.messages == ()
-    assert history.to_openai() == []
-    assert not history.waits_for_answer
+    assert openai_dicts(history.messages) == []
+    assert not history.awaits_answer
 
 
 def test_a_history_is_taken_as_it_is() -> None:
@@ -83,29 +85,28 @@ def test_a_history_can_be_pickled_and_copied(form: Any) -> None:
     history = History.of(form)
     for twin in (pickle.loads(pickle.dumps(history)), copy.deepcopy(history)):  # noqa: S301 - our own bytes
         assert twin == history
-        assert twin.to_openai() == history.to_openai()
+        assert openai_dicts(twin.messages) == openai_dicts(history.messages)
     assert not hasattr(history, "__dict__")
 
 
 def test_a_history_shares_nothing_with_what_was_given_or_given_out() -> None:
     given: Any = [["a", "b"], asks("f", id="1"), {"role": "tool", "tool_call_id": "1", "content": "x", "k": {"v": [1]}}]
     history = History.of(given)
-    expected = json.dumps(history.to_openai())
+    expected = json.dumps(openai_dicts(history.messages))
     given[0][1] = "changed"
     given[1]["tool_calls"].clear()
     given[2]["k"]["v"].append(2)
-    out: Any = history.to_openai()
+    out: Any = openai_dicts(history.messages)
     out[2]["tool_calls"][0]["function"]["name"] = "changed"
     out[3]["k"]["v"].append(3)
-    assert json.dumps(history.to_openai()) == expected
+    assert json.dumps(openai_dicts(history.messages)) == expected
 
 
 def test_histories_are_joined_in_each_combination() -> None:
     pairs, more, messages = History.of([("a", "b")]), History.of([("c", "d")]), History.of([Msg("Bob", "e", "user")])
     assert pairs + EMPTY_HISTORY is pairs
     assert EMPTY_HISTORY + pairs is pairs
-    assert (pairs + more).questions == ("a", "c")
-    assert (pairs + more).answers == ("b", "d")
+    assert [message.text for message in (pairs + more).messages] == ["a", "b", "c", "d"]
     assert [message.content for message in (pairs + messages).messages] == ["a", "b", "e"]
     assert [message.content for message in (messages + pairs).messages] == ["e", "a", "b"]
 
@@ -133,11 +134,11 @@ def test_a_history_prints_its_messages() -> None:
     ],
 )
 def test_whether_the_assistant_speaks_next_is_known(last: Any, waits: bool) -> None:  # noqa: FBT001 - a parameter
-    assert History.of([["a", "b"], asks("f", id="1"), last]).waits_for_answer is waits
+    assert History.of([["a", "b"], asks("f", id="1"), last]).awaits_answer is waits
 
 
 def test_plain_pairs_never_wait() -> None:
-    assert not History.of([("a", "b")]).waits_for_answer
+    assert not History.of([("a", "b")]).awaits_answer
 
 
 def results(history: Any) -> list[str]:
@@ -147,7 +148,7 @@ def results(history: Any) -> list[str]:
 def test_a_result_without_an_id_takes_the_oldest_unanswered_call() -> None:
     two = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}, {"function": {"name": "g"}}]}
     given = [two, {"role": "tool", "content": "1"}, asks("h", id="c"), *[{"role": "tool", "content": "2"}] * 2]
-    assert results(given) == ["a", "call_history_0_tool_calls_1", "c"]
+    assert results(given) == ["a", "call_without_id_1", "c"]
 
 
 def test_a_result_with_an_id_answers_that_call() -> None:
@@ -235,8 +236,7 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(place: str) -> N
 def test_dicts_without_their_turns_in_order_are_read_one_by_one() -> None:
     for form in (turns("a", "b", "c"), turns("a", "b")[::-1], [*turns("a", "b"), *turns("c", "d")[::-1]]):
         history = History.of(form)
-        assert history.questions == ()
-        assert history.to_openai() == form
+        assert openai_dicts(history.messages) == form
 
 
 def test_items_that_only_begin_like_plain_turns_are_read_one_by_one() -> None:

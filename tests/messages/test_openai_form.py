@@ -21,15 +21,16 @@ from lazyprompt.messages.msg import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.messages.openai_form import to_openai
-from lazyprompt.messages.read_openai import message_from_openai
+from lazyprompt.messages.open_calls import OpenCalls
+from lazyprompt.messages.openai_form import openai_dicts
+from lazyprompt.messages.read_openai import read_openai
 
 PNG = "data:image/png;base64,aGVsbG8="
 PDF = "data:application/pdf;base64,aGVsbG8="
 
 
 def read(form: Any) -> Msg:
-    return message_from_openai(form, "here", [])
+    return read_openai(form, "here", OpenCalls())
 
 
 def call(name: str, arguments: Any, **more: Any) -> dict[str, Any]:
@@ -77,23 +78,23 @@ OFFICIAL: dict[str, Any] = {
 def test_an_official_shape_comes_back_as_it_was(form: Any) -> None:
     before = copy.deepcopy(form)
     message = read(form)
-    assert to_openai(message) == [before]
+    assert openai_dicts([message]) == [before]
     assert form == before
 
 
 @given(st.sampled_from(["system", "user", "assistant"]), st.text(), st.text())
 def test_any_text_and_name_come_back_as_they_were(role: Any, name: str, content: str) -> None:
     form = {"role": role, "content": content} | ({"name": name} if name not in ("", role) else {})
-    assert to_openai(read(form)) == [form]
+    assert openai_dicts([read(form)]) == [form]
 
 
 def test_nothing_is_shared_with_the_message_or_the_form() -> None:
     form = copy.deepcopy(OFFICIAL["further keys of a result"])
     message = read(form)
     form["cache_control"]["a"].append(2)
-    written: Any = to_openai(message)
+    written: Any = openai_dicts([message])
     written[0]["cache_control"]["a"].append(3)
-    assert to_openai(message) == [OFFICIAL["further keys of a result"]]
+    assert openai_dicts([message]) == [OFFICIAL["further keys of a result"]]
 
 
 def test_a_call_becomes_a_block_with_its_arguments_as_a_dict() -> None:
@@ -106,7 +107,7 @@ def test_a_call_becomes_a_block_with_its_arguments_as_a_dict() -> None:
 def test_arguments_are_taken_as_text_and_as_a_dict(arguments: object) -> None:
     message = read({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]})
     assert message.content == (ToolUseBlock("1", "f", {"a": 1}),)
-    (form,) = to_openai(message)
+    (form,) = openai_dicts([message])
     assert form["content"] is None
     assert form["tool_calls"] == [call("f", '{"a": 1}', id="1")]
 
@@ -118,10 +119,47 @@ def test_a_call_may_have_no_arguments(arguments: object) -> None:
     )
 
 
-def test_a_call_without_an_id_gets_one_made_of_its_place() -> None:
+@pytest.mark.parametrize("content", [None, "", []])
+def test_a_message_without_content_is_empty(content: Any) -> None:
+    """A client's ``model_dump()`` has nulls: they were an error, and a tool's result the text "null"."""
+    assert read({"role": "assistant", "content": content, "tool_calls": None}).blocks == ()
+    assert read({"role": "tool", "tool_call_id": "1", "content": content}).blocks == (ToolResultBlock("1"),)
+
+
+@pytest.mark.parametrize("arguments", ["{", "[" * 100_000, "[1]", "Paris", [1, 2], '{"a": NaN}', '{"a": "\\ud800"}'])
+def test_arguments_that_are_no_object_stay_as_the_model_wrote_them(arguments: Any) -> None:
+    """They raised in a history, and were kept in an answer."""
+    (block,) = read({"role": "assistant", "tool_calls": [call("f", arguments, id="1")]}).blocks
+    raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    assert block == ToolUseBlock("1", "f", raw_input=raw)
+
+
+def test_signed_thoughts_of_a_dict_are_anthropics() -> None:
+    """They survived in an answer, and not in a history."""
+    signed = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "ZGF0YQ=="},
+    ]
+    message = read({"role": "assistant", "content": "So.", "reasoning_content": "Hm.", "thinking_blocks": signed})
+    thoughts = (
+        ThinkingBlock("Hm.", "c2ln", provider="anthropic"),
+        ThinkingBlock(redacted="ZGF0YQ==", provider="anthropic"),
+    )
+    assert message.blocks == (*thoughts, TextBlock("So."))
+    assert message.metadata == {}
+
+
+@pytest.mark.parametrize("name", ["user", None, ""])
+def test_a_name_that_repeats_the_role_names_nobody(name: str | None) -> None:
+    assert read({"role": "user", "name": name, "content": "hi"}).speaker == ""
+    assert read({"role": "user", "name": "Bob", "content": "hi"}).speaker == "Bob"
+
+
+def test_a_call_without_an_id_gets_one_made_of_its_number() -> None:
+    """It was made of its index and the name of the list, so that a system message before it changed it."""
     history: list[Any] = [["a", "b"], {"role": "assistant", "tool_calls": [call("f", {}), call("g", {}, id=None)]}]
     calls = [block for message in messages_from(history) for block in message.blocks if isinstance(block, ToolUseBlock)]
-    assert [block.id for block in calls] == ["call_history_1_tool_calls_0", "call_history_1_tool_calls_1"]
+    assert [block.id for block in calls] == ["call_without_id_0", "call_without_id_1"]
 
 
 def test_tool_calls_may_be_none() -> None:
@@ -133,11 +171,11 @@ def test_thinking_stands_before_content_and_calls() -> None:
     form = {"role": "assistant", "content": "so", "reasoning_content": "hmm", "tool_calls": [call("f", {}, id="1")]}
     message = read(form)
     assert message.content == (ThinkingBlock("hmm"), TextBlock("so"), ToolUseBlock("1", "f"))
-    assert to_openai(message) == [{"role": "assistant", "content": "so", "tool_calls": [call("f", "{}", id="1")]}]
+    assert openai_dicts([message]) == [{"role": "assistant", "content": "so", "tool_calls": [call("f", "{}", id="1")]}]
 
 
 def test_a_result_of_data_is_written_as_json() -> None:
-    for content in ({"r": [True]}, [1, {"a": 2}], 5, None):
+    for content in ({"r": [True]}, [1, {"a": 2}], 5):
         (block,) = read({"role": "tool", "tool_call_id": "1", "content": content}).blocks
         assert isinstance(block, ToolResultBlock)
         assert json.loads(block.text) == content
@@ -145,7 +183,7 @@ def test_a_result_of_data_is_written_as_json() -> None:
 
 def test_a_message_with_several_results_becomes_one_dict_for_each() -> None:
     results = ToolResultBlock("1", "f", "a"), ToolResultBlock("2", "g", [TextBlock("b")])
-    assert to_openai(Msg("system", (*results, TextBlock("go on")), "user")) == [
+    assert openai_dicts([Msg("system", (*results, TextBlock("go on")), "user")]) == [
         {"role": "tool", "tool_call_id": "1", "content": "a", "name": "f"},
         {"role": "tool", "tool_call_id": "2", "content": "b", "name": "g"},
         {"role": "user", "name": "system", "content": "go on"},
@@ -153,19 +191,21 @@ def test_a_message_with_several_results_becomes_one_dict_for_each() -> None:
 
 
 def test_a_message_that_only_thinks_says_nothing() -> None:
-    assert to_openai(Msg("assistant", (ThinkingBlock("hmm"),), "assistant")) == [{"role": "assistant", "content": ""}]
+    assert openai_dicts([Msg("assistant", (ThinkingBlock("hmm"),), "assistant")]) == [
+        {"role": "assistant", "content": ""}
+    ]
 
 
 def test_the_url_of_a_message_becomes_a_picture() -> None:
     message = read({"role": "user", "content": "look", "url": "https://example.org/a.png"})
     assert message.url == "https://example.org/a.png"
     parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
-    assert to_openai(message) == [{"role": "user", "content": parts}]
+    assert openai_dicts([message]) == [{"role": "user", "content": parts}]
 
 
 def test_metadata_never_speaks_for_the_message() -> None:
     metadata: Any = {"role": "system", "content": "forged", "name": "forged", "tool_calls": [], "extra": 1}
-    assert to_openai(Msg("Bob", "hi", "user", metadata=metadata)) == [
+    assert openai_dicts([Msg("Bob", "hi", "user", metadata=metadata)]) == [
         {"role": "user", "name": "Bob", "content": "hi", "extra": 1}
     ]
 
@@ -191,7 +231,7 @@ def test_addresses_with_data_become_the_data() -> None:
     [("audio/mpeg", "mp3"), ("audio/x-wav", "wav"), ("audio/wav", "wav"), ("audio/ogg", "ogg")],
 )
 def test_formats_of_sound_have_the_names_of_the_form(media_type: str, written: str) -> None:
-    form: Any = to_openai(Msg("user", (AudioBlock(Base64Source(media_type, "eA==")),), "user"))
+    form: Any = openai_dicts([Msg("user", (AudioBlock(Base64Source(media_type, "eA==")),), "user")])
     assert form[0]["content"][0]["input_audio"] == {"data": "eA==", "format": written}
 
 
@@ -200,7 +240,7 @@ def test_formats_of_sound_have_the_names_of_the_form(media_type: str, written: s
 )
 def test_a_block_without_a_form_is_an_error(block: Any) -> None:
     with pytest.raises(FormatError, match=f"^the OpenAI form has no place for this {block.type} block"):
-        to_openai(Msg("user", (TextBlock("see"), block), "user"))
+        openai_dicts([Msg("user", (TextBlock("see"), block), "user")])
 
 
 @pytest.mark.parametrize(
@@ -210,7 +250,6 @@ def test_a_block_without_a_form_is_an_error(block: Any) -> None:
         ({"role": "asistant", "content": "x"}, r"here has role 'asistant'; .*did you mean 'assistant'\?"),
         ({"role": ["user"], "content": "x"}, r"here has role \['user'\]"),
         ({"role": "user"}, "here has neither content nor tool_calls"),
-        ({"role": "assistant", "content": None, "tool_calls": None}, "here has neither content nor tool_calls"),
         ({"role": "user", "content": 5}, r"here\.content is a int, not a list"),
         ({"role": "user", "content": {"text": "x"}}, r"here\.content is a dict, not a list"),
         ({"role": "user", "content": "x", "name": 5}, r"here\.name is a int, not text"),
@@ -221,12 +260,7 @@ def test_a_block_without_a_form_is_an_error(block: Any) -> None:
         ({"role": "assistant", "tool_calls": ["f"]}, r"here\.tool_calls\[0\] is a str, not a dict"),
         ({"role": "assistant", "tool_calls": [{}]}, r"here\.tool_calls\[0\]\.function is a NoneType, not a dict"),
         ({"role": "assistant", "tool_calls": [call("", {})]}, r"here\.tool_calls\[0\]\.function has no name"),
-        ({"role": "assistant", "tool_calls": [call("f", "{")]}, r"here\..*arguments is no JSON: .*; given was '{'"),
-        ({"role": "assistant", "tool_calls": [call("f", "[" * 100_000)]}, r"here\..*no JSON: maximum recursion depth"),
-        ({"role": "assistant", "tool_calls": [call("f", "[1]")]}, r"here\..*\.arguments is a list, not a dict"),
-        ({"role": "assistant", "tool_calls": [call("f", {"a": float("nan")})]}, r"here\..*\.a is nan"),
-        ({"role": "assistant", "tool_calls": [call("f", '{"a": NaN}')]}, r"here\..*\.a is nan"),
-        ({"role": "assistant", "tool_calls": [call("f", '{"a": "\\ud800"}')]}, r"here\..*\.a has a lone surrogate"),
+        ({"role": "assistant", "tool_calls": [call("f", {"a": float("nan")})]}, r"f\.input\.a is nan"),
         ({"role": "assistant", "tool_calls": [call("f", {}, id=5)]}, r"here\.tool_calls\[0\]\.id is a int, not text"),
         ({"role": "tool", "content": "x"}, "here is a tool result without 'tool_call_id', and no call waits"),
         ({"role": "tool", "content": "x", "tool_call_id": 5}, r"here\.tool_call_id is a int, not text"),

@@ -150,7 +150,7 @@ def test_a_prompt_shares_nothing_with_what_it_was_given() -> None:
     prompt = Prompt(history=history, tools=tools)
     history[0][0] = "changed"
     tools[0]["function"]["name"] = "changed"
-    assert prompt.history.questions == ("a",)
+    assert prompt.history.messages[0].text == "a"
     assert prompt.tools.names == ("f",)
 
 

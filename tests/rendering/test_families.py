@@ -333,11 +333,15 @@ def test_phi_4_mini_describes_tools_as_its_template_does() -> None:
 
 @each([real for real in REAL if real.family in ("llama-3.1", "llama-3.2")])
 def test_llama_writes_a_call_as_its_template_does(real: Real) -> None:
-    history = [
+    history: list[dict[str, Any]] = [
         {"role": "user", "content": "Time?"},
         {"role": "assistant", "content": None, "tool_calls": [call("time", "巴黎", "a")]},
     ]
-    flat, messages = flat_and_messages(ChatPrompter(system="Help."), "Well?", history, model=real.family)
+    flat = ChatPrompter(system="Help.").generate_prompt("Well?", history, model=real.family)
+    # The call has no result yet: a payload would add one. The template takes arguments as an object.
+    calls = [{"id": "a", "type": "function", "function": {"name": "time", "arguments": {"city": "巴黎"}}}]
+    answer = {"role": "assistant", "content": "", "tool_calls": calls}
+    messages = [{"role": "system", "content": "Help."}, history[0], answer, {"role": "user", "content": "Well?"}]
     assert flat == real.recorded(messages)
 
 

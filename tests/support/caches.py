@@ -48,7 +48,6 @@ ONE_CALL = frozenset(
         "OllamaCollector",
         "Reader",
         "Snapshots",
-        "Reading",
         "Report",
         "MessageBuilder",
         "OpenCalls",

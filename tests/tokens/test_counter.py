@@ -21,7 +21,7 @@ from lazyprompt.messages.msg import (
     URLSource,
     VideoBlock,
 )
-from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.tokens.counter import CharTokenCounter
 
 if TYPE_CHECKING:
@@ -115,6 +115,4 @@ def test_messages_count_also_where_the_openai_form_has_no_place_for_their_media(
 
 
 def test_messages_count_as_their_openai_form_does() -> None:
-    assert CharTokenCounter().count(CONVERSATION) == CharTokenCounter().count(
-        [form for message in CONVERSATION for form in to_openai(message)]
-    )
+    assert CharTokenCounter().count(CONVERSATION) == CharTokenCounter().count(openai_dicts(CONVERSATION))

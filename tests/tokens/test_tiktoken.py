@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lazyprompt.errors import ApproximateCountWarning, FormatError, TokenizerError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.tokens import vocabulary
 from lazyprompt.tokens.openai import TiktokenCounter
 from support.vocabularies import CL100K, O200K, vocabulary_folder
@@ -194,7 +194,7 @@ CONVERSATION = (
 @pytest.mark.slow
 def test_a_msg_counts_as_its_openai_form_does() -> None:
     counter = TiktokenCounter("gpt-4o")
-    assert counter.count(CONVERSATION) == counter.count([form for each in CONVERSATION for form in to_openai(each)])
+    assert counter.count(CONVERSATION) == counter.count(openai_dicts(CONVERSATION))
 
 
 @pytest.mark.slow

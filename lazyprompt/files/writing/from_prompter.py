@@ -24,6 +24,7 @@ from lazyprompt.files.writing.turn_text import (
     safe,
     turn,
 )
+from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.templates.instruction import InstructionTemplate
 from lazyprompt.templates.slots import SlotTemplate
@@ -107,11 +108,11 @@ def text_of(
             named = "" if each.name == each.role else f'[name="{each.name}"]'
             turns.append(turn(f"{each.role}{named}", [safe([each.text])]))
     else:
-        default: list[Json] = [*past.to_openai()]
+        default: list[Json] = [*openai_dicts(past.messages)]
         check_references(default, "the history")
         inputs.append({"name": thread, "kind": "thread", "default": default})
         turns.append([Code(f"{{{{ {thread} }}}}\n")])
-    turns.append(_user_turn(user, takes_input=takes_input, waits=past.waits_for_answer))
+    turns.append(_user_turn(user, takes_input=takes_input, waits=past.awaits_answer))
     tools: list[Json] = [_tool(tool, index) for index, tool in enumerate(made.tools)]
     fields: dict[str, object] = {"name": name, "description": description, "model": model}
     fields |= {"inputs": inputs, "tools": tools}

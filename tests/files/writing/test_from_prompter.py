@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lazyprompt.errors import FormatError
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.messages.openai_form import to_openai
+from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.templates.instruction import InstructionTemplate
@@ -34,8 +34,9 @@ def _same(prompter: Prompter, values: object = None, history: list[tuple[str, st
     wanted["messages"] = _said(wanted["messages"])
     assert prompty.generate_prompt(values, history, format="openai") == wanted
     if history is None:
-        messages = [form for each in prompty.messages(values) for form in to_openai(each)]
-        assert _said(messages) == wanted["messages"]
+        messages = prompty.messages(values)
+        sent = ChatFormatter("openai").format(messages)["messages"] if messages else []
+        assert _said(sent) == wanted["messages"]
     again = Prompty.loads(prompty.dumps())
     assert (again.dialect, again.to_dict()) == ("v2", prompty.to_dict())
     return prompty

@@ -1,0 +1,134 @@
+"""One conversation on its way to a payload: what every rule is given beside the turns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from lazyprompt.errors import FormatError
+from lazyprompt.messages.msg import Msg, ToolResultBlock, result_of
+from lazyprompt.messages.parse import message_fields, parse_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from lazyprompt._base.json import Fields
+    from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile
+    from lazyprompt.formatters.report import Notes
+    from lazyprompt.media.resolver import MediaResolver
+    from lazyprompt.messages.history import HistoryLike, MessageObject, Pair
+    from lazyprompt.messages.msg import Base64Source, URLSource
+
+MessageLike: TypeAlias = "Msg | Fields"
+Messages: TypeAlias = "MessageLike | Pair | MessageObject | HistoryLike | None"
+Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
+
+# The keys that mark the beginning of an answer, which the model goes on with.
+PREFILL = ("prefix", "partial")
+_PAIR = 2
+
+
+class Merging(NamedTuple):
+    """The rule by which the messages of all speakers become histories in the user's turns.
+
+    Attributes:
+        layout: The place of the system text.
+        style: The form of a history.
+        single: True if a single message is written as a history too.
+    """
+
+    layout: Layout
+    style: HistoryStyle
+    single: bool
+
+
+class Job(NamedTuple):
+    """One conversation on its way to a payload.
+
+    Attributes:
+        messages: All messages of the conversation; turns have their indices.
+        profile: The provider's rules.
+        notes: The report so far; rules add to it.
+        resolver: The loader of media; None where nothing may be loaded.
+        loaded: The media that were loaded.
+        wanted: The media to load, each with the place where it is first met; None where they are loaded.
+        merging: The rule by which speakers are merged; None where they are not.
+        user_last: True if the last turn must be the user's or a tool's.
+    """
+
+    messages: Sequence[Msg]
+    profile: Profile
+    notes: Notes
+    resolver: MediaResolver | None
+    loaded: Loaded
+    wanted: dict[URLSource, str] | None
+    merging: Merging | None
+    user_last: bool
+
+
+_SPOKEN = frozenset({"system", "user", "assistant"})
+
+
+def are_texts(messages: Sequence[Msg]) -> bool:
+    """Return True if all messages are texts that show something, and nothing else: neither names nor further keys.
+
+    Most conversations are, and no rule about blocks, names and media has anything to do with them.
+    """
+    return not [
+        message
+        for message in messages
+        if message.content.__class__ is not str
+        or not message.content
+        or message.content.isspace()
+        or message.role not in _SPOKEN
+        or message.url is not None
+        or message.speaker
+        or message.metadata
+    ]
+
+
+def is_prefill(message: Msg) -> bool:
+    """Return True if a message is the beginning of an answer, marked with ``prefix`` or ``partial``."""
+    return message.role == "assistant" and any(message.metadata.get(key) is True for key in PREFILL)
+
+
+def answering(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlock:
+    """Return a result with the id and the name of the call that it answers."""
+    if (result.id, result.name) == (call_id, name):
+        return result
+    if isinstance(result.output, str) and not result.is_error:
+        return result_of(call_id, name, result.output)
+    return replace(result, id=call_id, name=name)
+
+
+def parse_arguments(messages: Iterable[Messages]) -> list[Msg]:
+    """Parse the arguments of ``format``: messages, lists of them in any depth, and ``None``, which is passed over.
+
+    Raises:
+        FormatError: Something is neither a message nor a list of them, or there is no message.
+        HistoryError: Something is no message (or MediaError).
+    """
+    given = list(_items(messages))
+    if not given:
+        raise FormatError("there is no message; give at least one")
+    return parse_messages(given, "messages")
+
+
+def _items(given: Iterable[object]) -> Iterator[object]:
+    """Yield the items of lists in lists; a pair is one item, and ``None`` none."""
+    for item in given:
+        if item.__class__ is dict or isinstance(item, Msg):
+            yield item
+        elif isinstance(item, list | tuple):
+            inner = cast("Sequence[object]", item)
+            if len(inner) == _PAIR and isinstance(inner[0], str):
+                yield inner
+            else:
+                yield from _items(inner)
+        elif message_fields(item) is not None:
+            yield item
+        elif item is not None:
+            raise FormatError(
+                f"{item!r} is a {type(item).__name__}; give Msg objects, message dicts of any provider, pairs "
+                "[question, answer], or lists of them"
+            )

@@ -1,0 +1,58 @@
+"""The calls of a conversation that wait for a result, while the conversation is parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lazyprompt.messages.msg import ToolResultBlock, ToolUseBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lazyprompt.messages.msg import Msg
+
+
+class OpenCalls(Mapping[str, str]):
+    """The calls of a conversation that have no result yet: their tools by their ids, the oldest first.
+
+    Few results need them, so the messages are searched only on access.
+
+    Args:
+        messages: The conversation as far as it is parsed.
+    """
+
+    def __init__(self, messages: Sequence[Msg] = ()) -> None:
+        self._messages = messages
+        self._seen = 0
+        self._count = 0
+        self._names: dict[str, str] = {}
+
+    def new_id(self, index: int = 0) -> str:
+        """Return the id for a call without one: made of its number in the conversation, which no system text shifts.
+
+        Args:
+            index: The number of calls before it in its own message.
+        """
+        self._now()
+        return f"call_without_id_{self._count + index}"
+
+    def _now(self) -> dict[str, str]:
+        for message in self._messages[self._seen :]:
+            for block in message.blocks:
+                if isinstance(block, ToolUseBlock):
+                    self._count += 1
+                    self._names[block.id] = block.name
+                elif isinstance(block, ToolResultBlock):
+                    self._names.pop(block.id, None)
+        self._seen = len(self._messages)
+        return self._names
+
+    def __getitem__(self, call_id: str) -> str:
+        return self._now()[call_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())

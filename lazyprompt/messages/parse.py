@@ -1,0 +1,330 @@
+"""Parses messages in every accepted form: the only reader of conversations.
+
+``FORMS`` has a row for each form of a dict or object: how it is recognized, and its reader. Every reader gets the place
+of the item for its errors, and the calls that still wait for a result.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from lazyprompt._base.client_objects import members_of, plain
+from lazyprompt._base.json import is_well_formed
+from lazyprompt._base.roles import LANGCHAIN_WORDS
+from lazyprompt.errors import HistoryError, MediaError
+from lazyprompt.messages.msg import Msg, message_of, text_message
+from lazyprompt.messages.open_calls import OpenCalls
+from lazyprompt.messages.read_gemini import read_content
+from lazyprompt.messages.read_langchain import TYPES, read_message, read_tuple
+from lazyprompt.messages.read_openai import ITEMS, continues, parted, plain_message, read_item, read_openai
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lazyprompt._base.json import Fields
+
+    # Of the fields of an item, its place for errors, and the calls still without a result.
+    Reader: TypeAlias = Callable[[Fields, str, OpenCalls], tuple[Msg, ...]]
+
+_ACCEPTED = (
+    "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini or the Responses API, a LangChain tuple or "
+    "message, or a Msg"
+)
+_PAIR = 2
+
+
+class Form(NamedTuple):
+    """A form of message dicts, and how it is recognized.
+
+    Attributes:
+        name: The form, for errors.
+        read: The reader.
+        keys: The keys that such a dict has.
+        types: The values of ``type`` that it has; empty if ``type`` is no mark of it.
+        lacks: Keys that another form has and this one lacks.
+    """
+
+    name: str
+    read: Reader
+    keys: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
+
+    def matches(self, item: Fields) -> bool:
+        """Return True if a dict is of this form."""
+        if not self.keys <= item.keys() or not self.lacks.isdisjoint(item):
+            return False
+        kind = item.get("type")
+        return not self.types or (isinstance(kind, str) and kind in self.types)
+
+
+def _read_openai(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
+    message = read_openai(item, where, waiting)
+    return parted(message) if message.role == "user" and type(message.content) is tuple else (message,)
+
+
+def _only(*keys: str) -> Reader:
+    """Return the reader of a dict in which only these keys are the message."""
+    return lambda item, where, waiting: _read_openai({key: item[key] for key in keys if key in item}, where, waiting)
+
+
+_OF_AGENTSCOPE = ("name", "role", "content", "url", "metadata")
+# The attributes of message objects that are no client's: AgentScope's, LangChain's and Gemini's. The first two tell.
+_BESIDE_TYPE = ("name", "role", "tool_calls", "tool_call_id", "status", "additional_kwargs", "invalid_tool_calls")
+_ATTRIBUTES = (
+    ("role", "content", "name", "url", "metadata", "tool_calls", "tool_call_id"),
+    ("type", "content", *_BESIDE_TYPE),
+    ("role", "parts"),
+)
+
+FORMS = (
+    Form("a content of Gemini", read_content, frozenset({"parts"})),
+    Form("an item of the Responses API", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})),
+    Form("a message of LangChain", read_message, frozenset({"type"}), TYPES),
+    Form("an answer of Anthropic", _only("role", "content"), frozenset({"content", "stop_reason"})),
+    Form("a Msg of AgentScope", _only(*_OF_AGENTSCOPE), frozenset({"name", "role", "content", "timestamp"})),
+)
+"""The forms of dicts beside OpenAI's, which Anthropic's messages share."""
+
+_OPENAI = Form("a message of OpenAI or Anthropic", _read_openai)
+_RESPONSES = FORMS[1]
+# The forms in a list for the Responses API.
+_ITEMS = frozenset({_RESPONSES, _OPENAI})
+
+
+class ParsedMessages(NamedTuple):
+    """The messages of a list, and the items that each was read from.
+
+    Attributes:
+        messages: The messages.
+        firsts: The index of the first item of each message. Its last is the one before the next message's first.
+    """
+
+    messages: list[Msg]
+    firsts: list[int]
+
+    def sources(self, count: int) -> list[range]:
+        """Return the indices of the items of each message, in a list of ``count`` items."""
+        borders = dict(pairwise([*dict.fromkeys(self.firsts), count]))
+        return [range(first, borders[first]) for first in self.firsts]
+
+
+def parse_messages(items: object, where: str = "history") -> list[Msg]:
+    """Parse messages in any accepted form.
+
+    Args:
+        items: A list of pairs, message dicts of any provider, LangChain's messages and Msg, in any mixture.
+        where: What errors call the list.
+
+    Returns:
+        The messages. Null and empty keys are gone, a name that repeats the role is no speaker, and arguments of a call
+        that are no JSON object are its ``raw_input``.
+
+    Raises:
+        HistoryError: ``items`` is not a list, or an item has no accepted form, or could have two; the error names its
+            index.
+        MediaError: A picture or the like has no usable source.
+    """
+    messages, forms, counts = _parse_each(items, where)
+    if _RESPONSES in forms.values():
+        return _with_items_joined(_with_sources(messages, counts), forms).messages
+    return messages
+
+
+def parse_with_sources(items: object, where: str = "history") -> ParsedMessages:
+    """Parse messages as :func:`parse_messages` does, and tell which items each was read from."""
+    messages, forms, counts = _parse_each(items, where)
+    parsed = _with_sources(messages, counts)
+    return _with_items_joined(parsed, forms) if _RESPONSES in forms.values() else parsed
+
+
+def _with_sources(messages: list[Msg], counts: Mapping[int, int]) -> ParsedMessages:
+    firsts: list[int] = []
+    while len(firsts) < len(messages):
+        at = firsts[-1] + 1 if firsts else 0
+        # An item may be no message.
+        while counts.get(at, 1) == 0:
+            at += 1
+        firsts += [at] * counts.get(at, 1)
+    return ParsedMessages(messages, firsts)
+
+
+def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Form | None], dict[int, int]]:
+    """Parse each item by itself.
+
+    Returns:
+        The messages; by index, the forms of the items that are not OpenAI's, and the number of messages of those that
+        are not one message.
+    """
+    if not isinstance(items, list | tuple):
+        raise HistoryError(f"a history is a list, not a {type(items).__name__}; its items are {_ACCEPTED}")
+    given = cast("Sequence[Any]", items)
+    messages: list[Msg] = []
+    waiting = OpenCalls(messages)
+    forms: dict[int, Form | None] = {}
+    counts: dict[int, int] = {}
+    for index, item in enumerate(given):
+        if item.__class__ is dict and (message := plain_message(item)):
+            messages.append(message)
+        elif _is_plain_pair(item):
+            messages += text_message(item[0], "user"), text_message(item[1], "assistant")
+            forms[index], counts[index] = None, _PAIR
+        elif isinstance(item, Msg):
+            messages.append(item)
+            forms[index] = None
+        else:
+            form, new = _parse_item(item, f"{where}[{index}]", waiting, given)
+            messages += new
+            if form is not _OPENAI:
+                forms[index] = form
+            if len(new) != 1:
+                counts[index] = len(new)
+    return messages, forms, counts
+
+
+def parse_message(item: object, where: str) -> Msg:
+    """Parse one message.
+
+    Args:
+        item: A message dict of any provider, or a Msg.
+        where: What errors call it.
+
+    Raises:
+        HistoryError: It is not one message.
+        MediaError: A picture or the like has no usable source.
+    """
+    _, messages = _parse_item(item, where, OpenCalls(), ())
+    if len(messages) != 1:
+        raise HistoryError(f"{where} is {len(messages)} messages; give one")
+    return messages[0]
+
+
+def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, Form | None]) -> ParsedMessages:
+    """Join the items of a list for the Responses API that are one message; plain messages may stand between them.
+
+    Args:
+        parsed: The messages, each item read by itself.
+        forms: The forms of the items by index, without those of OpenAI's form.
+    """
+    joined = ParsedMessages([], [])
+    messages, firsts = joined
+    last = parsed.firsts[0]
+    for message, index in zip(*parsed, strict=True):
+        neighbours = {forms.get(last, _OPENAI), forms.get(index, _OPENAI)}
+        may_join = index != last and _RESPONSES in neighbours and neighbours <= _ITEMS
+        if may_join and continues(messages[-1], message):
+            messages[-1] = _joined(messages[-1], message)
+        else:
+            messages.append(message)
+            firsts.append(index)
+        last = index
+    return joined
+
+
+def _joined(first: Msg, second: Msg) -> Msg:
+    blocks = (*first.blocks, *second.blocks)
+    # Both messages were checked when they were read. To check all blocks again for each item would take quadratic time.
+    return message_of(first.speaker, blocks, first.role, first.url, first.metadata or second.metadata)
+
+
+def _parse_item(
+    given: object, where: str, waiting: OpenCalls, items: Sequence[object]
+) -> tuple[Form | None, tuple[Msg, ...]]:
+    """Parse a message dict or object, a pair, or a Msg; the latter two have no form of the table."""
+    if isinstance(given, Msg):
+        return None, (given,)
+    try:
+        if isinstance(given, list | tuple):
+            return None, _read_pair(cast("Sequence[object]", given), where, items)
+        fields = _fields_of(given, where)
+        form = _form_of(fields, where)
+        return form, form.read(fields, where, waiting)
+    except (HistoryError, MediaError) as error:
+        # Blocks are values that know nothing of their place.
+        if str(error).startswith(where):
+            raise
+        raise type(error)(f"{where}: {error}") from error
+
+
+def _fields_of(given: object, where: str) -> Fields:
+    fields = message_fields(given)
+    if fields is None:
+        raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
+    return fields
+
+
+def _form_of(item: Fields, where: str) -> Form:
+    """Return the form of a dict."""
+    found = [form for form in FORMS if form.matches(item)]
+    if len(found) > 1 or (found and found[0].read is read_content and "content" in item):
+        names = " or ".join([*(form.name for form in found), *(["a message with 'content'"] * (len(found) == 1))])
+        raise HistoryError(f"{where} could be {names}: it has {', '.join(map(repr, item))}; leave out the keys of one")
+    return found[0] if found else _OPENAI
+
+
+def is_openai(item: Fields) -> bool:
+    """Return True if a dict is an OpenAI message (or Anthropic's, which is like it)."""
+    return not any(form.matches(item) for form in FORMS)
+
+
+def message_fields(item: object) -> Fields | None:
+    """Return the fields of a message dict, or of an object with the attributes of a message; ``None`` for all else."""
+    if isinstance(item, dict):
+        return cast("Fields", item)
+    if members_of(item) is not None:
+        return cast("Fields", plain(item))
+    for names in _ATTRIBUTES:
+        if all(hasattr(item, name) for name in names[:2]):
+            return {name: value for name in names if (value := getattr(item, name, None)) is not None}
+    return None
+
+
+def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history
+    """Return True for a pair of two texts that is certainly a question and its answer."""
+    if (pair.__class__ is not list and pair.__class__ is not tuple) or len(pair) != _PAIR:
+        return False
+    question, answer = pair
+    if question.__class__ is not str or answer.__class__ is not str or question in LANGCHAIN_WORDS:
+        return False
+    return (question.isascii() and answer.isascii()) or is_well_formed(question + answer)
+
+
+def _read_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> tuple[Msg, ...]:
+    """Read a pair of question and answer, or a LangChain tuple of role and content."""
+    if len(pair) != _PAIR:
+        raise HistoryError(f"{where} has {len(pair)} items; a pair is [question, answer]")
+    if _is_langchain(pair) and not _is_pair(pair, where, items):
+        return (read_tuple(str(pair[0]), pair[1], where),)
+    roles = ("user", "assistant")
+    for role, text in zip(roles, pair, strict=True):
+        if not isinstance(text, str | list | tuple):
+            raise HistoryError(f"{where}: the {role}'s part is a {type(text).__name__}; give text or a list of blocks")
+    return tuple(
+        message
+        for role, part in zip(roles, pair, strict=True)
+        for message in _read_openai({"role": role, "content": part}, where, OpenCalls())
+    )
+
+
+def _is_langchain(pair: Sequence[object]) -> bool:
+    return isinstance(pair[0], str) and pair[0] in LANGCHAIN_WORDS
+
+
+def _is_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> bool:
+    """Return True if a pair that begins with a role of LangChain is a question and its answer all the same.
+
+    A list is one, for LangChain has tuples; a tuple is none. The other pairs of the same type must agree: a question
+    may be just such a word, and no question may change the role of an answer.
+
+    Raises:
+        HistoryError: They do not agree.
+    """
+    others = [each for each in items if type(each) is type(pair)]
+    has_questions = not all(_is_langchain(each) for each in others if len(each) == _PAIR)
+    if has_questions != isinstance(pair, list):
+        raise HistoryError(
+            f"{where} begins with {pair[0]!r}, which can be the role of a LangChain tuple or a question; for a message "
+            "write {'role': ..., 'content': ...} or give tuples alone, for a question {'role': 'user', 'content': ...}"
+        )
+    return has_questions

@@ -1,0 +1,43 @@
+"""Turns: messages with their index, the values that rules and writers work on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from lazyprompt.messages.msg import ToolUseBlock, plain_block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lazyprompt._base.roles import Role
+    from lazyprompt.messages.msg import Block, Msg
+
+Content: TypeAlias = "str | tuple[Block, ...]"
+# The role, the speaker's name (empty where there is none), the content, and the index of the message it came from.
+Turn: TypeAlias = "tuple[Role, str, Content, int]"
+
+
+def turns_of(messages: Iterable[Msg]) -> list[Turn]:
+    """Return a turn for each message."""
+    return [(message.role, message.speaker, message.content, at) for at, message in enumerate(messages)]
+
+
+def blocks_of(content: Content) -> tuple[Block, ...]:
+    """Return a content as blocks, plain text as one of them."""
+    return content if isinstance(content, tuple) else (plain_block(content),) if content else ()
+
+
+def tools_called(turns: Iterable[Turn]) -> dict[str, str]:
+    """Return the tools that turns call, by the ids of the calls: a result need not name its own."""
+    return {
+        block.id: block.name
+        for turn in turns
+        if isinstance(turn[2], tuple)
+        for block in turn[2]
+        if isinstance(block, ToolUseBlock)
+    }
+
+
+def calls_tools(content: Content) -> bool:
+    """Return True if there is a call in a content."""
+    return isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
