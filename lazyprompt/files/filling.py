@@ -30,8 +30,8 @@ from lazyprompt.files.turns import (
     with_history,
 )
 from lazyprompt.formatters.report import Notes
-from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike
-from lazyprompt.messages.prompt import Prompt, Source, Text, prompt_of
+from lazyprompt.messages.history import History, HistoryLike
+from lazyprompt.messages.prompt import Prompt, Text, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
@@ -404,7 +404,7 @@ class FilePrompter(Prompter):
             past,
             all_tools,
             label,
-            Source(EMPTY_HISTORY, {}, _with_history, tuple(notes)),
+            report=tuple(notes),
         )
 
     def _with_named(self, functions: list[JsonObject], tools: ToolsLike) -> ToolSet:
@@ -415,10 +415,6 @@ class FilePrompter(Prompter):
             names, called = ", ".join(given.names), self._filling.called
             raise ToolsError(f"{called} names tools in its text, so none may be given at the call; given were {names}")
         return ToolSet.of([*self._tools, *functions])
-
-
-def _with_history(prompt: Prompt, _: Mapping[str, object], history: History) -> Prompt:
-    return prompt.evolve(history=history)
 
 
 def _taken(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:

@@ -105,13 +105,10 @@ def parse_arguments(messages: Iterable[Messages]) -> list[Msg]:
     """Parse the arguments of ``format``: messages, lists of them in any depth, and ``None``, which is passed over.
 
     Raises:
-        FormatError: Something is neither a message nor a list of them, or there is no message.
+        FormatError: Something is neither a message nor a list of them.
         HistoryError: Something is no message (or MediaError).
     """
-    given = list(_items(messages))
-    if not given:
-        raise FormatError("there is no message; give at least one")
-    return parse_messages(given, "messages")
+    return parse_messages([*_items(messages)], "messages")
 
 
 def _items(given: Iterable[object]) -> Iterator[object]:

@@ -298,6 +298,8 @@ class ChatFormatter:
 
     def _payload(self, messages: Sequence[Msg], turns: list[Turn], tools: ToolSet, loaded: Loaded) -> Payload:
         """Apply the rules to the turns of some of the messages, and write the payload."""
+        if not turns:
+            raise FormatError("there is no message; give at least one")
         profile, notes = self.profile, Notes()
         given, texts = turns, are_texts(messages)
         if rules := _rules_of(profile, self._merging, texts=texts):

@@ -15,18 +15,21 @@ from lazyprompt._base.display import html_of
 from lazyprompt._base.frozen import draft_of, fill, read_only
 from lazyprompt._base.json import checked_text
 from lazyprompt._base.trusted import is_trusted
-from lazyprompt.errors import SlotError, TemplateError
+from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from lazyprompt.messages.encoding import TokenizerLike
 
 # The name of the segments that are neither a slot nor text of the developer's: the model's markers and the fixed text.
 MARKERS = "markers"
 _MARKERS = (MARKERS,)
+# The user's text, and the names of the parts of a prompt that are no slots.
+_INPUT = "input"
+_OWN_SLOTS = frozenset({MARKERS, "system", "instruction", "user", "tools", "history", "label"})
 
 
 class CountsText(Protocol):
@@ -217,6 +220,20 @@ class Text:
         """Return text that the developer wrote."""
         return cls((text,), (slot,))
 
+    def with_slot(self, name: str, text: str, *, every: bool) -> tuple[Text, bool]:
+        """Return a copy with another text in the places of a slot, and True if it has no such place.
+
+        Args:
+            name: The slot.
+            text: The text.
+            every: True to put it in each place; else it stands in the first, and the others are empty.
+        """
+        places = [at for at, slot in enumerate(self.slots) if slot == name and not is_trusted(at, self.parts[at])]
+        parts = [*self.parts]
+        for number, at in enumerate(places):
+            parts[at] = text if every or not number else ""
+        return Text(tuple(parts), self.slots), not places
+
     def __str__(self) -> str:
         return "".join(self.parts)
 
@@ -247,7 +264,8 @@ class Prompt:
         history: The earlier messages, in any accepted form.
         tools: The tools the model may call.
         label: What the assistant is to answer, in training data.
-        source: Where a prompter made it from; it is not compared.
+        opening: The number of messages that every conversation of the prompter begins with; a budget keeps them.
+        report: The entries of a payload's report about what the prompt leaves out, as the attributes of a prompt file.
 
     Raises:
         TemplateError: System text or instruction is no text.
@@ -263,9 +281,10 @@ class Prompt:
     history: History
     tools: ToolSet
     label: str | None
-    source: Source | None = field(compare=False, repr=False)
+    opening: int = field(repr=False)
+    report: tuple[object, ...] = field(compare=False, repr=False)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - a prompt has so many parts
         self,
         system: str | None = None,
         instruction: Text | str = "",
@@ -274,7 +293,8 @@ class Prompt:
         history: HistoryLike | History | None = None,
         tools: Iterable[ToolLike] | ToolSet | None = None,
         label: str | None = None,
-        source: Source | None = None,
+        opening: int = 0,
+        report: tuple[object, ...] = (),
     ) -> None:
         checked = (
             checked_text(system, "the system text", TemplateError),
@@ -284,7 +304,8 @@ class Prompt:
             History.of(history),
             ToolSet.of(tools),
             checked_text(label, "the label", SlotError),
-            source,
+            opening,
+            report,
         )
         fill(self, checked)
 
@@ -293,19 +314,51 @@ class Prompt:
         """The user's text: the user's part of the instruction and the input; None where there is none."""
         return "".join(self.user.parts) + (self.input or "") or None
 
+    @property
+    def slots(self) -> dict[str, tuple[str, ...]]:
+        """The values in the prompt by the names of their slots, in order; a slot has one for each of its places."""
+        found: dict[str, list[str]] = {}
+        for text in (self.instruction, self.user):
+            for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True)):
+                if slot not in _OWN_SLOTS and not is_trusted(at, part):
+                    found.setdefault(slot, []).append(part)
+        if self.input:
+            found.setdefault(_INPUT, []).append(self.input)
+        return {slot: tuple(parts) for slot, parts in found.items()}
+
+    def with_slot(self, name: str, text: str) -> Prompt:
+        """Return a copy with another text in the places of a slot's value; ``input`` is the user's text.
+
+        Args:
+            name: The slot.
+            text: The text. Each place that held the same value holds it; of several values, only the first place does.
+
+        Raises:
+            SlotError: The prompt has no such slot.
+        """
+        values = self.slots.get(name)
+        if values is None:
+            raise SlotError(f"the prompt has no slot {name!r}{did_you_mean(name, self.slots)}")
+        one = len({*values}) == 1
+        instruction, left = self.instruction.with_slot(name, text, every=one)
+        user, left = self.user.with_slot(name, text if one or left else "", every=one)
+        own = self.input if name != _INPUT or not self.input else text if one or left else ""
+        return self.evolve(instruction=instruction, user=user, input=own)
+
+    def with_history(self, history: HistoryLike | History) -> Prompt:
+        """Return a copy with another history."""
+        return self.evolve(history=History.of(history))
+
     def with_system(self, system: str) -> Prompt:
         """Return a copy with another system text."""
-        return prompt_of(
-            system, self.instruction, self.user, self.input, self.history, self.tools, self.label, self.source
-        )
+        return self.evolve(system=system)
 
     def evolve(self, **changes: object) -> Self:
         """Return a copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the fields check themselves
 
     def __reduce__(self) -> tuple[type[Prompt], tuple[object, ...]]:
-        # The source is of one call.
-        return Prompt, tuple(getattr(self, each.name) for each in fields(self)[:-1])
+        return Prompt, tuple(getattr(self, each.name) for each in fields(self))
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -314,7 +367,7 @@ class Prompt:
 _PromptDraft = draft_of(Prompt)
 
 
-def prompt_of(
+def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
     system: str | None,
     instruction: Text,
     user: Text,
@@ -322,7 +375,8 @@ def prompt_of(
     history: History,
     tools: ToolSet,
     label: str | None,
-    source: Source | None,
+    opening: int = 0,
+    report: tuple[object, ...] = (),
 ) -> Prompt:
     """Return a prompt of fields that were checked, in a third of the time of the constructor."""
     draft = _PromptDraft()
@@ -333,23 +387,8 @@ def prompt_of(
     draft.history = history
     draft.tools = tools
     draft.label = label
-    draft.source = source
+    draft.opening = opening
+    draft.report = report
     draft.__class__ = Prompt
     prompt: Prompt = draft
     return prompt
-
-
-class Source(NamedTuple):
-    """The origin of a prompt, which a budget and a report need beside its texts.
-
-    Attributes:
-        opening: The history that every conversation of the prompter begins with; a budget keeps it.
-        values: The values of the slots, and under ``input`` what the user says; a budget may cut those that are text.
-        refill: Makes a prompt of the given one, with other values and another history behind the opening.
-        report: What of a prompt file no payload has.
-    """
-
-    opening: History
-    values: Mapping[str, object]
-    refill: Callable[[Prompt, Mapping[str, object], History], Prompt]
-    report: tuple[object, ...] = ()

@@ -9,7 +9,7 @@ from lazyprompt._base.json import JsonObject, checked_text
 from lazyprompt.errors import BudgetError, FormatError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike
-from lazyprompt.messages.prompt import Prompt, Source, prompt_of
+from lazyprompt.messages.prompt import Prompt, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.prompters.targets import PayloadTarget, System, Target, TemplateTarget, TextTarget
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
@@ -175,15 +175,10 @@ class PromptDefinition:
         past = EMPTY_HISTORY if history is None and self._history is EMPTY_HISTORY else self._past(history)
         all_tools = self._tools if tools is None else self._all_tools(tools)
         asked = None if past is EMPTY_HISTORY else past.question_before_results
-        source: Source | None = None
-        if self._budget is not None or instruction.has_functions:
-            # A budget cuts values by their names. The functions that give values are called here, once.
-            input = instruction.by_name(input, asked)
-            source = self._source(input, all_tools)
         system, user, text = instruction.parts(input, asked)
         if text is None and instruction.always_user_turn and (past is EMPTY_HISTORY or not past.awaits_answer):
             text = ""
-        return prompt_of(self._system, system, user, text, past, all_tools, label, source)
+        return prompt_of(self._system, system, user, text, past, all_tools, label, len(self._opening.messages))
 
     def target(
         self,
@@ -361,18 +356,6 @@ class PromptDefinition:
                 )
             args = result
         return args
-
-    def _source(self, values: Mapping[str, object], tools: ToolSet) -> Source | None:
-        """Return what a budget needs to know of a prompt; None without one."""
-        if self._budget is None:
-            return None
-        bare = self._changed(hooks=(), history=EMPTY_HISTORY, tools=tools, budget=None)
-        opening = self._opening
-
-        def refill(_: Prompt, values: Mapping[str, object], left: History) -> Prompt:
-            return bare.fill(values, cast("HistoryLike", opening + left))
-
-        return Source(opening, values, refill)
 
     @property
     def _opening(self) -> History:

@@ -9,7 +9,6 @@ from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimR
 from lazyprompt.budget.units import Item, SlotValue
 from lazyprompt.errors import BudgetError
 from lazyprompt.messages.history import History
-from lazyprompt.templates.slots import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, Trim
 
     Args:
         budget: The budget.
-        prompt: The prompt of a prompter, which knows its source.
+        prompt: The prompt; whoever made it.
         target: What renders it: the budget counts what that one sends.
 
     Returns:
@@ -36,28 +35,26 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, Trim
     Raises:
         BudgetError: Even what never goes does not fit.
     """
-    source = prompt.source
-    if source is None:
-        raise BudgetError("a budget needs to know the values of a prompt; let a prompter with a budget fill it")
-    past = _behind(prompt.history, source.opening)
-    messages = past.messages
-    limited = {slot: _limited(budget, slot, value) for slot, value in source.values.items()}
-    changed = {slot for slot, value in limited.items() if value is not source.values[slot]}
-    slots = [SlotValue(slot, value) for slot, value in limited.items() if isinstance(value, str)]
+    messages = prompt.history.messages[prompt.opening :]
+    values = {slot: _text_of(parts) for slot, parts in prompt.slots.items()}
+    limited = {slot: _limited(budget, slot, text) for slot, text in values.items()}
+    changed = {slot for slot, text in limited.items() if text != values[slot]}
+    slots = [SlotValue(slot, text) for slot, text in limited.items()]
     items: list[Item] = [*messages, *slots]
 
     def part(kept: Sequence[int], replaced: Mapping[int, Item]) -> Prompt:
         """Return the prompt with some of its messages and values only, some of them replaced."""
         if len(kept) == len(items) and not replaced and not changed:
             return prompt
-        turns = {at: cast("Msg", replaced.get(at, items[at])) for at in kept if at < len(messages)}
-        values = {**limited, **_values_left(items, kept, replaced)}
-        made = source.refill(prompt, values, History(tuple(turns.values())))
-        return made.evolve(label=prompt.label, source=source)
+        turns = [cast("Msg", replaced.get(at, items[at])) for at in kept if at < len(messages)]
+        made = prompt.evolve(history=History((*prompt.history.messages[: prompt.opening], *turns)))
+        for slot, text in _values_left(items, kept, replaced).items():
+            made = made if text == values[slot] else made.with_slot(slot, text)
+        return made
 
     # Of pairs, a question goes with its answer.
     pairs = [(at, at + 1) for at in range(0, len(messages), 2)] if _are_pairs(messages) else []
-    waits = "input" not in source.values and past.awaits_answer
+    waits = prompt.input is None and History(messages).awaits_answer
     found = budget.fitted(
         items, lambda kept, replaced: target.cost(part(kept, replaced), budget), keep_newest=waits, together=pairs
     )
@@ -72,7 +69,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, Trim
     def account() -> Account:
         lines = [_history_line(budget, at, message, found) for at, message in enumerate(messages)]
         left = _values_left(items, found.kept, found.replaced)
-        lines += [_slot_line(budget, slot.slot, source.values[slot.slot], left[slot.slot]) for slot in slots]
+        lines += [_slot_line(budget, slot.slot, values[slot.slot], left[slot.slot]) for slot in slots]
         before, slots_before = target.cost(prompt, budget), target.tokens(prompt, budget)
         # What is unchanged is not counted again: some counters ask a provider.
         after, slots_after = (
@@ -95,15 +92,17 @@ def _values_left(items: Sequence[Item], kept: Sequence[int], replaced: Mapping[i
     return left
 
 
-def _limited(budget: Budget, slot: str, value: object) -> object:
-    """The value of a slot, cut where the slot has a limit and it is longer; else the very value."""
-    if slot not in budget.slots:
-        return value
-    text = value_text(value, slot)
+def _text_of(values: Sequence[str]) -> str:
+    """Return the text of a slot: its value, or its values one behind the other where they differ."""
+    return values[0] if len({*values}) == 1 else "".join(values)
+
+
+def _limited(budget: Budget, slot: str, text: str) -> str:
+    """Return the text of a slot, cut where the slot has a limit and it is longer."""
     short = budget.shortened(slot, text)
     if slot == "input" and text and short in ("", CUT_MARK):
         raise BudgetError(f"slots['input'] is {budget.slots[slot]} tokens, and nothing is left of the input; give more")
-    return value if short == text else short
+    return short
 
 
 def _history_line(budget: Budget, at: int, message: Msg, fitted: Fitted) -> ItemTokens:
@@ -117,15 +116,9 @@ def _history_line(budget: Budget, at: int, message: Msg, fitted: Fitted) -> Item
     return ItemTokens(message.role, "history", before, after)
 
 
-def _slot_line(budget: Budget, slot: str, before: object, after: str) -> ItemTokens:
+def _slot_line(budget: Budget, slot: str, before: str, after: str) -> ItemTokens:
     """The tokens of a slot's value."""
-    counts = [budget.count_text(text) for text in (value_text(before, slot), after)]
-    return ItemTokens("slot", slot, *counts)
-
-
-def _behind(whole: History, opening: History) -> History:
-    """Return what of a history stands behind its opening."""
-    return History(whole.messages[len(opening.messages) :]) if opening else whole
+    return ItemTokens("slot", slot, budget.count_text(before), budget.count_text(after))
 
 
 def _are_pairs(messages: Sequence[Msg]) -> bool:

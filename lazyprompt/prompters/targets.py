@@ -199,8 +199,8 @@ class PayloadTarget:
         if not messages and self._empty_turn != "fill":
             return Payload({"messages": [], **({"tools": prompt.tools.copy()} if prompt.tools.names else {})})
         payload = self._formatter.format_parsed(messages, prompt.tools)
-        if prompt.source is not None and prompt.source.report:
-            payload.report = (*cast("Report", prompt.source.report), *payload.report)
+        if prompt.report:
+            payload.report = (*cast("Report", prompt.report), *payload.report)
         return payload
 
     def messages(self, prompt: Prompt) -> list[Msg]:

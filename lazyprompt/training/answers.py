@@ -36,7 +36,7 @@ def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
     if prompt.label is not None:
         return prompt.evolve(label=None), message_of("", str.__str__(prompt.label), "assistant")
     # The examples that every conversation of a prompter begins with are no answers; the turns of a file are.
-    has_own_turns = prompt.source is not None and not prompt.source.opening
+    has_own_turns = bool(prompt.history) and not prompt.opening
     if answer is None and has_own_turns and _is_answered(prompt.history):
         past = prompt.history.messages
         before, answer = History(messages=past[:-1]), past[-1]
