@@ -112,6 +112,7 @@ class GeminiClient(OfficialClient):
     package = ("google.genai", "google-genai")
     names: Mapping[str, str] = {"max_tokens": "max_output_tokens", "stop": "stop_sequences"}
     collector = GeminiCollector
+    stumbles = "google"
     kinds: ClassVar[Mapping[str, FaultKind]] = {
         "google.APIError": "request",
         "google.UnknownApiResponseError": "malformed",
