@@ -389,7 +389,7 @@ class FilePrompter(Prompter):
         notes = Notes(self._left)
         all_tools = self._with_named(named_functions(made.tools, notes) if made.tools else [], tools)
         system, user, steps = _taken(as_sent(made.steps, notes))
-        past = History.of(messages_of(steps)).cleaned()
+        past = History.of(messages_of([step for step in steps if not _says_nothing(step)]))
         asked = past.question_before_results if steps and isinstance(steps[-1], Thread) else None
         if asked is not None and user != _NOTHING:
             values = [part for part in user if isinstance(part, Value)]
@@ -415,6 +415,12 @@ class FilePrompter(Prompter):
             names, called = ", ".join(given.names), self._filling.called
             raise ToolsError(f"{called} names tools in its text, so none may be given at the call; given were {names}")
         return ToolSet.of([*self._tools, *functions])
+
+
+def _says_nothing(step: Step) -> bool:
+    """Return True for a turn of the user without any text: a file has one for an input that is empty."""
+    only = step.only_text if isinstance(step, Turn) and step.role == "user" else None
+    return only is not None and not only.text
 
 
 def _taken(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:

@@ -320,15 +320,26 @@ class ChatFormatter:
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)
         if not texts:
-            last = given[-1][3]
-            continues = last == len(messages) - 1 and is_prefill(messages[last]) and turns[-1][0] == "assistant"
-            prefilled = continues and profile.prefill is not None
-            if prefilled and profile.prefill:
-                payload[profile.form.messages_key][-1][profile.prefill] = True
-            self._note_metadata(messages, given, notes, prefilled=prefilled)
-            if profile.names is None:
-                self._note_names(given, notes)
+            self._add_keys(payload, messages, given, turns, notes)
         return Payload(payload, notes.finished(strict=self._strict))
+
+    def _add_keys(
+        self,
+        payload: dict[str, Any],
+        messages: Sequence[Msg],
+        given: Sequence[Turn],
+        turns: Sequence[Turn],
+        notes: Notes,
+    ) -> None:
+        """Mark a last answer that the model goes on with; report further keys and names that have no place."""
+        profile, last = self.profile, given[-1][3]
+        continues = last == len(messages) - 1 and is_prefill(messages[last]) and turns[-1][0] == "assistant"
+        prefilled = continues and profile.prefill is not None
+        if prefilled and profile.prefill:
+            payload[profile.form.messages_key][-1][profile.prefill] = True
+        self._note_metadata(messages, given, notes, prefilled=prefilled)
+        if profile.names is None:
+            self._note_names(given, notes)
 
     def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
         for name in sorted({turn[1] for turn in turns if turn[0] != "tool"} - _NO_NAMES):

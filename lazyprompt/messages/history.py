@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt._base.json import Fields
-    from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.messages.msg import Msg
 
 Pair: TypeAlias = "tuple[str, object] | list[str]"
 
@@ -85,15 +85,6 @@ class History:
         asked = (each for each in reversed(self.messages) if each.role == "user" and not _has_results(each))
         return next((each.text for each in asked), "")
 
-    def cleaned(self) -> History:
-        """Return the history without user turns that say nothing, and without names that only repeat the role."""
-        # Most messages are a text of nobody in particular.
-        odd = [each for each in self.messages if each.speaker or not each.content or each.content.__class__ is not str]
-        if not any(says_nothing(each) or each.speaker == each.role for each in odd):
-            return self
-        left = (each for each in self.messages if not says_nothing(each))
-        return History(tuple(each.without_speaker() if each.speaker == each.role else each for each in left))
-
     def __add__(self, other: History) -> History:
         return History(self.messages + other.messages) if self and other else self or other
 
@@ -134,15 +125,3 @@ def messages_from(history: HistoryLike | None) -> list[Msg]:
 def _has_results(message: Msg) -> bool:
     content = message.content
     return message.role == "tool" or (type(content) is tuple and any(block.type == "tool_result" for block in content))
-
-
-def says_nothing(message: Msg) -> bool:
-    """Return True if a message is a turn of the user without any content."""
-    if message.role != "user" or message.url is not None:
-        return False
-    content = message.content
-    return not content if isinstance(content, str) else not any(map(_is_content, content))
-
-
-def _is_content(block: Block) -> bool:
-    return block.type != "text" or bool(block.text or block.signature)

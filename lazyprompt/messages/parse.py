@@ -114,7 +114,8 @@ def parse_messages(items: object, where: str = "history") -> list[Msg]:
     """Parse messages in any accepted form.
 
     Args:
-        items: A list of pairs, message dicts of any provider, LangChain's messages and Msg, in any mixture.
+        items: A list of pairs, message dicts of any provider, LangChain's messages and Msg, in any mixture. A pair
+            without a question is a greeting of the assistant.
         where: What errors call the list.
 
     Returns:
@@ -285,7 +286,7 @@ def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history
     if (pair.__class__ is not list and pair.__class__ is not tuple) or len(pair) != _PAIR:
         return False
     question, answer = pair
-    if question.__class__ is not str or answer.__class__ is not str or question in LANGCHAIN_WORDS:
+    if question.__class__ is not str or answer.__class__ is not str or not question or question in LANGCHAIN_WORDS:
         return False
     return (question.isascii() and answer.isascii()) or is_well_formed(question + answer)
 
@@ -298,11 +299,15 @@ def _read_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> t
         return (read_tuple(str(pair[0]), pair[1], where),)
     roles = ("user", "assistant")
     for role, text in zip(roles, pair, strict=True):
+        if role == "user" and not text:
+            continue
         if not isinstance(text, str | list | tuple):
             raise HistoryError(f"{where}: the {role}'s part is a {type(text).__name__}; give text or a list of blocks")
     return tuple(
         message
         for role, part in zip(roles, pair, strict=True)
+        # A pair without a question is a greeting of the assistant.
+        if part or role == "assistant"
         for message in _read_openai({"role": role, "content": part}, where, OpenCalls())
     )
 

@@ -360,11 +360,11 @@ class PromptDefinition:
     @property
     def _opening(self) -> History:
         """Return the beginning of every conversation."""
-        return self._history.cleaned()
+        return self._history
 
     def _past(self, history: PastLike) -> History:
-        """Return the whole history, cleaned: the prompter's own, and what was given."""
-        return (self._history + History.of(history)).cleaned()
+        """Return the whole history: the prompter's own, and behind it what was given."""
+        return self._history + History.of(history)
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
         given = ToolSet.of(tools)

@@ -52,7 +52,7 @@ def test_every_form_of_a_history_is_the_same_history(form: Any) -> None:
 
 
 # A tuple that begins with the name of a role is one of LangChain's messages.
-QUESTIONS = st.text().filter(lambda text: text not in LANGCHAIN_WORDS)
+QUESTIONS = st.text(min_size=1).filter(lambda text: text not in LANGCHAIN_WORDS)
 
 
 @given(st.lists(st.tuples(QUESTIONS, st.text())))
@@ -63,6 +63,17 @@ def test_pairs_of_any_text_come_back_as_they_were(pairs: list[tuple[str, str]]) 
     assert [turn["content"] for turn in openai_dicts(history.messages)] == [text for pair in pairs for text in pair]
     assert History.of(openai_dicts(history.messages)) == history
     assert History.of(history.messages) == history
+
+
+@pytest.mark.parametrize("nothing", ["", None])
+@pytest.mark.parametrize("pair", [list, tuple])
+def test_a_pair_without_a_question_is_a_greeting(pair: Any, nothing: Any) -> None:
+    """A prompter left its empty turn out in silence, a formatter sent it."""
+    assert History.of([pair((nothing, "Hello!")), ["Hi", "So?"]]).messages == (
+        Msg("assistant", "Hello!", "assistant"),
+        Msg("user", "Hi", "user"),
+        Msg("assistant", "So?", "assistant"),
+    )
 
 
 @pytest.mark.parametrize("nothing", [None, [], (), EMPTY_HISTORY])

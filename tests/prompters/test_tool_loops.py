@@ -133,10 +133,12 @@ def test_within_a_budget_and_in_training_data() -> None:
 
 # --- No empty turn of the user -------------------------------------------------------------------------------------
 
-TEXT = st.sampled_from(["", "a", "When?", "\n", "{q}"])
+SHOWN = ["a", "When?", "\n", "{q}"]
+TEXT = st.sampled_from(["", *SHOWN])
+# A message of the user's is sent as it was given, an empty one too; a pair without a question has none.
 MESSAGE = st.one_of(
-    st.builds(lambda text: [{"role": "user", "content": text}], TEXT),
-    st.builds(lambda text: [{"role": "user", "content": [{"type": "text", "text": text}]}], TEXT),
+    st.builds(lambda text: [{"role": "user", "content": text}], st.sampled_from(SHOWN)),
+    st.builds(lambda text: [{"role": "user", "content": [{"type": "text", "text": text}]}], st.sampled_from(SHOWN)),
     st.builds(lambda text: [{"role": "assistant", "content": text or "b"}], TEXT),
     st.builds(lambda text: loop(text)[1:], TEXT),
     st.builds(lambda text: [(text, "yes")], TEXT),
