@@ -144,7 +144,8 @@ def agent_openai(messages: Talk, *, read: bool) -> object:
             one = {"role": role, "content": parts}
         else:
             one = {"role": role, "content": content}
-        if "name" in message:
+        # The name of a tool's message is the tool's, which OpenAI's form does not have.
+        if "name" in message and role != "tool":
             one["name"] = message["name"]
         made.append(one)
     made.append({"role": "user", "content": NEXT})

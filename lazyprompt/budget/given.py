@@ -10,12 +10,11 @@ from lazyprompt.budget.cut import with_cut_of
 from lazyprompt.budget.sent import as_sent
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import Msg
-from lazyprompt.messages.parse import is_openai, parse_with_sources
+from lazyprompt.messages.parse import parse_with_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lazyprompt._base.json import Fields
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.budget.units import Item, Message, Unit
@@ -26,16 +25,16 @@ class Given(NamedTuple):
 
     Attributes:
         items: The items.
-        messages: The messages: a Msg or message dict as it was given, of any other item what it was parsed to.
+        messages: The messages: the items themselves if each is a Msg or a message dict, else what they were parsed to.
         counted: The messages as they will be sent, in the same places.
-        sources: The items that each message was parsed from.
+        sources: The items that each message was parsed from; None if each item is a message.
         together: The messages of one item.
     """
 
     items: list[object]
     messages: list[Message]
     counted: list[Msg]
-    sources: list[range]
+    sources: list[range] | None
     together: list[Unit]
 
     @classmethod
@@ -49,22 +48,26 @@ class Given(NamedTuple):
             raise HistoryError(f"messages is a {type(items).__name__}; give a list of Msg or message dicts")
         given = list(items)
         parsed = parse_with_sources(given, "messages")
+        counted = as_sent(parsed.messages)
+        is_each = len(given) == len(parsed.messages) and not parsed.has_forms
+        if is_each and all(isinstance(item, dict | Msg) for item in given):
+            # Each item is a message of its own.
+            return cls(given, cast("list[Message]", given), counted, None, [])
         sources = parsed.sources(len(given))
         groups: dict[int, list[int]] = {}
         for at, source in enumerate(sources):
             groups.setdefault(source.start, []).append(at)
-        messages: list[Message] = [*parsed.messages]
-        for start, group in groups.items():
-            item = given[start]
-            if len(group) == len(sources[group[0]]) == 1 and isinstance(item, dict) and is_openai(cast("Fields", item)):
-                messages[group[0]] = cast("Message", item)
         together = [tuple(group) for group in groups.values() if len(group) > 1]
-        return cls(given, messages, as_sent(parsed.messages), sources, together)
+        return cls(given, [*parsed.messages], counted, sources, together)
 
     def taken(self, fitted: Fitted) -> tuple[list[Any], TrimReport]:
         """Return what fits, each in the kind in which it was given, and the report."""
         replaced = {at: self._replaced(at, fitted) for at in fitted.replaced}
-        return [_copied(item) for item in self._items(fitted.kept, replaced)], fitted.report
+        if self.sources is None:
+            left: list[object] = [replaced[at] if at in replaced else self.messages[at] for at in fitted.kept]
+        else:
+            left = self._items(fitted.kept, replaced, self.sources)
+        return [_copied(item) for item in left], fitted.report
 
     def _replaced(self, at: int, fitted: Fitted) -> Item:
         """Return a message that was cut, or a summary, in the kind of the message that was given."""
@@ -73,9 +76,8 @@ class Given(NamedTuple):
             return with_cut_of(given, self.counted[at], item)
         return {"role": "user", "content": item.text} if isinstance(item, Msg) and not isinstance(given, Msg) else item
 
-    def _items(self, kept: Sequence[int], replaced: Mapping[int, Item]) -> list[object]:
+    def _items(self, kept: Sequence[int], replaced: Mapping[int, Item], sources: Sequence[range]) -> list[object]:
         """Return the items of messages; where one of an item was replaced, all of that item are messages."""
-        sources = self.sources
         changed = {sources[at].start for at in replaced}
         left: list[object] = []
         done: set[int] = set()

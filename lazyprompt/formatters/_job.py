@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from lazyprompt.errors import FormatError
-from lazyprompt.messages.msg import Msg, ToolResultBlock, result_of
+from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.parse import message_fields, parse_messages
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Job(NamedTuple):
         loaded: The media that were loaded.
         wanted: The media to load, each with the place where it is first met; None where they are loaded.
         merging: The rule by which speakers are merged; None where they are not.
-        user_last: True if the last turn must be the user's or a tool's.
+        model: The model, where rules differ from one to another.
     """
 
     messages: Sequence[Msg]
@@ -63,42 +62,12 @@ class Job(NamedTuple):
     loaded: Loaded
     wanted: dict[URLSource, str] | None
     merging: Merging | None
-    user_last: bool
-
-
-_SPOKEN = frozenset({"system", "user", "assistant"})
-
-
-def are_texts(messages: Sequence[Msg]) -> bool:
-    """Return True if all messages are texts that show something, and nothing else: neither names nor further keys.
-
-    Most conversations are, and no rule about blocks, names and media has anything to do with them.
-    """
-    return not [
-        message
-        for message in messages
-        if message.content.__class__ is not str
-        or not message.content
-        or message.content.isspace()
-        or message.role not in _SPOKEN
-        or message.url is not None
-        or message.speaker
-        or message.metadata
-    ]
+    model: str | None
 
 
 def is_prefill(message: Msg) -> bool:
     """Return True if a message is the beginning of an answer, marked with ``prefix`` or ``partial``."""
     return message.role == "assistant" and any(message.metadata.get(key) is True for key in PREFILL)
-
-
-def answering(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlock:
-    """Return a result with the id and the name of the call that it answers."""
-    if (result.id, result.name) == (call_id, name):
-        return result
-    if isinstance(result.output, str) and not result.is_error:
-        return result_of(call_id, name, result.output)
-    return replace(result, id=call_id, name=name)
 
 
 def parse_arguments(messages: Iterable[Messages]) -> list[Msg]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt._base.roles import SYSTEM_ROLES, Role
 from lazyprompt.errors import FormatError
-from lazyprompt.formatters._job import Job, answering
-from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.formatters._job import Job, is_prefill
+from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, result_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted
 from lazyprompt.messages.turns import blocks_of, tools_called
 from lazyprompt.safety.speakers import written_names
@@ -99,7 +99,7 @@ def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[str, tuple[str, str]
             while new_id in taken:
                 new_id, number = fitted(f"{call_id}\x7f{number}", profile.ids, profile.id_length), number + 1
             taken.add(new_id)
-        new = new_id, fitted(name, profile.tool_names)
+        new = new_id, name if profile.tool_names.fullmatch(name) else fitted(name, profile.tool_names)
         if new != (call_id, name):
             changed[call_id] = new
     return changed
@@ -225,18 +225,20 @@ def add_user_turns(turns: list[Turn], job: Job) -> list[Turn]:
             put(front, FIRST_TURN, "needs a user's turn")
     if profile.user_first and new[front:] and new[front][0] != "user":
         put(front, FIRST_TURN, "begins with the user's turn")
-    if job.user_last and new[-1][0] == "assistant":
+    # A prefill that the provider knows is no last turn.
+    goes_on = profile.prefill and is_prefill(job.messages[-1])
+    if new[-1][0] == "assistant" and not goes_on and profile.needs_user_last(job.model):
         put(len(new), LAST_TURN, "ends with the user's turn")
     return new
 
 
 def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
     """Remove the white space that ends an unfinished last answer, if the provider refuses it."""
-    if job.profile.trailing_space:
-        return turns
     role, name, content, at = turns[-1]
+    if job.profile.trailing_space or role != "assistant":
+        return turns
     last = blocks_of(content)[-1:]
-    if role != "assistant" or not last or not isinstance(last[0], TextBlock) or last[0].text == last[0].text.rstrip():
+    if not last or not isinstance(last[0], TextBlock) or last[0].text == last[0].text.rstrip():
         return turns
     text, left = last[0].text, last[0].text.rstrip()
     job.notes.add(f"messages[{at}]", "text", "changed", f"{job.profile.name} takes no white space at its end", text)
@@ -266,6 +268,15 @@ def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
         else:
             order.take(role, name, content, at)
     return order.finished()
+
+
+def answering(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlock:
+    """Return a result with the id and the name of the call that it answers."""
+    if (result.id, result.name) == (call_id, name):
+        return result
+    if isinstance(result.output, str) and not result.is_error:
+        return result_of(call_id, name, result.output)
+    return replace(result, id=call_id, name=name)
 
 
 def _in_order(turns: list[Turn]) -> list[Turn] | None:

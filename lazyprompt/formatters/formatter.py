@@ -16,7 +16,7 @@ from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters._cache import CacheLike, checked_cache, with_marks
 from lazyprompt.formatters._carry import add_urls, carry
-from lazyprompt.formatters._job import PREFILL, Job, Merging, are_texts, is_prefill, parse_arguments
+from lazyprompt.formatters._job import PREFILL, Job, Merging, is_prefill, parse_arguments
 from lazyprompt.formatters._merge import STYLES, merge_speakers
 from lazyprompt.formatters._repair import (
     add_user_turns,
@@ -36,7 +36,7 @@ from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
 from lazyprompt.messages.openai_form import PART_FIELDS
 from lazyprompt.messages.tools import ToolLike, ToolSet
-from lazyprompt.messages.turns import Turn, calls_tools, turns_of
+from lazyprompt.messages.turns import Turn, are_texts, calls_tools, turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -182,7 +182,7 @@ class ChatFormatter:
         """Format messages that are parsed already; see :meth:`format`."""
         loaded = self._loaded(self._sources(messages)) if self._media or self._budget else {}
         if self._budget is None:
-            return self._payload(messages, turns_of(messages), tools, loaded)
+            return self._payload(messages, range(len(messages)), tools, loaded)
         fitted = self._budget.fitted(messages, partial(self._cost, self._budget, messages, tools, loaded))
         return self._fitting(messages, tools, loaded, fitted)
 
@@ -212,7 +212,7 @@ class ChatFormatter:
                 raise failed.exceptions[0] from None
             loaded = {source: task.result() for source, task in tasks.items()}
         if self._budget is None:
-            return self._payload(parsed, turns_of(parsed), own, loaded)
+            return self._payload(parsed, range(len(parsed)), own, loaded)
         fitted = await self._budget.afitted(parsed, partial(self._cost, self._budget, parsed, own, loaded))
         return self._fitting(parsed, own, loaded, fitted)
 
@@ -250,23 +250,18 @@ class ChatFormatter:
         """Return what must be loaded; before a budget drops any, all media are checked."""
         wanted: dict[URLSource, str] = {}
         turns = turns_of(messages)
-        job = self._job(messages, turns, {}, Notes(), wanted)
+        job = self._job(messages, {}, Notes(), wanted)
         carry(add_urls(turns, job), job)
         return wanted
 
     def _job(
         self,
         messages: Sequence[Msg],
-        turns: Sequence[Turn],
         loaded: Loaded,
         notes: Notes,
         wanted: dict[URLSource, str] | None = None,
     ) -> Job:
-        profile = self.profile
-        # A prefill that the provider knows is no last turn.
-        goes_on = profile.prefill is not None and is_prefill(messages[turns[-1][3]])
-        user_last = not (goes_on and profile.prefill) and profile.needs_user_last(self.model)
-        return Job(messages, profile, notes, self._media, loaded, wanted, self._merging, user_last)
+        return Job(messages, self.profile, notes, self._media, loaded, wanted, self._merging, self.model)
 
     def _loaded(self, sources: dict[URLSource, str]) -> Loaded:
         if not sources:
@@ -287,23 +282,26 @@ class ChatFormatter:
         replaced: Mapping[int, Item],
     ) -> int:
         """Count the tokens of some of the messages as they will be sent."""
-        payload = self._payload(*_selected(messages, kept, replaced), tools, loaded)
+        payload = self._payload(_replaced(messages, replaced), kept, tools, loaded)
         return budget.count(*countable(payload, self.profile))
 
     def _fitting(self, messages: Sequence[Msg], tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
         """Format the messages that fit."""
-        payload = self._payload(*_selected(messages, fitted.kept, fitted.replaced), tools, loaded)
+        payload = self._payload(_replaced(messages, fitted.replaced), fitted.kept, tools, loaded)
         payload.trim = fitted.report
         return payload
 
-    def _payload(self, messages: Sequence[Msg], turns: list[Turn], tools: ToolSet, loaded: Loaded) -> Payload:
-        """Apply the rules to the turns of some of the messages, and write the payload."""
-        if not turns:
+    def _payload(self, messages: Sequence[Msg], kept: Sequence[int], tools: ToolSet, loaded: Loaded) -> Payload:
+        """Apply the rules to the messages that are kept, by their indices, and write the payload."""
+        if not kept:
             raise FormatError("there is no message; give at least one")
         profile, notes = self.profile, Notes()
-        given, texts = turns, are_texts(messages)
+        given, texts = turns_of(messages), are_texts(messages)
+        if len(kept) < len(messages):
+            given = [given[at] for at in kept]
+        turns = given
         if rules := _rules_of(profile, self._merging, texts=texts):
-            job = self._job(messages, given, loaded, notes)
+            job = self._job(messages, loaded, notes)
             for rule in rules:
                 turns = rule.apply(turns, job)
         payload = profile.form.write(turns, profile, self.model)
@@ -333,8 +331,8 @@ class ChatFormatter:
     ) -> None:
         """Mark a last answer that the model goes on with; report further keys and names that have no place."""
         profile, last = self.profile, given[-1][3]
-        continues = last == len(messages) - 1 and is_prefill(messages[last]) and turns[-1][0] == "assistant"
-        prefilled = continues and profile.prefill is not None
+        is_last = last == len(messages) - 1 and turns[-1][0] == "assistant" and profile.prefill is not None
+        prefilled = is_last and is_prefill(messages[last])
         if prefilled and profile.prefill:
             payload[profile.form.messages_key][-1][profile.prefill] = True
         self._note_metadata(messages, given, notes, prefilled=prefilled)
@@ -441,11 +439,7 @@ def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMes
     return Budget(max_tokens, counter)
 
 
-def _selected(
-    messages: Sequence[Msg], kept: Sequence[int], replaced: Mapping[int, Item]
-) -> tuple[Sequence[Msg], list[Turn]]:
-    """Return messages, some of them replaced, and the turns of those that are kept."""
+def _replaced(messages: Sequence[Msg], replaced: Mapping[int, Item]) -> Sequence[Msg]:
+    """Return messages, some of them replaced."""
     changed = cast("Mapping[int, Msg]", replaced)
-    known = [changed.get(at, message) for at, message in enumerate(messages)] if changed else messages
-    turns = turns_of(known)
-    return known, [turns[at] for at in kept]
+    return [changed.get(at, message) for at, message in enumerate(messages)] if changed else messages

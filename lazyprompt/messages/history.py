@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from lazyprompt._base.frozen import read_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,17 +38,16 @@ HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields | MessageObject]"
 PastLike: TypeAlias = "HistoryLike | History | None"
 
 
+@read_only
+@dataclass(frozen=True, slots=True, repr=False)
 class History:
-    """An immutable history.
+    """A history as a value.
 
-    Attributes:
+    Args:
         messages: The messages.
     """
 
-    __slots__ = ("messages",)
-
-    def __init__(self, messages: tuple[Msg, ...] = ()) -> None:
-        self.messages = messages
+    messages: tuple[Msg, ...] = ()
 
     @classmethod
     def of(cls, history: HistoryLike | History | None) -> History:
@@ -90,12 +92,6 @@ class History:
 
     def __bool__(self) -> bool:
         return bool(self.messages)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, History) and self.messages == other.messages
-
-    def __hash__(self) -> int:
-        return hash(self.messages)
 
     def __repr__(self) -> str:
         return f"History({list(self.messages)!r})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lazyprompt.messages.msg import ToolResultBlock, ToolUseBlock
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 
+@dataclass(eq=False)
 class OpenCalls(Mapping[str, str]):
     """The calls of a conversation that have no result yet: their tools by their ids, the oldest first.
 
@@ -22,11 +24,10 @@ class OpenCalls(Mapping[str, str]):
         messages: The conversation as far as it is parsed.
     """
 
-    def __init__(self, messages: Sequence[Msg] = ()) -> None:
-        self._messages = messages
-        self._seen = 0
-        self._count = 0
-        self._names: dict[str, str] = {}
+    messages: Sequence[Msg] = ()
+    _seen: int = field(default=0, init=False)
+    _count: int = field(default=0, init=False)
+    _names: dict[str, str] = field(default_factory=dict[str, str], init=False)
 
     def new_id(self, index: int = 0) -> str:
         """Return the id for a call without one: made of its number in the conversation, which no system text shifts.
@@ -38,14 +39,14 @@ class OpenCalls(Mapping[str, str]):
         return f"call_without_id_{self._count + index}"
 
     def _now(self) -> dict[str, str]:
-        for message in self._messages[self._seen :]:
+        for message in self.messages[self._seen :]:
             for block in message.blocks:
                 if isinstance(block, ToolUseBlock):
                     self._count += 1
                     self._names[block.id] = block.name
                 elif isinstance(block, ToolResultBlock):
                     self._names.pop(block.id, None)
-        self._seen = len(self._messages)
+        self._seen = len(self.messages)
         return self._names
 
     def __getitem__(self, call_id: str) -> str:

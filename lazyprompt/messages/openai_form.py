@@ -176,13 +176,19 @@ class OpenAIWriter:
 
     def call(self, block: ToolUseBlock) -> JsonObject:
         """Write a call of a tool."""
-        function: JsonObject = {"name": block.name, "arguments": to_json(block.arguments)}
+        arguments: JsonObject = block.input if block.raw_input is None else {"raw_input": block.raw_input}
+        function: JsonObject = {"name": block.name, "arguments": to_json(arguments)}
         return {"id": block.id, "type": "function", "function": function}
 
     def result(self, block: ToolResultBlock) -> JsonObject:
         """Write the result of a call of a tool as a message."""
-        output = (TextBlock(block.output),) if isinstance(block.output, str) else block.output or (TextBlock(""),)
-        message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": self.content(output)}
+        output = block.output
+        if not isinstance(output, str) or self.lists:
+            blocks = (TextBlock(output),) if isinstance(output, str) else output
+            content = self.content(blocks or (TextBlock(""),))
+        else:
+            content = output
+        message: JsonObject = {"role": "tool", "tool_call_id": block.id, "content": content}
         if self.named_results and block.name:
             message["name"] = block.name
         return message

@@ -99,10 +99,12 @@ class ParsedMessages(NamedTuple):
     Attributes:
         messages: The messages.
         firsts: The index of the first item of each message. Its last is the one before the next message's first.
+        has_forms: True if an item is a dict or an object of another form than OpenAI's.
     """
 
     messages: list[Msg]
     firsts: list[int]
+    has_forms: bool = False
 
     def sources(self, count: int) -> list[range]:
         """Return the indices of the items of each message, in a list of ``count`` items."""
@@ -136,7 +138,7 @@ def parse_messages(items: object, where: str = "history") -> list[Msg]:
 def parse_with_sources(items: object, where: str = "history") -> ParsedMessages:
     """Parse messages as :func:`parse_messages` does, and tell which items each was read from."""
     messages, forms, counts = _parse_each(items, where)
-    parsed = _with_sources(messages, counts)
+    parsed = _with_sources(messages, counts)._replace(has_forms=any(forms.values()))
     return _with_items_joined(parsed, forms) if _RESPONSES in forms.values() else parsed
 
 
@@ -166,9 +168,10 @@ def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Form | 
     forms: dict[int, Form | None] = {}
     counts: dict[int, int] = {}
     for index, item in enumerate(given):
-        if item.__class__ is dict and (message := plain_message(item)):
+        is_dict = item.__class__ is dict
+        if is_dict and (message := plain_message(item)):
             messages.append(message)
-        elif _is_plain_pair(item):
+        elif not is_dict and _is_plain_pair(item):
             messages += text_message(item[0], "user"), text_message(item[1], "assistant")
             forms[index], counts[index] = None, _PAIR
         elif isinstance(item, Msg):
@@ -208,10 +211,10 @@ def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, Form | None])
         parsed: The messages, each item read by itself.
         forms: The forms of the items by index, without those of OpenAI's form.
     """
-    joined = ParsedMessages([], [])
-    messages, firsts = joined
+    joined = ParsedMessages([], [], parsed.has_forms)
+    messages, firsts, _ = joined
     last = parsed.firsts[0]
-    for message, index in zip(*parsed, strict=True):
+    for message, index in zip(parsed.messages, parsed.firsts, strict=True):
         neighbours = {forms.get(last, _OPENAI), forms.get(index, _OPENAI)}
         may_join = index != last and _RESPONSES in neighbours and neighbours <= _ITEMS
         if may_join and continues(messages[-1], message):

@@ -147,14 +147,10 @@ def _content(
 
 def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
     """Return the thoughts of a message: LiteLLM's signed ones, which are Anthropic's, or else the text."""
-    signed = [
-        replace(block, provider="anthropic")
-        for block in read_parts(message.get("thinking_blocks"), f"{where}.thinking_blocks", beside)
-        if isinstance(block, ThinkingBlock)
-    ]
-    if signed:
-        return [*signed]
-    text = text_at(message, "reasoning_content", where)
+    if given := message.get("thinking_blocks"):
+        blocks = read_parts(given, f"{where}.thinking_blocks", beside)
+        return [replace(block, provider="anthropic") for block in blocks if isinstance(block, ThinkingBlock)]
+    text = text_at(message, "reasoning_content", where) if "reasoning_content" in message else ""
     return [ThinkingBlock(text)] if text else []
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from lazyprompt.messages.msg import ToolUseBlock, plain_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lazyprompt._base.roles import Role
     from lazyprompt.messages.msg import Block, Msg
@@ -20,6 +20,27 @@ Turn: TypeAlias = "tuple[Role, str, Content, int]"
 def turns_of(messages: Iterable[Msg]) -> list[Turn]:
     """Return a turn for each message."""
     return [(message.role, message.speaker, message.content, at) for at, message in enumerate(messages)]
+
+
+_SPOKEN = frozenset({"system", "user", "assistant"})
+
+
+def are_texts(messages: Sequence[Msg]) -> bool:
+    """Return True if all messages are texts that show something, and nothing else: neither names nor further keys.
+
+    Most conversations are, and no rule about blocks, names and media has anything to do with them.
+    """
+    return not [
+        message
+        for message in messages
+        if message.content.__class__ is not str
+        or not message.content
+        or message.content.isspace()
+        or message.role not in _SPOKEN
+        or message.url is not None
+        or message.speaker
+        or message.metadata
+    ]
 
 
 def blocks_of(content: Content) -> tuple[Block, ...]:

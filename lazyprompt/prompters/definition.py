@@ -11,7 +11,7 @@ from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike
 from lazyprompt.messages.prompt import Prompt, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
-from lazyprompt.prompters.targets import PayloadTarget, System, Target, TemplateTarget, TextTarget
+from lazyprompt.prompters.targets import System, Target, TemplateTarget, TextTarget
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.rendering.prompt_template import PromptTemplate, resolved_system
 from lazyprompt.safety.policy import NEUTRALIZE, Policy, Safety, policy_of
@@ -178,7 +178,7 @@ class PromptDefinition:
         system, user, text = instruction.parts(input, asked)
         if text is None and instruction.always_user_turn and (past is EMPTY_HISTORY or not past.awaits_answer):
             text = ""
-        return prompt_of(self._system, system, user, text, past, all_tools, label, len(self._opening.messages))
+        return prompt_of(self._system, system, user, text, past, all_tools, label, len(self._history.messages))
 
     def target(
         self,
@@ -357,11 +357,6 @@ class PromptDefinition:
             args = result
         return args
 
-    @property
-    def _opening(self) -> History:
-        """Return the beginning of every conversation."""
-        return self._history
-
     def _past(self, history: PastLike) -> History:
         """Return the whole history: the prompter's own, and behind it what was given."""
         return self._history + History.of(history)
@@ -380,6 +375,9 @@ class PromptDefinition:
             raise FormatError(
                 f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
             )
+        if form not in (None, "flat"):
+            from lazyprompt.prompters.payload_target import PayloadTarget  # noqa: PLC0415 - flat text needs no formatter
+
         if form not in OWN_FORMS:
             return PayloadTarget(str(form), model, self._system_for(self._markers), "fill")
         markers, template = self._markers_for(form, model, chat_template)

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.prompt import Prompt, Rendered
     from lazyprompt.messages.tools import ToolsLike
+    from lazyprompt.prompters.payload_target import PayloadTarget
     from lazyprompt.prompters.rows import Columns, OnError, RayMap, RowFault
-    from lazyprompt.prompters.targets import Made, PayloadTarget, Target
+    from lazyprompt.prompters.targets import Made, Target
     from lazyprompt.training.masks import Mask
     from lazyprompt.training.preference import PreferenceSample
     from lazyprompt.training.samples import Train, TrainingSample

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.prompters.targets import PayloadTarget, TextTarget
+    from lazyprompt.prompters.payload_target import PayloadTarget
+    from lazyprompt.prompters.targets import TextTarget
     from lazyprompt.rendering.layout import SampleParts
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
-from lazyprompt.formatters.report import Payload
-from lazyprompt.messages.msg import text_message
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.prompt_template import PromptTemplate, TextWriter, Writer
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.budget import Budget
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.formatters.report import Report
+    from lazyprompt.formatters.report import Payload
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolSet
     from lazyprompt.rendering.layout import SampleParts
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import InstructionTemplate
 
-EmptyTurn: TypeAlias = Literal["keep", "drop", "fill"]
 Made: TypeAlias = "str | Payload"
 
 
@@ -165,65 +162,3 @@ class TemplateTarget(TextTarget):
 
     def _ready(self, prompt: Prompt) -> TextWriter:  # noqa: ARG002 - the same for all prompts
         return self._chat_writer
-
-
-class PayloadTarget:
-    """A provider's payload, OpenAI's too.
-
-    Args:
-        provider: The provider.
-        model: The model.
-        system: The system text.
-        empty_turn: The user's turn if the user has no text: ``keep`` sends it empty, ``drop`` leaves it out, and
-            ``fill`` makes the instruction the user's text, if there is no history.
-
-    Raises:
-        FormatError: The provider is unknown.
-    """
-
-    def __init__(self, provider: str, model: str | None, system: System, empty_turn: EmptyTurn) -> None:
-        from lazyprompt.formatters.formatter import ChatFormatter  # noqa: PLC0415 - flat text needs no formatter
-
-        self._formatter = ChatFormatter(provider, model=model)
-        self._system, self._empty_turn = system, empty_turn
-
-    def render(self, prompt: Prompt) -> Payload:
-        """Return the payload; every list and dict in it is new.
-
-        In OpenAI's form, a prompt without any text is an empty list of messages.
-
-        Raises:
-            FormatError: The provider cannot carry what the prompt holds.
-        """
-        messages = self.messages(prompt)
-        if not messages and self._empty_turn != "fill":
-            return Payload({"messages": [], **({"tools": prompt.tools.copy()} if prompt.tools.names else {})})
-        payload = self._formatter.format_parsed(messages, prompt.tools)
-        if prompt.report:
-            payload.report = (*cast("Report", prompt.report), *payload.report)
-        return payload
-
-    def messages(self, prompt: Prompt) -> list[Msg]:
-        """Return the prompt as messages: system text, history, the user's text, the label."""
-        system, instruction = self._system.of(prompt), "".join(prompt.instruction.parts)
-        said = "".join(prompt.user.parts) + (prompt.input or "") or None
-        if said is None and prompt.input is not None and self._empty_turn == "fill" and not prompt.history:
-            instruction, said = "", instruction or None
-        text = f"{system}\n{instruction}" if system and instruction else system or instruction
-        messages = [text_message(text, "system")] if text else []
-        messages += prompt.history.messages
-        if said is not None or self._empty_turn == "keep":
-            messages.append(text_message(said or "", "user"))
-        if prompt.label is not None:
-            messages.append(text_message(prompt.label, "assistant"))
-        return messages
-
-    def cost(self, prompt: Prompt, budget: Budget) -> int:
-        """Return the tokens of the payload."""
-        from lazyprompt.formatters.formatter import countable  # noqa: PLC0415 - as above
-
-        return budget.count(*countable(self.render(prompt), self._formatter.profile))
-
-    def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
-        """Return the tokens of each slot, each counted by itself."""
-        return budget.count_slots(prompt, self._system.of(prompt))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.messages.prompt import MARKERS, Prompt
+from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import PartList, Run, tool_parts, turn_literals
-from lazyprompt.rendering.turns import put_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,14 +51,14 @@ class FamilyLayout:
         if markers.system_place == "turn":
             parts, slots = system
             out.add(parts, slots)
-            put_messages(messages, markers, out, len(leading))
+            put_history(messages, markers, out, len(leading))
         elif messages and (markers.system_place == "first_user" or asked is None):
             last = 0 if markers.system_place == "first_user" else _last_question(messages)
-            put_messages(messages[:last], markers, out, len(leading))
+            put_history(messages[:last], markers, out, len(leading))
             _put_into_first_turn(system, messages[last:], markers, out, len(leading) + last)
         else:
             last = len(messages) if leading else 0
-            put_messages(messages, markers, out, len(leading))
+            put_history(messages, markers, out, len(leading))
             # Without a user turn, the system text is one.
             if asked is not None:
                 asked = (*system[0], "", *asked[0]), (*system[1], MARKERS, *asked[1])
@@ -179,7 +179,7 @@ def _put_into_first_turn(system: Run, messages: Sequence[Msg], markers: Markers,
     if messages[0].role != "user":
         turns.own(markers.soh)
         turns.own(markers.eoh)
-    put_messages(messages, markers, turns, first)
+    put_history(messages, markers, turns, first)
     # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
     slots = turns.slots
     out.add(turns.parts[:3], slots[:3])

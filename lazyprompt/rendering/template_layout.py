@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 from lazyprompt.errors import HistoryError, LazyPromptError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.messages.history import EMPTY_HISTORY
 from lazyprompt.messages.prompt import MARKERS, Prompt
+from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import OWN, PartList, Run, tool_parts, turn_literals
 from lazyprompt.rendering.markers import TURN_MARKERS, Markers
-from lazyprompt.rendering.turns import put_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -207,8 +207,7 @@ def _put_tools(prompt: Prompt, markers: Markers, out: PartList) -> None:
 
 
 def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:
-    if prompt.history is not EMPTY_HISTORY:
-        put_messages(prompt.history.messages, markers, out)
+    put_history(prompt.history.messages, markers, out)
 
 
 def _is_shown(name: str) -> Callable[[Prompt], object]:

@@ -69,7 +69,7 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first
         where = f"history[{index}]"
         shown: list[Block] = []
         has_results = False
-        for block in message.blocks:
+        for block in content if isinstance(content, tuple) else message.blocks:
             if isinstance(block, ToolResultBlock):
                 _put_result(block, markers, out, where, joined=after_result)
                 after_result = True

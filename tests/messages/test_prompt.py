@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt.errors import HistoryError, LazyPromptError, ToolsError
+from lazyprompt.errors import HistoryError, LazyPromptError, SlotError, ToolsError
 from lazyprompt.messages.history import EMPTY_HISTORY, History
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered, Segment, Text
 from lazyprompt.messages.tools import ToolSet
@@ -174,3 +174,38 @@ def test_a_prompt_refuses_what_is_no_text(field: str, wrong: object, match: str)
     fields: Any = {field: wrong}
     with pytest.raises(LazyPromptError, match=match):
         Prompt(**fields)
+
+
+TWICE = Prompt(
+    instruction=Text(("About ", "A", ": ", "B", ""), ("instruction", "topic", "instruction", "word", "instruction")),
+    user=Text(("Say ", "B", "."), ("user", "word", "user")),
+    input="Now?",
+    history=[["a", "b"]],
+)
+
+
+def test_the_values_of_a_prompt_are_known_by_their_slots() -> None:
+    assert TWICE.slots == {"topic": ("A",), "word": ("B", "B"), "input": ("Now?",)}
+
+
+def test_a_slot_gets_another_text_in_each_of_its_places() -> None:
+    changed = TWICE.with_slot("word", "C")
+    assert changed.slots == {"topic": ("A",), "word": ("C", "C"), "input": ("Now?",)}
+    assert (str(changed.instruction), str(changed.user)) == ("About A: C", "Say C.")
+    assert changed.with_slot("word", "B") == TWICE
+    assert TWICE.with_slot("input", "").input == ""
+
+
+def test_of_several_values_of_a_slot_the_first_place_gets_the_text() -> None:
+    items = Prompt(instruction=Text(("- ", "A", "\n- ", "B", ""), ("instruction", "item") * 2 + ("instruction",)))
+    assert str(items.with_slot("item", "A, B").instruction) == "- A, B\n- "
+
+
+def test_a_slot_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SlotError, match="the prompt has no slot 'topc' \\(did you mean 'topic'\\?\\)"):
+        TWICE.with_slot("topc", "x")
+
+
+def test_a_prompt_gets_another_history() -> None:
+    assert TWICE.with_history([["c", "d"]]).history == History.of([["c", "d"]])
+    assert TWICE.with_history([["a", "b"]]) == TWICE

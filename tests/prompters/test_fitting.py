@@ -29,6 +29,7 @@ from lazyprompt import (
 )
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
+from lazyprompt.messages.prompt import Prompt, Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,6 +104,27 @@ def test_what_a_prompter_says_of_wrong_input_stays() -> None:
         chat({"context": 20}).generate_prompt({"contxt": "x", "input": "y"})
     with pytest.raises(HistoryError):
         AlpacaPrompter("Do {a}.", budget=Budget(900, CHARS)).generate_prompt({"a": "x"}, history=PAIRS)
+
+
+def test_a_prompt_of_any_origin_fits() -> None:
+    """A budget had the prompter fill the prompt again, so that a pickled one, or one made by hand, could not fit."""
+    budget = Budget(300, CHARS, slots={"context": 40})
+    prompter = chat(budget, system="Help.")
+    target = prompter.target("openai")
+    values = {"context": DOCUMENT, "input": "When?"}
+    filled = prompter.fill(values, PAIRS)
+    expected, report = prompter.fit(values, PAIRS, format="openai")
+    by_hand = Prompt(
+        "Help.",
+        Text(("Answer from ", DOCUMENT, ".\n\n"), ("instruction", "context", "instruction")),
+        input="When?",
+        history=PAIRS,
+    )
+    for prompt in (filled, pickle.loads(pickle.dumps(filled)), by_hand, chat(system="Help.").fill(values, PAIRS)):  # noqa: S301 - our own
+        fitted, trim = prompter.fitted(prompt, target)
+        assert target.render(fitted) == expected
+        assert trim is not None
+        assert trim.as_dict() == report.as_dict()
 
 
 # The whole
