@@ -15,10 +15,12 @@ from lazyprompt.chat_templates.jinja import CALLING, TOOL, ChatJinja, with_argum
 from lazyprompt.chat_templates.trained import answer_end
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
-from lazyprompt.safety.policy import NEUTRALIZE, Controls
+from lazyprompt.safety.policy import NEUTRALIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from lazyprompt.safety.find import Controls
 
 
 # True, False, or None where the template does not come that far; and more of it, in words.

@@ -13,10 +13,11 @@ from markupsafe import Markup
 from lazyprompt._base.roles import ROLES
 from lazyprompt.chat_templates.dialect import parsed
 from lazyprompt.chat_templates.jinja import CALLING, TOOL, ChatJinja
+from lazyprompt.chat_templates.pieces import JOINT, at_edge, begins_at_end, caseless, ends_at_start, may_cross, within
 from lazyprompt.chat_templates.traced import Origin, parts_of, trace, trace_message
 from lazyprompt.rendering.markers import tokens_in
-from lazyprompt.safety.pieces import JOINT, caseless
-from lazyprompt.safety.policy import COMMON_TAGS, Controls, controls_for
+from lazyprompt.safety.find import Controls, controls_for
+from lazyprompt.safety.policy import COMMON_TAGS
 from lazyprompt.safety.special_tokens import tokens_beside
 
 if TYPE_CHECKING:
@@ -83,8 +84,18 @@ def turn_sequences_in(template: ChatJinja) -> frozenset[str]:
     return _turn_tokens(template) - {"<think>", "</think>"}
 
 
+@lru_cache(maxsize=128)
 def _turn_tokens(template: ChatJinja) -> frozenset[str]:
-    return frozenset((*tokens_in(*_around_words(template)), *filter(None, template.special_tokens.values())))
+    own = (*_around_words(template), *_openings(template))
+    return frozenset((*tokens_in(*own), *filter(None, template.special_tokens.values())))
+
+
+def _openings(template: ChatJinja) -> Iterator[str]:
+    """Yield what opens a turn right behind the end of another one: both are one text, and each is structure."""
+    user, answer = ({"role": role, "content": template.content(_WORD)} for role in ("user", "assistant"))
+    closings = [text for chat in ([user], [user, answer]) for text in own_texts(template, [chat])[-1:] if text.strip()]
+    for text in _around_words(template):
+        yield from (text.removeprefix(closing) for closing in closings if text.startswith(closing))
 
 
 def _literals(tree: nodes.Template) -> list[str]:
@@ -167,8 +178,8 @@ def _risk(template: ChatJinja, controls: Controls) -> _Risk:
     cuts = [node for node in tree.find_all(nodes.Getitem) if isinstance(node.arg, nodes.Slice)]
     cuts = [node for node in cuts if not _is_list(node.node)]
     around = [*_around_words(template), *_around_calls(template), *_literals(tree)]
-    begun = [text for text in around if controls.begins_at_end(text)]
-    ended = [text for text in around if controls.ends_at_start(text)]
+    begun = [text for text in around if begins_at_end(controls, text)]
+    ended = [text for text in around if ends_at_start(controls, text)]
     # A piece that is cut out of a text does no harm by itself; two may be joined, or the template's own may be near.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
     moves = _moves(tree, controls) or any(use.cuts(controls) for use in used)
@@ -321,7 +332,7 @@ def _gives_pairs(node: nodes.Node) -> bool:
 def _may_fill(separator: nodes.Node, controls: Controls) -> bool:
     """Return True if texts between whose characters this is put could become a control sequence."""
     text = _text_of(separator)
-    return text is None or controls.may_cross(text)
+    return text is None or may_cross(controls, text)
 
 
 def _asks_for_mapping(test: nodes.Node) -> TypeGuard[nodes.Test]:
@@ -356,15 +367,15 @@ class _Use(NamedTuple):
             return bool(self.first and self.first.strip())
         if self.name not in _CUTTING:
             return self.name not in _LEAVING | _MOVING | _CASES
-        if self.first and not controls.clean(self.first):
+        if self.first and not controls.is_clean(self.first):
             return False
         # What is put between pieces keeps them apart, if no sequence could lie partly in it.
         between = self.second if self.name == "replace" else ""
-        return not self.first or between is None or not controls.clean(between) or controls.may_cross(between)
+        return not self.first or between is None or not controls.is_clean(between) or may_cross(controls, between)
 
     def cuts(self, controls: Controls) -> bool:
         """Return True if it splits a text; it never does at a control sequence, for there is none."""
-        splits = self.name in _CUTTING and bool(self.first) and not self.second and controls.clean(self.first or "")
+        splits = self.name in _CUTTING and bool(self.first) and not self.second and controls.is_clean(self.first or "")
         return splits or self.name == "splitlines"
 
 
@@ -391,14 +402,14 @@ def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own:
     # Each once, joined by what is part of no sequence.
     texts = [*dict.fromkeys(texts)]
     joined = JOINT.join(texts)
-    if not controls.clean(joined):
+    if not controls.is_clean(joined):
         return False
     risk = _risk(template, controls)
     if risk.always or (risk.moves and controls.begins_in(joined)):
         return False
     if risk.any_case:
         folded, any_case = caseless(joined), _any_case(controls)
-        if not any_case.clean(folded) or (risk.moves and any_case.begins_in(folded)):
+        if not any_case.is_clean(folded) or (risk.moves and any_case.begins_in(folded)):
             return False
     beside = None if own is None or risk.own is None else chain(risk.own, own)
-    return not controls.at_edge(texts, beside) and not (risk.between and controls.within(texts, _SCHEMA_WORDS))
+    return not at_edge(controls, texts, beside) and not (risk.between and within(controls, texts, _SCHEMA_WORDS))

@@ -19,7 +19,7 @@ from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Composition, Rendered
 from lazyprompt.rendering.markers import Markers
-from lazyprompt.safety.policy import OFF, Controls, Policy, policy_of
+from lazyprompt.safety.policy import OFF, Policy, policy_of
 from lazyprompt.training.samples import Train, TrainingSample, trained_messages
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolLike
+    from lazyprompt.safety.find import Controls
     from lazyprompt.training.masks import Mask
 
 

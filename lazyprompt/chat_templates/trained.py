@@ -16,12 +16,13 @@ from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.prompt import MARKERS
 from lazyprompt.rendering.layout import SampleParts
-from lazyprompt.safety.policy import OFF, Controls
+from lazyprompt.safety.policy import OFF
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
+    from lazyprompt.safety.find import Controls
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")

@@ -18,15 +18,17 @@ from jinja2 import nodes
 from lazyprompt._base.roles import ROLES
 from lazyprompt.chat_templates.conversation import CONTINUED
 from lazyprompt.chat_templates.dialect import parsed
+from lazyprompt.chat_templates.pieces import at_edge, within
 from lazyprompt.chat_templates.traced import OWN, Origin, Run, Traced, cut, map_texts, parts_of, trace
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.safety.neutralised import Neutralised
-from lazyprompt.safety.policy import Controls, Policy
+from lazyprompt.safety.policy import Policy, guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
+    from lazyprompt.safety.find import Controls
 
     # The messages and the variables of a template, their texts traced.
     _Run: TypeAlias = tuple[Chat, Mapping[str, object]]
@@ -110,7 +112,7 @@ class Rendering(NamedTuple):
             parts, origins = self._untraced_parts(map_texts(run, self._guarded))
             return Traces(parts, origins, f"where its text came from is lost in the template: {lost}")
         if self.safety.looks:
-            parts = self.controls.guard(parts, [origin.slot for origin in origins], self.safety)
+            parts = guard(self.controls, parts, [origin.slot for origin in origins], self.safety)
         return Traces(parts, origins)
 
     def _traced_parts(self, run: _Run, text: str) -> tuple[list[str], list[Origin], str]:
@@ -121,7 +123,9 @@ class Rendering(NamedTuple):
             return [], [], str(error)
         if "".join(parts) != text:
             return [], [], "it writes another text with them"
-        mixed = any(origin.mixed and not self.controls.clean(part) for part, origin in zip(parts, origins, strict=True))
+        mixed = any(
+            origin.mixed and not self.controls.is_clean(part) for part, origin in zip(parts, origins, strict=True)
+        )
         return parts, origins, "it changes text of its own and of others as one" if mixed else ""
 
     def with_origins(self, chat: Chat) -> _Run:
@@ -158,14 +162,14 @@ class Rendering(NamedTuple):
 
     def _guarded(self, text: Traced) -> Traced:
         """Make what is not trusted in a text harmless."""
-        if not self.safety.looks or self.controls.clean(text):
+        if not self.safety.looks or self.controls.is_clean(text):
             return text
         parts, origins = parts_of(text)
         where = [
             origin.slot if origin.message is None else f"messages[{origin.message}] ({origin.slot})"
             for origin in origins
         ]
-        parts = self.controls.guard(parts, [origin.slot for origin in origins], self.safety, where)
+        parts = guard(self.controls, parts, [origin.slot for origin in origins], self.safety, where)
         return Traced("".join(parts), chain.from_iterable(map(_runs, parts, origins)))
 
     def _untraced_parts(self, run: _Run) -> tuple[list[str], list[Origin]]:
@@ -194,7 +198,7 @@ class Rendering(NamedTuple):
                 break
             if found.settled:
                 slots = [origin.slot for origin in origins]
-                return controls.guard(parts, slots, Policy()) if found.forged else parts, origins
+                return guard(controls, parts, slots, Policy()) if found.forged else parts, origins
         made = f"the control sequence {found.forged[0]!r}" if found.forged else "another structure"
         raise SafetyError(
             f"the template makes {made} of what the messages hold, and loses where its text came from; "
@@ -266,7 +270,7 @@ def _exchange(text: str) -> str:
 
 def _spaced_out(text: str, controls: Controls) -> str:
     """Put a backslash before each punctuation mark of a text, unless it is prose, and before the text itself."""
-    if _PROSE.fullmatch(text) and not (controls.at_edge([text]) or controls.within([text], frozenset())):
+    if _PROSE.fullmatch(text) and not (at_edge(controls, [text]) or within(controls, [text], frozenset())):
         return text
     return "\\" + _PUNCTUATION.sub(r"\\\1", text)
 

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from lazyprompt.chat_templates.controls import turn_sequences_in
 from lazyprompt.chat_templates.conversation import dicts_from, prompted
+from lazyprompt.chat_templates.pieces import may_cross
 from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.layout import PartList, SampleParts
-from lazyprompt.safety.policy import Policy, controls_for
+from lazyprompt.safety.find import controls_for
+from lazyprompt.safety.policy import Policy, guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +111,7 @@ class ChatTemplateWriter:
         variables = {"tools": given.tools, "documents": None, "add_generation_prompt": True}
         controls = self._template.controls(jinja)
         # A sequence may begin in the developer's own text and end in a value.
-        careful = any(map(controls.may_cross, filter(None, given.literals)))
+        careful = any(may_cross(controls, literal) for literal in given.literals if literal)
         texts = None if careful else given.texts
         chat = map_texts(given.chat, str.__str__)
         return self._template.laid_out(jinja, chat, variables, self._safety, texts, given.chat)
@@ -122,4 +124,4 @@ class ChatTemplateWriter:
         if not self._safety.looks:
             return parts
         controls = controls_for(turn_sequences_in(self._template.jinja()), frozenset[str](), reserved=False)
-        return controls.guard(parts, (MARKERS, "label", MARKERS), self._safety)
+        return guard(controls, parts, (MARKERS, "label", MARKERS), self._safety)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from lazyprompt.formatters._repair import joined
 from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock
 from lazyprompt.messages.turns import blocks_of, calls_tools
-from lazyprompt.safety.folding import Folded, as_read
+from lazyprompt.safety.folding import SEEN, as_read, origins
 from lazyprompt.safety.speakers import COLONS, FRAME_WORDS, LINE_ENDS, letters_of, written_names
 
 if TYPE_CHECKING:
@@ -158,13 +158,12 @@ def inert_text(text: str) -> str:
 
 def _with_broken_tags(text: str) -> str:
     """Return text with a backslash behind the "<" of each history tag."""
-    folded = Folded.of(text, as_read)
+    tags = (tag.start() for tag in _TAG.finditer(text.translate(SEEN)))
     pieces: list[str] = []
     done = 0
-    for tag in _TAG.finditer(folded.text):
-        at = folded.origin(tag.start())[0] + 1
-        pieces += text[done:at], "\\"
-        done = at
+    for tag in origins(text, tags, SEEN):
+        pieces += text[done : tag + 1], "\\"
+        done = tag + 1
     return "".join(pieces) + text[done:]
 
 

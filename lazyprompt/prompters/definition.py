@@ -12,7 +12,7 @@ from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, Pas
 from lazyprompt.messages.prompt import Prompt, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.prompters.targets import System, Target, TemplateTarget, TextTarget
-from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
+from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable
 from lazyprompt.rendering.prompt_template import PromptTemplate, resolved_system
 from lazyprompt.safety.policy import NEUTRALIZE, Policy, Safety, policy_of
 from lazyprompt.templates.instruction import InstructionTemplate, name_of_text
@@ -263,8 +263,12 @@ class PromptDefinition:
 
         Raises:
             TemplateError: The model is of no known family.
+            SafetyError: A marker is a single character, which cannot be neutralised in untrusted text; see
+                :meth:`with_safety`.
         """
         found = markers if isinstance(markers, Markers) else Markers.for_model(markers)
+        if self._safety.looks:
+            check_breakable(found)
         return self._changed(markers=found, chat_template=None)
 
     def with_chat_template(self, template: ChatTemplate) -> Self:
@@ -313,9 +317,12 @@ class PromptDefinition:
             The copy; this prompter stays as it is.
 
         Raises:
-            SafetyError: There is no such policy.
+            SafetyError: There is no such policy, or a marker cannot be neutralised.
         """
-        return self._changed(safety=policy_of(safety, slots))
+        policy = policy_of(safety, slots)
+        if policy.looks:
+            check_breakable(self._markers)
+        return self._changed(safety=policy)
 
     def with_budget(self, budget: BudgetLike | None) -> Self:
         """A copy whose prompts fit a number of tokens.

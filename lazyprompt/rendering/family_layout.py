@@ -84,12 +84,6 @@ class FamilyLayout:
             layout._constant_system = self._system(prompt, ())
         return layout
 
-    @property
-    def constant_parts(self) -> int:
-        """Number of parts of the constant system turn, with those before it."""
-        constant = self._constant_system if self._markers.system_place == "turn" else None
-        return 2 + len(constant[0]) if constant else 1
-
     def mark(self, split: str) -> str:  # noqa: ARG002 - a family has its own
         """Text that invites the assistant to answer."""
         return self._generation

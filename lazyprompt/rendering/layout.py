@@ -131,11 +131,6 @@ class Layout(Protocol):
         """
         ...
 
-    @property
-    def constant_parts(self) -> int:
-        """Number of parts at the beginning that are the same in every prompt; odd."""
-        ...
-
     def mark(self, split: str) -> str:
         """Text right before the answer: a template's split with the markers in, or the family's own marker."""
         ...

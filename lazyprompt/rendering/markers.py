@@ -1,4 +1,4 @@
-"""Markers: the signs a model family puts around system text, turns, tool results and tool calls."""
+"""Markers: the texts a model family puts around system text, turns, tool results and tool calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text
-from lazyprompt.errors import TemplateError, did_you_mean
+from lazyprompt.errors import SafetyError, TemplateError, did_you_mean
+from lazyprompt.safety.find import is_breakable
 
 SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 
@@ -148,28 +149,55 @@ class Markers:
     @property
     def turn_sequences(self) -> frozenset[str]:
         """The texts that open or close a turn of this family."""
+        # What invites the assistant may hold tokens of a thought as well, beside those of the turn's start.
+        opening = self.generation or ""
+        openings = () if tokens_of(opening) else (opening,)
         # Some templates put an empty thought into the turns of the past; a thought is no turn.
-        return tokens_in(*(cast("str", getattr(self, name)) for name in TURN_MARKERS), *self.stop) - _THOUGHT
+        return tokens_in(*(cast("str", getattr(self, name)) for name in TURN_MARKERS), *openings, *self.stop) - _THOUGHT
 
     @property
     def control_sequences(self) -> frozenset[str]:
         """The texts that this family reads as structure: of turns, tools and generation."""
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
-        described = frozenset[str](_TOKEN.findall(self.tools))
+        described = frozenset(tokens_of(self.tools))
         # Between their tokens these hold prose and JSON, which are no sequences of their own. In the prose a word as
         # <function-name> is for the reader: of plain tags only those count that are closed somewhere.
         prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
-        return self.turn_sequences.union(described - prose, self.controls, *map(_TOKEN.findall, markers))
+        return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, markers))
+
+
+def check_breakable(markers: Markers) -> None:
+    """Refuse turn markers that cannot be neutralised in untrusted text.
+
+    White space alone is no marker. One of several lines or tokens is protected by each of them.
+
+    Args:
+        markers: The markers.
+
+    Raises:
+        SafetyError: A marker is a single character, or nothing but characters that tokenizers drop.
+    """
+    for name in (*TURN_MARKERS, "generation"):
+        marker = cast("str | None", getattr(markers, name)) or ""
+        if marker.strip() and not tokens_in(marker):
+            raise SafetyError(
+                f"marker {name} is {marker!r}: a single character cannot be neutralised in untrusted text; use a "
+                f"longer one, such as '<|{name}|>', or call with_safety(\"off\") first, which checks no text"
+            )
 
 
 def tokens_in(*markers: str) -> frozenset[str]:
-    """The tokens in markers, or a marker that has none."""
-    found: set[str] = set()
-    for marker in markers:
-        tokens = _TOKEN.findall(marker)
-        whole = marker.strip()
-        found.update(tokens or ([whole] if 1 < len(whole) < _LONGEST_PLAIN_MARKER else ()))
-    return frozenset(found)
+    """The tokens in markers; of a marker that has none, each line that can be broken."""
+    return frozenset(found for marker in markers for found in tokens_of(marker) or _plain_lines(marker))
+
+
+def tokens_of(text: str) -> list[str]:
+    """Return the tokens in a text, such as ``<|im_end|>`` and ``[INST]``."""
+    return _TOKEN.findall(text)
+
+
+def _plain_lines(marker: str) -> list[str]:
+    return [line.strip() for line in marker.splitlines() if is_breakable(line)]
 
 
 @lru_cache
@@ -219,8 +247,6 @@ def _known_sequences() -> frozenset[str]:
 
 
 TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
-# A plain marker as "USER:" is short; a longer text without tokens is prose, as the description of tools.
-_LONGEST_PLAIN_MARKER = 24
 _TRIMMED = frozenset(("system", "user", "assistant", "tool"))
 _THOUGHT = frozenset(("<think>", "</think>"))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from itertools import compress, cycle, islice
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.family_layout import FamilyLayout
-from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
+from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable, tokens_of
 from lazyprompt.rendering.template_layout import TemplateLayout
-from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, Controls, Policy, controls_for, headers_in, policy_of
+from lazyprompt.safety.find import Controls, controls_for, is_breakable
+from lazyprompt.safety.policy import COMMON_TAGS, NEUTRALIZE, Policy, guard, headers_in, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +46,7 @@ class PromptTemplate:
         self.split = split
         self.optional = (optional,) if isinstance(optional, str) else tuple(optional)
         self.layout(DEFAULT_MARKERS)
+        self.structure = structure_in(text)
 
     def layout(self, markers: Markers) -> Layout:
         """The template with the markers put in."""
@@ -129,6 +132,43 @@ class TextWriter(Protocol):
 _ALPACA = frozenset({"### Instruction:", "### Input:", "### Response:"})
 
 
+_PLACE = re.compile(r"\{\w+\}")
+
+
+class Structure(NamedTuple):
+    """The control sequences that the literals of a prompt template are.
+
+    Attributes:
+        sequences: The texts that count anywhere.
+        lines: The texts that count at the start of a line.
+    """
+
+    sequences: frozenset[str]
+    lines: frozenset[str]
+
+
+def structure_in(text: str) -> Structure:
+    """Return the control sequences in the text of a prompt template, between its places.
+
+    - Tokens, such as ``<human>`` and ``[/INST]``, count anywhere.
+    - A line without tokens that begins in the template, such as ``Human:`` or ``---``, counts at the start of a line if
+      it has two characters or more.
+    - Text right behind a place, in its line, counts anywhere if it ends in punctuation and holds a letter or digit, as
+      ``Answer:`` of ``{input} Answer:``. The ``and`` of ``{user} and {input}`` is no structure.
+    """
+    sequences, lines = set[str](), set[str]()
+    for at, literal in enumerate(_PLACE.split(text)):
+        for number, line in enumerate(literal.splitlines()):
+            bare = line.strip()
+            if tokens := tokens_of(line):
+                sequences.update(tokens)
+            elif at == 0 or number:
+                lines.add(bare)
+            elif any(map(str.isalnum, bare)) and not bare[-1].isalnum():
+                sequences.add(bare)
+    return Structure(frozenset(filter(is_breakable, sequences)), frozenset(filter(is_breakable, lines)))
+
+
 class Writer:
     """A prompt template made ready for one instruction and one model: lays a prompt out and guards it.
 
@@ -144,18 +184,20 @@ class Writer:
         self._markers = markers
         self._safety: Policy = safety
         self._looks = safety.looks
-        # The layout for prompts with these tools, which are the same in most prompts, and the first part to look at.
+        if self._looks:
+            check_breakable(markers)
+        # The layout for prompts with these tools, which are the same in most prompts.
         self._own_layout = self._layout
-        self._unseen = 0
         self._tools: ToolSet | None = None
         # The same text may stand between many values.
         texts = {*self._layout.literals, *literals, markers.tools}
-        headers = frozenset(header for text in texts for header in headers_in(text))
+        headers = template.structure.lines.union(header for text in texts for header in headers_in(text))
         if headers & _ALPACA:
             headers |= _ALPACA
-        self._controls = controls_of(markers, headers)
+        sequences = template.structure.sequences
+        self._controls = controls_of(markers, headers, sequences)
         # An answer to be trained may think and call tools, but not end its turn or open another.
-        self._label_controls = controls_for(markers.turn_sequences, headers, reserved=False)
+        self._label_controls = controls_for(markers.turn_sequences | sequences, headers, reserved=False)
 
     def keep(self, prompt: Prompt, constant: frozenset[str]) -> Writer:
         """Put in for good what is the same in every prompt this writer will write.
@@ -169,10 +211,6 @@ class Writer:
         """
         self._own_layout = self._layout.folded(prompt, constant | {"tools"})
         self._layout = self._layout.folded(prompt, constant - {"tools"})
-        # What is the same in every prompt is looked at once; where something is found, each time.
-        head = self._own_layout.lay(prompt).parts[: self._own_layout.constant_parts]
-        stands_alone = bool(head[-1]) and not self._controls.may_cross(head[-1])
-        self._unseen = len(head) - 1 if stands_alone and not self._controls.suspicious(head) else 0
         self._tools = prompt.tools
         return self
 
@@ -188,16 +226,13 @@ class Writer:
         Raises:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        layout, first = (self._own_layout, self._unseen) if prompt.tools is self._tools else (self._layout, 0)
-        out = layout.lay(prompt)
-        if out.order is not None:
-            first = 0  # what is constant in other prompts holds text of the history
-        if self._looks and (found := self._controls.suspicious(out.parts, first)):
-            out.parts = self._controls.guard_in(found, out.parts, out.slots, self._safety)
+        out = (self._own_layout if prompt.tools is self._tools else self._layout).lay(prompt)
+        if self._looks:
+            out.parts = guard(self._controls, out.parts, out.slots, self._safety)
         if prompt.label is not None:
             answer, slots = ["", prompt.label, ""], (MARKERS, "label", MARKERS)
             if self._looks:
-                answer = self._label_controls.guard(answer, slots, self._safety)
+                answer = guard(self._label_controls, answer, slots, self._safety)
             out.add(answer, slots)
         return out
 
@@ -234,7 +269,7 @@ class Writer:
                 self._check_said(bare.parts[turn[0] : turn[-1]], out.parts[turn[0] : turn[-1]])
         answered = answer_parts(answer, self._markers, self._layout.opening)
         if self._looks:
-            answered.parts = self._label_controls.guard(answered.parts, answered.slots, self._safety)
+            answered.parts = guard(self._label_controls, answered.parts, answered.slots, self._safety)
         out.add(answered.parts, answered.slots)
         return sample_parts(with_trained(out, wanted, self._markers, self._layout.opening), prompt.history, out.order)
 
@@ -247,7 +282,7 @@ class Writer:
             # JSON stays the same value.
             if before == after or isinstance(before, JsonText):
                 continue
-            if self._label_controls.guard(["", before, ""], (MARKERS, "history", MARKERS), NEUTRALIZE)[1] != after:
+            if guard(self._label_controls, ["", before, ""], (MARKERS, "history", MARKERS), NEUTRALIZE)[1] != after:
                 raise SafetyError(
                     f"a turn of the history is to be trained, but a prompt shows the control sequences in it broken: "
                     f"{after!r}; give calls as tool_calls, give the turn as a label of its own, or trust the history: "
@@ -255,16 +290,20 @@ class Writer:
                 )
 
 
-def controls_of(markers: Markers, headers: frozenset[str] = frozenset()) -> Controls:
+_NONE: frozenset[str] = frozenset()
+
+
+def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: frozenset[str] = _NONE) -> Controls:
     """The control sequences of a model.
 
     Args:
         markers: The markers of the model. Nobody knows which model reads a prompt without a family: whatever is
             structure to any of them is then meant.
         headers: The section headers that are structure.
+        sequences: Further sequences, those of a prompt template.
     """
-    known = markers.control_sequences | (frozenset[str]() if markers.family else Markers.known_sequences())
-    return controls_for(known | COMMON_TAGS, headers)
+    known = markers.control_sequences | (_NONE if markers.family else Markers.known_sequences())
+    return controls_for(known | COMMON_TAGS | sequences, headers)
 
 
 def neutralize(text: str, model: str | None = None) -> str:
@@ -279,8 +318,7 @@ def neutralize(text: str, model: str | None = None) -> str:
     Raises:
         TemplateError: There is no such model.
     """
-    controls = controls_of(_markers_of(model))
-    return text if controls.clean(text) else controls.guard(["", text, ""], ("", "text", ""), NEUTRALIZE)[1]
+    return guard(controls_of(_markers_of(model)), ["", text, ""], ("", "text", ""), NEUTRALIZE)[1]
 
 
 def restore(text: str, model: str | None = None) -> str:
@@ -293,7 +331,7 @@ def restore(text: str, model: str | None = None) -> str:
     Raises:
         TemplateError: There is no such model.
     """
-    return controls_of(_markers_of(model)).restored(text)
+    return controls_of(_markers_of(model)).restore(text)
 
 
 def _markers_of(model: str | None) -> Markers:

@@ -141,11 +141,6 @@ class TemplateLayout:
                     out.extend(parts, slots)
         return out
 
-    @property
-    def constant_parts(self) -> int:
-        """Return the number of parts before the first field."""
-        return len(self._head[0])
-
     def mark(self, split: str) -> str:
         """The split with the markers in."""
         return _with_markers(split, self._markers)

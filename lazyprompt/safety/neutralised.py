@@ -7,13 +7,17 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.safety.folding import fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from lazyprompt.safety.find import Match
 
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
@@ -22,35 +26,6 @@ _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 TextMark: TypeAlias = tuple[int, int, str]
 # What is put in place of what: from one index to another, this text.
 _Edit: TypeAlias = tuple[int, int, str]
-
-
-class Forged(NamedTuple):
-    """A control sequence that reaches into untrusted text.
-
-    Attributes:
-        part: The first untrusted part that it reaches into.
-        start: Where it begins, counted from the part's beginning; negative where it begins before the part.
-        into: At which of the signs it begins that its first character is folded to.
-        text: The sequence as it is written.
-    """
-
-    part: int
-    start: int
-    into: int
-    text: str
-
-    @property
-    def begin(self) -> int:
-        """The index of its first character in the part."""
-        return max(self.start, 0)
-
-    def end_in(self, text: str) -> int:
-        """Return the index behind its last character in the part; the rest of it may stand in later parts.
-
-        Args:
-            text: The text of the part.
-        """
-        return min(self.start + len(self.text), len(text))
 
 
 class Neutralised(str):
@@ -85,7 +60,24 @@ class NeutralisedJson(Neutralised, JsonText):
     __slots__ = ()
 
 
-def neutralise(text: str, sequences: Sequence[Forged]) -> Neutralised:
+def neutralise(parts: Sequence[str], matches: Iterable[Match]) -> list[str]:
+    r"""Return parts with control sequences broken, each in the first untrusted part that it reaches into.
+
+    A backslash behind its first character breaks it: ``<|im_end|>`` becomes ``<\|im_end|>``. No tokenizer knows that
+    form, no normalizer drops the backslash, and a reader still sees what was written. In JSON, the first character
+    becomes JSON's own escape (``\u003c``), so that the value stays the same.
+
+    Args:
+        parts: The parts.
+        matches: The sequences, in order.
+    """
+    neutralised = [*parts]
+    for part, sequences in groupby(matches, key=attrgetter("part")):
+        neutralised[part] = _broken(parts[part], [*sequences])
+    return neutralised
+
+
+def _broken(text: str, sequences: Sequence[Match]) -> Neutralised:
     """Break the sequences of a text, put together in one go."""
     is_json = isinstance(text, JsonText)
     edit = _json_editor(text) if is_json else _edit
@@ -99,7 +91,7 @@ def neutralise(text: str, sequences: Sequence[Forged]) -> Neutralised:
     return kind("".join(pieces) + text[done:], partial(_marks, text, sequences, edits))
 
 
-def _marks(text: str, sequences: Sequence[Forged], edits: Sequence[_Edit]) -> Iterator[TextMark]:
+def _marks(text: str, sequences: Sequence[Match], edits: Sequence[_Edit]) -> Iterator[TextMark]:
     """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
 
     Args:
@@ -137,18 +129,18 @@ def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
     return given + text[done:end]
 
 
-def _edit(_: str, sequence: Forged) -> _Edit:
-    """A backslash behind a sequence's first sign, or before the first one it takes from the text."""
+def _edit(_: str, sequence: Match) -> _Edit:
+    """A backslash behind a sequence's first character, or before the first one it takes from the text."""
     begin = sequence.start
     if begin < 0:
         return 0, 0, "\\"
-    if len(signs := fold(sequence.text[0])) > (broken := sequence.into + 1):
-        # One sign stands for several of the sequence, or for all of it: they are written out, to be broken apart.
-        return begin, begin + 1, f"{signs[:broken]}\\{signs[broken:]}"
+    if len(characters := fold(sequence.text[0])) > (broken := sequence.into + 1):
+        # One character stands for several of the sequence, or for all of it: they are written out, to be broken apart.
+        return begin, begin + 1, f"{characters[:broken]}\\{characters[broken:]}"
     return begin + 1, begin + 1, "\\"
 
 
-def _json_editor(text: str) -> Callable[[str, Forged], _Edit]:
+def _json_editor(text: str) -> Callable[[str, Match], _Edit]:
     """Return an editor that breaks a sequence in JSON without a change of its value, by an escape in a string.
 
     A sequence of nothing but JSON's own escapes has one of them written by its number. One of nothing but brackets and
@@ -162,7 +154,7 @@ def _json_editor(text: str) -> Callable[[str, Forged], _Edit]:
         for escape in _JSON_ESCAPE.finditer(text, begin, end):
             escapes.extend(escape.span())
 
-    def edit(text: str, sequence: Forged) -> _Edit:
+    def edit(text: str, sequence: Match) -> _Edit:
         escape: _Edit | None = None
         for index in range(sequence.begin, sequence.end_in(text)):
             at = bisect_right(escapes, index)
@@ -177,7 +169,7 @@ def _json_editor(text: str) -> Callable[[str, Forged], _Edit]:
     return edit
 
 
-def _json_escape(sign: str) -> str:
-    """A sign as JSON's escape; one beyond the basic plane as a pair of them."""
-    units = sign.encode("utf-16-be")
+def _json_escape(character: str) -> str:
+    """A character as JSON's escape; one beyond the basic plane as a pair of them."""
+    units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

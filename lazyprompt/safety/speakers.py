@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from lazyprompt._base.roles import ROLES
-from lazyprompt.safety.folding import as_read, fold
+from lazyprompt.safety.folding import as_read, decompose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,7 +44,7 @@ def looks_like_role(name: str) -> bool:
 
 def one_line(name: str) -> str:
     """Return a name without anything that ends a name or its line."""
-    kept = ("\0" if _FORBIDDEN.search(each + fold(each)) else each for each in name)
+    kept = ("\0" if _FORBIDDEN.search(each + decompose(each)) else each for each in name)
     return re.sub("\0+", " ", "".join(kept)).strip()
 
 
@@ -73,7 +73,7 @@ def written_names(
 
 def _look(name: str) -> str:
     """Return a name as a reader sees it."""
-    return " ".join(fold(name).split())
+    return " ".join(decompose(name).split())
 
 
 def no_imitation(name: str, role: str) -> str:

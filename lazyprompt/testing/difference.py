@@ -117,7 +117,7 @@ class Comparison:
     def _is_forged_in_one(self, change: Change) -> bool:
         """Return True if one of two texts holds a control sequence of any model, and the other does not."""
         before, after = change.before, change.after
-        if self._controls.clean(f"{before}\n{after}"):
+        if self._controls.is_clean(f"{before}\n{after}"):
             return False
         return (neutralize(before) != before) != (neutralize(after) != after)
 

@@ -671,7 +671,7 @@ def test_what_a_family_writes_calls_with_is_structure_to_it(family: str) -> None
     marks |= {*(form.thought or ()), *form.stop}
     # Words and fences are no tokens.
     tokens = {mark.split("\n")[0].strip() for mark in marks if mark.startswith(("<", "["))}
-    assert not {mark for mark in tokens if controls.clean(mark) and not mark.endswith("=")}
+    assert not {mark for mark in tokens if controls.is_clean(mark) and not mark.endswith("=")}
 
 
 @pytest.mark.parametrize(

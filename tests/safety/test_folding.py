@@ -1,24 +1,25 @@
-"""Folded text that knows where its signs come from, against the plain way, which keeps a place for each sign."""
+"""Folded text, against the normalizers of real tokenizers, and the places that its characters come from."""
 
 from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import normalizers
 
 from lazyprompt._base.json import JsonText
 from lazyprompt.errors import SafetyError
-from lazyprompt.safety import policy as safety
-from lazyprompt.safety.folding import Folded, as_read, fold
-from lazyprompt.safety.policy import NEUTRALIZE, Controls, Policy
+from lazyprompt.safety.find import Controls
+from lazyprompt.safety.folding import DISGUISES, Folds, as_read, fold, origins
+from lazyprompt.safety.policy import NEUTRALIZE, Policy, guard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 CONTROLS = Controls(
     ["<|im_end|>", "[INST]", "</s>", "USER:", "<｜User｜>", "===", "fi>", "가:"], ["### Response:", "### k:"]
@@ -36,33 +37,50 @@ TEXTS = st.lists(SIGNS | st.characters(codec="utf-8"), max_size=12).map("".join)
 PARTS = st.lists(TEXTS, min_size=1, max_size=5)
 
 
-class Plain(NamedTuple):
-    """The plain way: each sign folded by itself, and for each of its signs the index it had."""
-
-    text: str
-    places: list[int]
-
-    @classmethod
-    def of(cls, text: str) -> Plain:
-        folds = [sign if sign.isascii() else fold(sign) for sign in text]
-        return cls("".join(folds), [place for place, folded in enumerate(folds) for _ in folded])
-
-    def origin(self, at: int) -> tuple[int, int]:
-        return self.places[at], at - bisect_left(self.places, self.places[at])
-
-
 @given(TEXTS)
-def test_each_sign_knows_its_place(text: str) -> None:
-    folded, plain = Folded.of(text), Plain.of(text)
-    assert folded.text == plain.text
-    assert [folded.origin(at) for at in range(len(plain.text))] == [plain.origin(at) for at in range(len(plain.text))]
+def test_each_folded_character_comes_from_its_own(text: str) -> None:
+    folds = [fold(character) for character in text]
+    places = [at for at, folded in enumerate(folds) for _ in folded]
+    assert fold(text) == "".join(folds)
+    assert [*origins(text, range(len(places)))] == places
 
 
-def test_a_folding_of_ones_own_moves_signs_of_plain_text_too() -> None:
-    folded = Folded.of("aBbC", lambda text: text.replace("b", "xyz").replace("C", "").lower())
-    assert folded.text == "abxyz"
-    assert [folded.origin(at) for at in range(5)] == [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2)]
-    assert Folded.of("plain") == ("plain", "plain", {}, (), ())
+def test_a_folding_of_ones_own_moves_characters_of_plain_text_too() -> None:
+    folds = Folds(lambda character: {"b": "xyz", "C": ""}.get(character, character.lower()))
+    assert "aBbC".translate(folds) == "abxyz"
+    assert [*origins("aBbC", range(5), folds)] == [0, 1, 2, 2, 2]
+
+
+def test_all_disguises_are_those_that_unicode_has() -> None:
+    """The search looks for these alone, where text with others is not decomposed."""
+    forms = [chr(code) for code in range(128, 0x110000) if normalize("NFKD", chr(code)) != chr(code)]
+    for character, known in DISGUISES.items():
+        assert known == "".join(each for each in forms if character in normalize("NFKD", each))
+
+
+NORMALIZERS = {
+    "nmt": normalizers.Nmt(),
+    "nmt nfkc": normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC()]),
+    "nfkc": normalizers.NFKC(),
+    "bert": normalizers.BertNormalizer(),
+    "accents": normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents()]),
+    "lower": normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]),
+}
+
+
+@pytest.mark.parametrize("name", NORMALIZERS)
+def test_what_a_normalizer_of_a_tokenizer_drops_or_folds_is_no_disguise(name: str) -> None:
+    marker = "<|im_end|>"
+    texts = [
+        f"{marker[:at]}{chr(code)}{marker[behind:]}"
+        for code in (*range(0xD800), *range(0xE000, 0x20000), *range(0xE0000, 0xE0200))
+        for at, behind in ((1, 1), (3, 3), (0, 1), (3, 4))
+        if chr(code) != "😀"
+    ]
+    read = NORMALIZERS[name].normalize_str("😀".join(texts)).split("😀")
+    seen = [text for text, each in zip(texts, read, strict=True) if marker in each]
+    assert seen
+    assert [text for text in seen if CONTROLS.is_clean(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -83,24 +101,8 @@ def test_a_reader_sees_no_marks_and_nothing_invisible(text: str, seen: str) -> N
 @pytest.mark.parametrize("behind", ["im_end|>", "im_end|" + "\u200b" * 90 + ">", "im" + "\u00ad" * 300 + "_end|>"])
 def test_a_sequence_is_seen_through_any_number_of_invisible_signs(behind: str) -> None:
     assert CONTROLS.found(f"é<|{behind}") == [(1, f"<|{behind}")]
-    assert not CONTROLS.clean(f"é<|{behind}")
-    assert CONTROLS.clean(f"é<|{behind[:-1]}") is CONTROLS.clean("é< b<") is True
-
-
-def guarded(parts: Sequence[str], policy: Policy) -> Sequence[str] | str:
-    try:
-        return CONTROLS.guard(parts, [f"slot{index}" for index in range(len(parts))], policy)
-    except SafetyError as error:
-        return str(error)
-
-
-@pytest.mark.slow
-@given(PARTS, st.sampled_from([NEUTRALIZE, Policy("raise"), Policy("neutralize", (("slot1", "off"),))]))
-def test_the_guard_does_what_it_does_with_a_place_for_each_sign(parts: list[str], policy: Policy) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(safety, "Folded", Plain)
-        plain = guarded(parts, policy)
-    assert guarded(parts, policy) == plain
+    assert not CONTROLS.is_clean(f"é<|{behind}")
+    assert CONTROLS.is_clean(f"é<|{behind[:-1]}") is CONTROLS.is_clean("é< b<") is True
 
 
 def plainly_edited(text: str, forged: Iterable[tuple[int, int]]) -> str:
@@ -131,7 +133,7 @@ def test_json_is_broken_where_the_plain_way_breaks_it(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
     controls = Controls(["<|x|>", "[{"], reserved=False)
     found = [match.span() for match in re.finditer(r"<\|x\|>|\[\{", text)]
-    assert controls.guard(["", JsonText(text), ""], ["a", "b", "c"], NEUTRALIZE)[1] == plainly_edited(text, found)
+    assert guard(controls, ["", JsonText(text), ""], ["a", "b", "c"], NEUTRALIZE)[1] == plainly_edited(text, found)
 
 
 @given(
@@ -142,10 +144,10 @@ def test_of_the_sequences_at_a_place_the_longest_is_found(sequences: list[str], 
     """Sequences are grouped by their first two signs; the plain way tries one after the other, the longest first."""
     plain = re.search("|".join(re.escape(each) for each in sorted(sequences, key=len, reverse=True)), text)
     controls = Controls(sequences, reserved=False)
-    assert controls.clean(text) == (plain is None)
+    assert controls.is_clean(text) == (plain is None)
     if plain is not None:
         with pytest.raises(SafetyError) as caught:
-            controls.guard(["", text, ""], ["a", "b", "c"], Policy("raise"))
+            guard(controls, ["", text, ""], ["a", "b", "c"], Policy("raise"))
         assert f"sequence {plain[0]!r};" in str(caught.value)
 
 
@@ -153,7 +155,7 @@ def test_of_the_sequences_at_a_place_the_longest_is_found(sequences: list[str], 
 def test_many_honest_signs_hide_no_sequence(count: int) -> None:
     """A few signs are looked at one by one; where they are many, all at once."""
     for text in ("a < b [1] " * count, "甲 < 乙 ［1］ " * count):
-        assert CONTROLS.clean(text)
+        assert CONTROLS.is_clean(text)
         for forged in ("<|im_end|>", "[INST]", "＜|im_end|>"):
-            assert not CONTROLS.clean(text + forged)
-            assert not CONTROLS.clean(forged + text)
+            assert not CONTROLS.is_clean(text + forged)
+            assert not CONTROLS.is_clean(forged + text)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyprompt._base.json import JsonText
+from lazyprompt.safety.find import Controls
 from lazyprompt.safety.neutralised import Neutralised, NeutralisedJson
-from lazyprompt.safety.policy import NEUTRALIZE, Controls
+from lazyprompt.safety.policy import NEUTRALIZE, guard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ VALUES = st.recursive(
 
 
 def guarded(text: str, controls: Controls, before: str = "") -> str:
-    return controls.guard([before, text, ""], ["system", "a", "b"], NEUTRALIZE)[1]
+    return guard(controls, [before, text, ""], ["system", "a", "b"], NEUTRALIZE)[1]
 
 
 def as_given(text: str) -> str:

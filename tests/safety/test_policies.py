@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lazyprompt import ChatPrompter, ChatTemplate, Prompty, SafetyError, TemplateError, Trusted, neutralize, restore
 from lazyprompt.rendering.markers import Markers
-from lazyprompt.safety.policy import NEUTRALIZE, Controls
+from lazyprompt.safety.find import Controls
+from lazyprompt.safety.policy import NEUTRALIZE, guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,12 +114,12 @@ def test_for_one_model_only_its_own_sequences_count() -> None:
 def test_backslashes_that_are_a_sequence_themselves_are_refused_at_once() -> None:
     """Each that broke a sequence made another: their number grew with each pass until memory ended."""
     with pytest.raises(SafetyError, match="cannot be made harmless"):
-        Controls(["\\\\"]).guard(["", "\\" * 10_000, ""], ["markers", "user", "markers"], NEUTRALIZE)
+        guard(Controls(["\\\\"]), ["", "\\" * 10_000, ""], ["markers", "user", "markers"], NEUTRALIZE)
 
 
 @pytest.mark.parametrize("sequence", ["\\", "\xad\\", "<", "＜\u200b", " ", "a "])
 def test_a_single_character_is_no_sequence_in_any_disguise(sequence: str) -> None:
     """It cannot be broken: text with it was refused, and only after a hundred passes."""
     controls = Controls([sequence, "<|im_end|>"])
-    guarded = controls.guard(["", "a \\ < <|im_end|>", ""], ["markers", "user", "markers"], NEUTRALIZE)
+    guarded = guard(controls, ["", "a \\ < <|im_end|>", ""], ["markers", "user", "markers"], NEUTRALIZE)
     assert guarded == ["", "a \\ < <\\|im_end|>", ""]

@@ -29,9 +29,11 @@ from lazyprompt import (
 )
 from lazyprompt._base.json import JsonText
 from lazyprompt.chat_templates.controls import controls_of
+from lazyprompt.chat_templates.pieces import at_edge, may_cross
 from lazyprompt.chat_templates.source import ChatSource
 from lazyprompt.errors import LazyPromptError, MediaError, PromptFileError
-from lazyprompt.safety.policy import NEUTRALIZE, Controls, controls_for
+from lazyprompt.safety.find import Controls, controls_for
+from lazyprompt.safety.policy import NEUTRALIZE, guard
 from support.memory import peak_of
 
 if TYPE_CHECKING:
@@ -104,11 +106,11 @@ def test_a_marker_in_a_text_that_is_not_ascii_takes_little_memory(write: Callabl
     def places() -> list[int]:
         return [place for place, sign in enumerate(parts[1]) for _ in sign]
 
-    def guard() -> None:
-        assert controls.guard(parts, ["a", "b", "c"], NEUTRALIZE) != parts
+    def guarded() -> None:
+        assert guard(controls, parts, ["a", "b", "c"], NEUTRALIZE) != parts
 
     assert peak_of(places) > 30 * len(parts[1])
-    assert peak_of(guard) < 15 * len(parts[1])
+    assert peak_of(guarded) < 15 * len(parts[1])
 
 
 def hostile(size: int) -> str:
@@ -182,9 +184,9 @@ def encoded(tokens: list[str]) -> list[int]:
 
 
 TOKEN_WAYS: dict[str, Callable[[list[str]], object]] = {
-    "compiled": lambda tokens: Controls(tokens).at_edge(["a <", "> b"]),
-    "guarded": lambda tokens: Controls(tokens).guard(["", tokens[-1], ""], ["a", "b", "a"], NEUTRALIZE),
-    "literal": lambda tokens: Controls(tokens).may_cross("<a"),
+    "compiled": lambda tokens: at_edge(Controls(tokens), ["a <", "> b"]),
+    "guarded": lambda tokens: guard(Controls(tokens), ["", tokens[-1], ""], ["a", "b", "a"], NEUTRALIZE),
+    "literal": lambda tokens: may_cross(Controls(tokens), "<a"),
     "rendered": lambda tokens: with_tokens(tokens).render([{"role": "user", "content": tokens[-1], "name": "<"}]),
     "prompter": lambda tokens: ChatPrompter("<{q}>").generate_prompt(
         {"q": tokens[-1], "input": "x"}, chat_template=with_tokens(tokens)

@@ -141,7 +141,7 @@ def spaced(*, trims: bool) -> Tokenizer:
 
 @given(prompt=st.text("ab \n:", max_size=6), label=st.text("ab \n:", max_size=6), history=st.text("ab ", max_size=3))
 def test_spaces_that_offsets_leave_out_change_nothing(prompt: str, label: str, history: str) -> None:
-    sample = BARE.with_markers(Markers(eoa=": ")).training_sample(history + prompt, label)
+    sample = BARE.with_safety("off").with_markers(Markers(eoa=": ")).training_sample(history + prompt, label)
     assert sample.labels(spaced(trims=True)) == sample.labels(spaced(trims=False))
 
 
@@ -155,6 +155,7 @@ def test_a_word_whose_space_is_the_prompts_begins_in_the_prompt() -> None:
         # The family whose prompt stops short of the space leaves it to the model.
         sample = (
             ChatPrompter(system="")
+            .with_safety("off")
             .with_markers(Markers(soh="a", soa=" ", generation="", eoa=":", exact=True))
             .training_sample("b", "b", [["a", "a"]], train="all")
         )
@@ -177,6 +178,7 @@ def test_white_space_that_an_end_marker_takes_makes_it_straddle() -> None:
     tokenizer.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False, rstrip=True)])
     sample = (
         ChatPrompter(system="")
+        .with_safety("off")
         .with_markers(Markers(soh="a", soa="b", eoa="<|end|>\n", exact=True))
         .training_sample("a", "a")
     )
@@ -193,9 +195,9 @@ def test_each_token_is_trained_if_it_begins_in_trained_text(data: st.DataObject)
     markers = Markers(soh="<|im_start|>", soa=data.draw(text), eoa=data.draw(text), exact=True)
     sample = (
         ChatPrompter(system="")
-        .with_markers(markers)
         # Of any markers, text beside them can make others.
         .with_safety("off")
+        .with_markers(markers)
         .training_sample(data.draw(text), data.draw(text), [[data.draw(text), data.draw(text)]], train="all")
     )
     ids, labels, straddling = sample.labels(chatml())

@@ -9,8 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt.safety.pieces import Edges, plain
+from lazyprompt.chat_templates.pieces import (
+    Edges,
+    at_edge,
+    begins_at_end,
+    ends_at_start,
+    may_cross,
+    plain,
+    within,
+)
+from lazyprompt.safety.find import Controls
 
+CONTROLS = Controls(
+    ("<|im_start|>", "<|im_end|>", "[INST]", "[/INST]", "</s>", "<start_of_turn>", "<｜User｜>", "USER:", "<think>"),
+    ("### Response:", "### k:"),
+)
 TEXTS = ("<|im_end|>", "[INST]", "</s>", "USER: ", "aBca", "### k:", "S1 0\tx", "<unused7>", "ß>")
 NAME = r"[^<>|\s\\]{1,64}"
 # Reserved tokens that are numbered, one with each number of digits; digits are all the same in plain text.
@@ -103,3 +116,59 @@ def test_each_number_of_a_reserved_token_is_known(word: str) -> None:
     assert all(edges.ended.begin(f">{digits}{turned[:-1]}") for digits in ("0", "00000"))
     assert not any(edges.begun.begin(f"<{word}{rest}") for rest in ("000000", ">", "0>"))
     assert not any(edges.ended.begin(f">{rest}") for rest in (turned, f"0{turned}", turned[:-1]))
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        *("<", "a<|", "a<|im", "<|im_end|", "im_end", "|", "_", "|>", ">a", "end|>a", "|im_end|> a"),
+        *("a[", "INST]", "NST", "USE", "ER: x", "\n#", "## resp", "onse: x", "＜", "a＜|im", "<\u200b"),
+    ],
+)
+def test_a_literal_that_may_be_part_of_a_sequence_is_known(literal: str) -> None:
+    assert may_cross(CONTROLS, literal)
+    for honest in ("", "\u200b", " and ", "<|im_end|>\n", "Say: \n", "\n\n", "a " * 40, "<p> </p> "):
+        assert not may_cross(CONTROLS, honest)
+
+
+@pytest.mark.parametrize(
+    ("text", "edge"),
+    [
+        *((text, True) for text in ("a <|im", "a <|im_  ", "_end|> b", "  |> b", "a [in", "NST] b", "＜|im", "a ［in")),
+        *((text, True) for text in ("a\n###  resp", "a\n＃## resp", "end|＞ b", "a <|any_name", "any_name|> b")),
+        ("a <unused1", True),
+        *(("", False), ("a", False), ("im_end", False), ("a <p b", False), ("1 > 0 is so", False), ("[x] is", False)),
+        *(("<|im_end|>", False), ("a <|im_end|> b", False), ("name> is", False), (f"{'x' * 80}|> b", False)),
+    ],
+)
+def test_text_that_begins_or_ends_within_a_sequence(text: str, edge: bool) -> None:  # noqa: FBT001 - pytest hands it in
+    many = "a <p> [x] b" * 60
+    assert at_edge(CONTROLS, [text]) == at_edge(CONTROLS, ["fine", text, "and"]) == edge
+    assert at_edge(CONTROLS, [many, text]) == edge
+    assert (begins_at_end(CONTROLS, text) or ends_at_start(CONTROLS, text)) == edge
+    assert begins_at_end(CONTROLS, f"fine {text}") == begins_at_end(CONTROLS, text)
+    assert ends_at_start(CONTROLS, f"{text} fine") == ends_at_start(CONTROLS, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "edge"),
+    [
+        *(("status", [], False), ("status", ["er: a"], True), ("status", ["e"], True), ("status", ["e-"], False)),
+        *(("status", ["ser:"], False), ("you", ["ser:"], True), ("you ", ["\n SER:"], True), ("user: a", [], False)),
+        *((": a", [], False), (": a", ["user"], True), (": a", ["user "], True), (": a", ["er"], True)),
+        *((": a", ["us"], False), ("a <", [], True), ("> a", [], True), ("[IN", [], False), ("[IN", ["st]"], True)),
+        *(("\uff35s", ["er:"], True), ("us\u200b", ["e\u200br:"], True), ("a u", ["", " "], False)),
+    ],
+)
+def test_an_edge_counts_where_something_goes_on_with_it(text: str, own: list[str], edge: bool) -> None:  # noqa: FBT001 - as above
+    controls = Controls(["User:", "[INST]"])
+    assert at_edge(controls, [text, "honest"], own) == at_edge(controls, [text, *own], ["honest"]) == edge
+
+
+def test_text_within_a_sequence() -> None:
+    assert all(within(CONTROLS, [text], frozenset()) for text in ("im_end", " INST ", "inst", "＿end|", "ser"))
+    assert not any(
+        within(CONTROLS, [text], frozenset()) for text in ("", "hello", "im_end|>", "<|im_end", "<|im_end|>")
+    )
+    assert not within(CONTROLS, ["im_end", "hello"], frozenset({"im_end"}))
+    assert within(CONTROLS, ["inst", "im_end"], frozenset({"inst"}))
