@@ -20,11 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from timeit import repeat
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from figures import committed, keep
 
-from lazyprompt import ChatPrompter, OnlineChatModule
+from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +47,8 @@ CALL_SECONDS = 0.010
 AT_ONCE = 500
 # The share of a call that a module may add, and the milliseconds that it may block a loop.
 SHARE, STALL_MS = 0.05, 50.0
+# How many times as long as generate_prompt a payload may take.
+PAYLOAD = 3.0
 PROMPTER = ChatPrompter("Answer in {language}.")
 INPUT = {"language": "Dutch", "input": "ping"}
 
@@ -139,6 +142,24 @@ def stall(source: str) -> float:
         return asyncio.run(measured(url))
 
 
+def payload_ratios() -> dict[str, float]:
+    """Return the time of a module's ``payload`` as a multiple of that of ``generate_prompt``, by the kind of module."""
+    family = "Qwen2.5-7B-Instruct"
+    local = TrainableModule(family, url="http://127.0.0.1:9").prompt(PROMPTER)
+    pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        family: (lambda: local.payload(INPUT), lambda: PROMPTER.generate_prompt(INPUT, model=family))
+    }
+    for source in BARE:
+        online = OnlineChatModule(source, model="m", api_key="k").prompt(PROMPTER)
+        pairs[source] = (
+            lambda online=online: online.payload(INPUT),  # type: ignore[misc]  # mypy knows no types of a lambda's defaults
+            lambda source=source: PROMPTER.generate_prompt(INPUT, format=source),  # type: ignore[misc]  # the same
+        )
+    return {
+        name: min(repeat(ours, number=500)) / min(repeat(alone, number=500)) for name, (ours, alone) in pairs.items()
+    }
+
+
 def main() -> None:
     """Measure, print, write, check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -153,6 +174,7 @@ def main() -> None:
     for what, found, most in (
         ("added to a call of 10 ms, as a share of it", shares, SHARE),
         (f"longest block of a loop with {AT_ONCE} calls, in ms", stalls, STALL_MS),
+        ("payload, as a multiple of generate_prompt", {key: [each] for key, each in payload_ratios().items()}, PAYLOAD),
     ):
         for source, values in found.items():
             print(f"{source + ': ' + what:70} {values[0]:8.3f} (at most {most:g})")

@@ -342,6 +342,7 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     return tuple((re.compile(f"{PUBLISHER}(?:{pattern})(?![a-z0-9])"), form) for pattern, form in _WRITERS)
 
 
+@lru_cache(maxsize=128)
 def _of_family(markers: Markers) -> tuple[Form, Begins, tuple[str, ...]]:
     form = FORMS[_written_by(markers.family) or "hermes"]
     # What stands around a result is a plain tag in some families, and <s> is one in HTML.

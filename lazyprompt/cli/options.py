@@ -13,7 +13,7 @@ from lazyprompt._base.json import well_formed
 from lazyprompt.cli.streams import WrongUseError, blaming
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.inspect.counting import counter_named
-from lazyprompt.prompters.definition import FORMATS
+from lazyprompt.prompters.target_choice import FORMATS
 from lazyprompt.safety.policy import SAFETIES, Safety
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.trusted import is_trusted
 from lazyprompt.answers.forms import FORMS, form_in
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.chat_templates.source import ChatSource, read_source
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     import tokenizers
 
     from lazyprompt.messages.encoding import TokenizerLike
+    from lazyprompt.messages.prompt import Rendered
     from lazyprompt.modules.clients._base import Settings
     from lazyprompt.prompters.prompter import Prompter
+    from lazyprompt.prompters.targets import TextTarget
 
 # Seconds that the question for a BOS may take: it is asked once, also by those who must not wait for long.
 _SOON = 10.0
@@ -49,11 +52,20 @@ class Layout(NamedTuple):
             return self.template.special_tokens.get("bos_token", "")
         return self.markers.bos
 
-    def fitted(self, prompter: Prompter) -> Prompter:
-        """Return a prompter with this layout."""
-        if self.template is not None:
-            return prompter.with_chat_template(self.template)
-        return prompter.with_markers(self.markers)
+    def opens_with_bos(self, rendered: Rendered, *, as_ids: bool) -> bool:
+        """Return True if a prompt begins with the beginning-of-text token.
+
+        Args:
+            rendered: The prompt.
+            as_ids: True if token ids are sent, in which untrusted text is never that token; in text, engines read the
+                token in any case.
+        """
+        at, opening = next(((at, part) for at, part in enumerate(rendered.parts) if part), (0, ""))
+        return bool(self.bos) and opening.startswith(self.bos) and (not as_ids or is_trusted(at, opening))
+
+    def target(self, prompter: Prompter) -> TextTarget:
+        """Return what lays out the prompts of a prompter."""
+        return prompter.text_target(self.markers if self.template is None else None, self.template)
 
 
 class Given(NamedTuple):

@@ -144,14 +144,14 @@ class Reader(NamedTuple):
     Attributes:
         parse: Parses a whole answer, given as a dict.
         collector: Makes a collector of the pieces of an answer.
-        parser: The parser of raw text, for a local model; None for a provider.
+        parser: Makes the parser of raw text, for a local model; None for a provider.
         heard: Called with the events and the message of each answer that came to its end; the event of an answer that
             is not streamed is the answer itself.
     """
 
     parse: Callable[[Mapping[str, Any]], Msg]
     collector: Callable[[], Collector]
-    parser: ResponseParser | None = None
+    parser: Callable[[], ResponseParser] | None = None
     heard: Callable[[Sequence[object], Msg], None] | None = None
 
     def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
@@ -163,11 +163,11 @@ class Reader(NamedTuple):
         return message, fields
 
 
-def text_reader(parser: ResponseParser, collector: Callable[[], Collector]) -> Reader:
+def text_reader(parser: Callable[[], ResponseParser], collector: Callable[[], Collector]) -> Reader:
     """Return a reader of the raw text of a local model."""
 
     def parse(answer: Mapping[str, Any]) -> Msg:
-        return _with_usage(parser.parse(_raw_text(answer)), answer)
+        return _with_usage(parser().parse(_raw_text(answer)), answer)
 
     return Reader(parse, collector, parser)
 
@@ -190,7 +190,7 @@ class Answer:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, reader = exchange, exchange.reader
         self._reader, self._collector = reader, reader.collector()
-        self._text = None if reader.parser is None else reader.parser.stream()
+        self._text = None if reader.parser is None else reader.parser().stream()
         self._events: list[object] = []
         self.reply: Reply | None = None
         self.begun = False

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
-from lazyprompt.formatters.report import Payload
 from lazyprompt.modules._reading import Exchange, Reader
 from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.formatters.reply import Reply
+    from lazyprompt.formatters.report import Payload
     from lazyprompt.modules.clients._faults import Fault
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.tokens.counter import CountsMessages
@@ -116,25 +116,16 @@ class OnlineChatModule(ChatModule):
     def _exchange(self, call: Call) -> Exchange:
         prompter, structure, asked = self._asked(call)
         prompt = self._filled(prompter, call)
-        # OpenAI's own form has no rules of models.
-        model = None if self.source.provider == "openai" else self.model
-        target = prompter.target(self.source.provider, model)
+        # In OpenAI's own form, a model is a family that has a system text.
+        target = prompter.target(self.source.provider, None if self.source.provider == "openai" else self.model)
         fitted, trim = prompter.fitted(prompt, target)
-        made = cast("dict[str, Any]", target.render(fitted))
-        payload = self._with_fitting_names(made if isinstance(made, Payload) else Payload(made))
+        payload = cast("Payload", target.render(fitted))
         payload.trim = trim
         self._check_length(payload)
         params = check_params(self._client.params(self._common(call.params)), payload, ModuleError)
         request = Request(self.model, payload, _joined(params, asked), prompter.origin, prompter.secrets)
         reader = Reader(self._formatter.parse, self._client.collector)
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
-
-    def _with_fitting_names(self, payload: Payload) -> Payload:
-        """Return the payload with speakers' names as OpenAI takes them: its own form has them as they were given."""
-        if self.source.provider != "openai" or not any("name" in message for message in payload["messages"]):
-            return payload
-        made = self._formatter.format(payload["messages"])
-        return Payload({**payload, **made}, (*payload.report, *made.report))
 
     def _check_length(self, payload: Payload) -> None:
         """Refuse a prompt that is longer than the model takes, where that is known."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
@@ -219,7 +219,10 @@ class TrainableModule(ChatModule):
             history: The turns before.
             tools: The tools that the model may call.
         """
-        return self.layout.fitted(self._budgeted(self._prompter)).render(input, self._past(history), tools)
+        prompter = self._budgeted(self._prompter)
+        target = self.layout.target(prompter)
+        prompt = self._filled(prompter, Call(input, history, tools, None, {}))
+        return target.segments(prompter.fitted(prompt, target)[0])
 
     @cached_property
     def layout(self) -> Layout:
@@ -257,18 +260,18 @@ class TrainableModule(ChatModule):
         """Return the request of a call: as text, or as ids where they are asked for here or by ``safe_tokens``."""
         layout = self.layout
         prompter, structure, asked = self._asked(call)
-        prompter = layout.fitted(prompter)
         prompt = self._filled(prompter, call)
-        target = prompter.text_target()
+        target = layout.target(prompter)
         fitted, trim = prompter.fitted(prompt, target)
         rendered = target.segments(fitted)
-        own_bos = bool(layout.bos) and rendered.text.startswith(layout.bos)
-        payload = {"prompt": (self._ids if as_ids or self._safe_tokens else self._text)(rendered, own_bos=own_bos)}
+        as_ids = as_ids or self._safe_tokens
+        own_bos = layout.opens_with_bos(rendered, as_ids=as_ids)
+        payload = {"prompt": (self._ids if as_ids else self._text)(rendered, own_bos=own_bos)}
         common = check_params(self._common(call.params, layout.markers.stop), payload, EngineError)
         params = self.engine.params(self._client.params(common), asked, own_bos=own_bos)
         request = Request(self.base_model or "default", payload, params, prompter.origin, prompter.secrets)
         offered = list(prompt.tools)
-        parser = ResponseParser(layout.answers, thinking=opens_thought(rendered.text), tools=offered)
+        parser = partial(ResponseParser, layout.answers, thinking=opens_thought(rendered.text), tools=offered)
         reader = text_reader(parser, self._client.collector)
         return Exchange(request, reader, structure, prompt.said, trim, tools=offered)
 

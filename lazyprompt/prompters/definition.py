@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from copy import copy, deepcopy
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from lazyprompt._base.json import JsonObject, checked_text
-from lazyprompt.errors import BudgetError, FormatError, SlotError, TemplateError, ToolsError, did_you_mean
-from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.errors import BudgetError, SlotError, TemplateError, ToolsError, did_you_mean
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike
 from lazyprompt.messages.prompt import Prompt, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
-from lazyprompt.prompters.targets import System, Target, TemplateTarget, TextTarget
+from lazyprompt.prompters.target_choice import TargetSpec, target_for
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable
-from lazyprompt.rendering.prompt_template import PromptTemplate, resolved_system
 from lazyprompt.safety.policy import NEUTRALIZE, Policy, Safety, policy_of
 from lazyprompt.templates.instruction import InstructionTemplate, name_of_text
 from lazyprompt.templates.slots import listed
@@ -25,16 +24,12 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget, BudgetLike
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.prompters.targets import Target, TextTarget
+    from lazyprompt.rendering.prompt_template import PromptTemplate
 
 # Input, history, tools and label.
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
-
-FORMATS = ("flat", *PROVIDERS)
-# What a prompter's own targets write: flat text and OpenAI's form. A model means its markers and its system text there.
-OWN_FORMS = (None, "flat", "openai")
-# A prompter remembers so many targets.
-_TARGETS_KEPT = 32
 
 
 class MadeOf(NamedTuple):
@@ -101,7 +96,6 @@ class PromptDefinition:
         self._budget = None if budget is None else self._checked_budget(budget)
         self._markers = DEFAULT_MARKERS
         self._chat_template: ChatTemplate | None = None
-        self._targets: dict[tuple[str | None, str | None, ChatTemplate | None], Target] = {}
 
     def for_display(self) -> Self:
         """Return the prompter of a view: itself, or a copy without the values that are from the environment."""
@@ -142,7 +136,7 @@ class PromptDefinition:
     @property
     def made_of(self) -> MadeOf:
         """Arguments that it was made of."""
-        system = self._system_for(self._markers).of(Prompt(self._system))
+        system = self._spec.system_for(self._markers).of(Prompt(self._system))
         has_functions = bool(self._hooks) or self._instruction.has_functions
         return MadeOf(self._instruction, system, self._history, self._tools, has_functions, self._budget is not None)
 
@@ -183,30 +177,23 @@ class PromptDefinition:
     def target(
         self,
         format: str | None = None,
-        model: str | None = None,
+        model: str | Markers | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> Target:
-        """Return what renders the prompts of this prompter in a form; the last few are kept.
+        """Return what renders the prompts of this prompter in a form; copies share it if it would be the same.
 
         Args:
             format: As of :meth:`generate_prompt`.
-            model: As of :meth:`generate_prompt`.
+            model: As of :meth:`generate_prompt`; or the markers of flat text.
             chat_template: As of :meth:`generate_prompt`.
 
         Raises:
             FormatError: The format is unknown.
             TemplateError: The model is of no known family, or both a model and a chat template are given.
         """
-        key = (format, model, chat_template)
-        found = self._targets.get(key)
-        if found is None:
-            found = self._new_target(*key)
-            if len(self._targets) >= _TARGETS_KEPT:
-                self._targets.clear()
-            self._targets[key] = found
-        return found
+        return target_for(self._spec, format, model, chat_template)
 
-    def text_target(self, model: str | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
+    def text_target(self, model: str | Markers | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
         """Return what lays the prompts of this prompter out as flat text; see :meth:`target`."""
         return cast("TextTarget", self.target(None, model, chat_template))
 
@@ -339,15 +326,15 @@ class PromptDefinition:
         return self._changed(budget=None if budget is None else self._checked_budget(budget))
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields for a pickle, without those made on first use."""
-        return {**self.__dict__, "_targets": {}}
+        """Return the fields for a copy or a pickle, without the one made on first use."""
+        return {name: value for name, value in vars(self).items() if name != "_spec"}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(slots={self.slots!r})"
 
     def _changed(self, **fields: object) -> Self:
         """Return a copy with other fields."""
-        changed = copy(self)  # as a pickle it has made no target yet
+        changed = copy(self)
         for name, value in fields.items():
             setattr(changed, f"_{name}", value)
         return changed
@@ -377,44 +364,18 @@ class PromptDefinition:
             )
         return given or self._tools
 
-    def _new_target(self, form: str | None, model: str | None, chat_template: ChatTemplate | None) -> Target:
-        if form is not None and form not in FORMATS:
-            raise FormatError(
-                f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
-            )
-        if form not in (None, "flat"):
-            from lazyprompt.prompters.payload_target import PayloadTarget  # noqa: PLC0415 - flat text needs no formatter
-
-        if form not in OWN_FORMS:
-            return PayloadTarget(str(form), model, self._system_for(self._markers), "fill")
-        markers, template = self._markers_for(form, model, chat_template)
-        system = self._system_for(markers)
-        if form == "openai":
-            return PayloadTarget(form, None, system, "keep" if self._instruction.keeps_empty_turn else "drop")
-        if template is not None:
-            return TemplateTarget(template, system, self._safety)
-        return TextTarget(self._template, markers, system, self._instruction, self._tools, self._safety)
-
-    def _markers_for(
-        self, form: str | None, model: str | None, chat_template: ChatTemplate | None
-    ) -> tuple[Markers, ChatTemplate | None]:
-        """Return the markers of a form of its own, and the chat template that lays flat text out in their place."""
-        if model is not None and chat_template is not None:
-            raise TemplateError("model= and chat_template= both say how flat text is laid out; give one of them")
-        if chat_template is not None:
-            return chat_template.markers, chat_template
-        if model is None:
-            return self._markers, self._chat_template
-        try:
-            return Markers.for_model(model), None
-        except TemplateError:
-            # OpenAI's form has no markers: a model of no family only has no system text of its own.
-            if form != "openai":
-                raise
-            return self._markers, None
-
-    def _system_for(self, markers: Markers) -> System:
-        return System(resolved_system(None, markers), self._added_system)
+    @cached_property
+    def _spec(self) -> TargetSpec:
+        """The fields that targets depend on; a copy with other fields has another one."""
+        return TargetSpec(
+            self._template,
+            self._markers,
+            self._chat_template,
+            self._added_system,
+            self._instruction,
+            self._tools,
+            self._safety,
+        )
 
     def _checked_budget(self, budget: BudgetLike) -> Budget:
         """Return a budget that limits no slots but the prompter's."""

@@ -9,7 +9,7 @@ from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.msg import text_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lazyprompt.budget.budget import Budget
     from lazyprompt.formatters.report import Report
@@ -46,7 +46,10 @@ class PayloadTarget:
         Raises:
             FormatError: The provider cannot carry what the prompt holds.
         """
-        messages = self.messages(prompt)
+        return self.write(self.messages(prompt), prompt)
+
+    def write(self, messages: Sequence[Msg], prompt: Prompt) -> Payload:
+        """Write the messages of a prompt, with its tools, as :meth:`render` does."""
         if not messages and self._empty_turn != "fill":
             return Payload({"messages": [], **({"tools": prompt.tools.copy()} if prompt.tools.names else {})})
         payload = self._formatter.format_parsed(messages, prompt.tools)
@@ -56,18 +59,26 @@ class PayloadTarget:
 
     def messages(self, prompt: Prompt) -> list[Msg]:
         """Return the prompt as messages: system text, history, the user's text, the label."""
-        system, instruction = self._system.of(prompt), "".join(prompt.instruction.parts)
-        said = "".join(prompt.user.parts) + (prompt.input or "") or None
-        if said is None and prompt.input is not None and self._empty_turn == "fill" and not prompt.history:
-            instruction, said = "", instruction or None
-        text = f"{system}\n{instruction}" if system and instruction else system or instruction
+        system, user = self.texts(prompt)
+        text = "".join(system)
         messages = [text_message(text, "system")] if text else []
         messages += prompt.history.messages
-        if said is not None or self._empty_turn == "keep":
-            messages.append(text_message(said or "", "user"))
+        if user is not None or self._empty_turn == "keep":
+            messages.append(text_message("".join(user or ()), "user"))
         if prompt.label is not None:
             messages.append(text_message(prompt.label, "assistant"))
         return messages
+
+    def texts(self, prompt: Prompt) -> tuple[Sequence[str], Sequence[str] | None]:
+        """Return the system text, and the user's text or None: the developer's own text and values in turn."""
+        system, instruction = self._system.of(prompt), prompt.instruction.parts
+        said = (*prompt.user.parts, prompt.input or "", "")
+        user = said if any(said) else None
+        if user is None and prompt.input is not None and self._empty_turn == "fill" and not prompt.history:
+            instruction, user = ("",), instruction if any(instruction) else None
+        if system and any(instruction):
+            system += "\n"
+        return (system + instruction[0], *instruction[1:]), user
 
     def cost(self, prompt: Prompt, budget: Budget) -> int:
         """Return the tokens of the payload."""

@@ -180,8 +180,7 @@ class Prompter(PromptDefinition):
             if format not in (None, "openai"):
                 raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
             format = "openai"
-        # Most calls find the target without a call of :meth:`target`.
-        target = self._targets.get((format, model, chat_template)) or self.target(format, model, chat_template)
+        target = self.target(format, model, chat_template)
         prompt = self.fill(input, history, tools, label)
         made = target.render(prompt) if self._budget is None else self._made(prompt, target)[0]
         if show or self._show:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.prompt_template import PromptTemplate, TextWriter, Writer
 

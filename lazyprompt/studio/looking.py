@@ -18,7 +18,7 @@ from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.counting import counter_named
 from lazyprompt.inspect.look import Call, Look, look, look_json, shared_prefix, slot_diff
-from lazyprompt.prompters.definition import OWN_FORMS
+from lazyprompt.prompters.target_choice import OWN_FORMS
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.studio.reading import ATTACKS, WrongRequestError, as_kind, describe_input, first_values, read_draft
 from lazyprompt.studio.workspace import Changed, Workspace

@@ -1,4 +1,4 @@
-"""From rows to lines: the quick way and the careful one are one, values stay as they are, and errors name their row."""
+"""From rows to lines: plain rows have the lines of rendered ones, values stay, and errors name their row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from lazyprompt import AlpacaPrompter, ChatPrompter, EmptyPrompter, Msg, Prompter, Prompty, TextBlock
 from lazyprompt.batch import plan as plan_module
 from lazyprompt.batch.forms import FORMS, form_of, json_bytes
-from lazyprompt.batch.plan import quick_line
 from lazyprompt.batch.render import RowPlan, render_batch, render_columns
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import BatchError, FormatError, HistoryError, LazyPromptError, SlotError, ToolsError
@@ -34,14 +33,16 @@ TOOL = {
 }
 PROMPTERS: dict[str, Prompter] = {
     "two texts": ChatPrompter({"system": 'Be "{style}" {style}.', "user": "{question}\n%d {x y}"}, system="1%s"),
-    "bare": ChatPrompter({"user": "{question}{style}"}, system=""),
+    "bare": ChatPrompter({"user": "{question}\n\u00a0{style}"}, system=""),
     "extra": ChatPrompter("Be {style}. ", ["question"], tools=[TOOL], history=[["Hi", "中文"]]),
     "alpaca": AlpacaPrompter("Be {style} with {question}", tools=[TOOL]),
     "user level": ChatPrompter("Be {style}: {question} ", enable_system=False),
     "of one's own": Prompter(ChatInstructionTemplate("{style}{question}"), ChatPromptTemplate(), system="Be."),
     "empty": EmptyPrompter(),
+    # A fixed value is the same in all lines, even one that is spelled as the first value of a trial.
+    "fixed": ChatPrompter({"system": "{tone}{style}", "user": "{tone}: {question}"}, system="").partial(tone="value 0"),
 }
-# The forms of turns; of them, all have a quick way but one, which makes one text of all turns.
+# The forms of turns; all have plain rows but one, which makes one text of all turns.
 TURNS = [name for name, form in FORMS.items() if form.provider not in ("", "flat")]
 TEXTS = st.sampled_from(
     ["", " ", "\n", ENDS, "中文", '"\\', "\ue0000\ue001", "\ue0020\ue003", "{style}", "\x00\x7f"]
@@ -85,30 +86,45 @@ def outcome(make: Any, row: Any) -> Any:
 
 
 @given(st.sampled_from(sorted(PLANS)), ROWS)
-def test_the_quick_way_is_the_careful_one(of: tuple[str, str], row: dict[str, Any]) -> None:
+def test_a_line_is_what_rendering_makes(of: tuple[str, str], row: dict[str, Any]) -> None:
     """Also what it refuses, and with which words."""
     before = repr(row)
     made = PLANS[of]
-    assert outcome(made.line, row) == outcome(made.careful_line, row)
+    assert outcome(made.line, row) == outcome(made.rendered_line, row)
     assert repr(row) == before
 
 
 @given(st.sampled_from(sorted(PLANS)), st.fixed_dictionaries(dict.fromkeys(("style", "question", "input"), TEXTS)))
-def test_rows_of_text_go_the_quick_way_and_are_the_same(of: tuple[str, str], row: dict[str, Any]) -> None:
+def test_a_line_of_texts_is_what_rendering_makes(of: tuple[str, str], row: dict[str, Any]) -> None:
     made = PLANS[of]
-    assert outcome(made.line, row) == outcome(made.careful_line, row)
-    if row["input"].strip() and row["style"].strip() and made.cells.input and made.form.name != "ollama-generate":
-        quick = quick_line(made, with_input=True)
-        assert quick is not None
-        assert quick.line(3, row) == made.careful_line(3, row)
+    assert outcome(made.line, row) == outcome(made.rendered_line, row)
 
 
 @pytest.mark.parametrize("of", sorted(PLANS))
-def test_what_the_quick_way_is_for(of: tuple[str, str]) -> None:
+@pytest.mark.parametrize("value", ["", " ", "\n", "a"])
+def test_blank_rows_have_the_lines_that_rendering_makes(of: tuple[str, str], value: str) -> None:
+    """A provider leaves out a turn that is blank, and a line of constant bytes would hold it."""
+    row = dict.fromkeys(("style", "question", "input"), value)
+    assert outcome(PLANS[of].line, row) == outcome(PLANS[of].rendered_line, row)
+
+
+def is_rendered(made: RowPlan, row: dict[str, Any]) -> bool:
+    """Return True if the prompt of a row is rendered for its line."""
+    made.line(1, row)  # a plan renders once for all plain rows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowPlan, "rendered_line", lambda *_: b"rendered")
+        return made.line(1, row) == b"rendered"
+
+
+@pytest.mark.parametrize("of", sorted(PLANS))
+def test_rows_of_text_are_not_rendered_one_by_one(of: tuple[str, str]) -> None:
     made = PLANS[of]
-    said = [quick_line(made, with_input=with_input) is not None for with_input in (False, True)]
+    row = dict.fromkeys(made.cells.slots.values(), "a")
     has_turns = made.form.name != "ollama-generate"
-    assert said == [has_turns and bool(made.cells.slots), has_turns and made.cells.input is not None]
+    if row:
+        assert is_rendered(made, row) != has_turns
+    if made.cells.input is not None:
+        assert is_rendered(made, row | {made.cells.input: "b"}) != has_turns
 
 
 class Loud(ChatPrompter):
@@ -123,23 +139,20 @@ def shouted(given: Any, *rest: Any) -> Any:
 
 
 INSTRUCTION = "Be {style}."
-CAREFUL: dict[str, Prompter] = {
+CHANGING: dict[str, Prompter] = {
     "derived": Loud(INSTRUCTION),
     "hook": ChatPrompter(INSTRUCTION).pre_hook(shouted),
     "budget": ChatPrompter(INSTRUCTION, budget=Budget(500, CharTokenCounter())),
     "show": ChatPrompter(INSTRUCTION, show=True),
     "jinja2": ChatPrompter("Be {{ style | upper }}.", syntax="jinja2"),
-    "mark": ChatPrompter("Be {style} \ue0000\ue001."),
-    "far mark": ChatPrompter("Be {style}.", system="\ue0009\ue001"),
 }
 
 
-@pytest.mark.parametrize("kind", CAREFUL)
-def test_a_prompter_that_does_more_with_values_goes_the_careful_way(
-    kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = plan(CAREFUL[kind])
-    assert quick_line(made, with_input=False) is None
+@pytest.mark.parametrize("kind", CHANGING)
+def test_a_prompter_that_does_more_with_values_has_no_plain_rows(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    made = plan(CHANGING[kind])
+    assert is_rendered(made, {"style": "kind"})
+    capsys.readouterr()
     content = json.loads(made.line(1, {"style": "kind"}))["body"]["messages"][0]["content"]
     assert ("KIND" in content) == (kind in ("derived", "hook", "jinja2"))
     assert bool(capsys.readouterr().err) == (kind == "show")
@@ -160,7 +173,7 @@ def test_a_hook_that_comes_later_is_not_the_plans() -> None:
     made = plan(prompter)
     before = made.line(1, {"style": "kind"})
     prompter.pre_hook(shouted)
-    assert made.line(1, {"style": "kind"}) == made.careful_line(1, {"style": "kind"}) == before
+    assert made.line(1, {"style": "kind"}) == made.rendered_line(1, {"style": "kind"}) == before
     assert b"KIND" in plan(prompter).line(1, {"style": "kind"})
 
 

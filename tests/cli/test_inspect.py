@@ -12,7 +12,7 @@ import pytest
 
 from cli.helpers import QA, fault, write
 from cli.pseudo_terminal import written_to_terminal
-from lazyprompt.prompters.definition import FORMATS
+from lazyprompt.prompters.target_choice import FORMATS
 from support.chat_judges import deepseek
 from support.paths import PROMPTS
 

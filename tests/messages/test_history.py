@@ -124,7 +124,8 @@ def test_histories_are_joined_in_each_combination() -> None:
 
 def test_a_history_differs_from_another_and_from_any_other_thing() -> None:
     assert History.of([("a", "b")]) != History.of([("a", "c")])
-    assert History.of([("a", "b")]) != [("a", "b")]
+    thing: object = [("a", "b")]
+    assert History.of([("a", "b")]) != thing
 
 
 def test_a_history_prints_its_messages() -> None:

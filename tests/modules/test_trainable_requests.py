@@ -147,6 +147,9 @@ def test_a_bos_is_left_out_where_the_tokenizer_adds_one(folder: Path, adds: bool
     assert safe.payload("hi")["prompt"].count(number) == 1
     plain = module(folder, engine="sglang", markers="chatml", safe_tokens=True)
     assert plain.payload("hi")["prompt"].count(number) == adds
+    # The text of a caller that began with it counted as a BOS, and the ids had none.
+    raw = module(folder, engine="sglang", markers="llama-3", safe_tokens=True).prompt(None)
+    assert raw.payload(f"{LLAMA.bos}hi")["prompt"].count(number) == adds
 
 
 def test_ids_need_a_tokenizer(gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

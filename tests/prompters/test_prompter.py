@@ -1,6 +1,7 @@
 """What a prompter does beside the documented bytes and the properties."""
 
 import json
+import pickle
 from types import MappingProxyType
 from typing import Any
 
@@ -271,13 +272,6 @@ def test_a_values_place_beside_the_template_makes_no_marker() -> None:
     assert "[INST]" not in text
 
 
-def test_the_last_models_are_kept_and_no_more() -> None:
-    prompter = ChatPrompter("hi")
-    for index in range(100):
-        prompter.generate_prompt("x", model=f"qwen2.5-{index}b-instruct")
-    assert len(vars(prompter)["_targets"]) <= 32
-
-
 def test_an_unknown_model_is_an_error_with_a_way_out() -> None:
     with pytest.raises(TemplateError, match=r"(?s)no model family.*lazyprompt list families.*with_markers"):
         ChatPrompter("hi").generate_prompt("x", model="qwen-9000")
@@ -396,14 +390,17 @@ def test_the_answer_in_what_an_engine_gave_back(behind: str) -> None:
     assert ChatPrompter().get_response("Yes.<|im_end|>", "") == "Yes.<|im_end|>"
 
 
-def test_a_copy_knows_no_targets_of_the_first_and_a_pickle_none() -> None:
+def test_copies_share_the_targets_that_are_the_same_for_them() -> None:
+    """Modules copy a prompter for each call, and each copy laid out its constant text anew."""
     prompter = ChatPrompter("hi", system="S")
-    first = prompter.target("openai")
-    assert prompter.target("openai") is first
-    assert prompter.with_system("T").target("openai") is not first
-    assert prompter.target("openai") is first
-    state = prompter.__getstate__()
-    assert state["_targets"] == {}
+    chatml = prompter.with_markers("chatml").target()
+    for same in (prompter, prompter.with_system("T"), prompter.with_budget({"input": 9}), prompter.with_budget(None)):
+        assert same.target("openai") is prompter.target("openai")
+        assert same.with_markers("chatml").target() is chatml
+    others = (prompter.with_markers("llama-3"), prompter.with_safety("off"), prompter.with_added_system("more"))
+    assert len({chatml, prompter.target(), *(other.target() for other in others)}) == 5
+    assert prompter.with_added_system("more").target("openai") is not prompter.target("openai")
+    assert prompter.generate_prompt("x") == pickle.loads(pickle.dumps(prompter)).generate_prompt("x")  # noqa: S301 - our own
 
 
 def test_rows_are_rendered_in_any_form() -> None:

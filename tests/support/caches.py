@@ -36,7 +36,6 @@ BOUNDS: dict[str, str] = {
     "modules/_sending.py:Sender._loops": "the event loops that are open",
     "modules/clients/_base.py:OfficialClient._loops": "the event loops that are open",
     "modules/clients/_base.py:OfficialClient._clients": "one for threads, and one for each event loop that is open",
-    "prompters/definition.py:PromptDefinition._targets": "the targets of a prompter in 32 forms or for 32 models",
 }
 
 # Objects of one call, one answer or one file, which go with it.

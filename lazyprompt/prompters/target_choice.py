@@ -1,0 +1,104 @@
+"""The choice of a target: what a prompter has for its targets, and the cache that its copies share."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from lazyprompt.errors import FormatError, TemplateError, did_you_mean
+from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.prompters.targets import System, Target, TemplateTarget, TextTarget
+from lazyprompt.rendering.markers import Markers
+from lazyprompt.rendering.prompt_template import PromptTemplate, resolved_system
+
+if TYPE_CHECKING:
+    from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.messages.tools import ToolSet
+    from lazyprompt.safety.policy import Policy
+    from lazyprompt.templates.instruction import InstructionTemplate
+
+FORMATS = ("flat", *PROVIDERS)
+# Flat text and OpenAI's form, for which a model is a family: its markers, and its system text.
+OWN_FORMS = (None, "flat", "openai")
+
+
+class TargetSpec(NamedTuple):
+    """The parts of a prompter that its targets depend on.
+
+    Attributes:
+        template: The prompt template.
+        markers: The markers of flat text.
+        chat_template: The chat template that lays flat text out in the place of markers.
+        added_system: Words behind the system text.
+        instruction: The instruction, whose own text is structure.
+        tools: The tools of every prompt, unless others are given.
+        safety: What becomes of control sequences in untrusted text.
+    """
+
+    template: PromptTemplate
+    markers: Markers
+    chat_template: ChatTemplate | None
+    added_system: str
+    instruction: InstructionTemplate
+    tools: ToolSet
+    safety: Policy
+
+    def system_for(self, markers: Markers) -> System:
+        """Return the system text of prompts with some markers."""
+        return System(resolved_system(None, markers), self.added_system)
+
+
+# Copies of a prompter and the modules that it is attached to share targets: a text target is ready after its first use.
+@lru_cache(maxsize=512)
+def target_for(
+    spec: TargetSpec, form: str | None, model: str | Markers | None, chat_template: ChatTemplate | None
+) -> Target:
+    """Return the target of a form.
+
+    Args:
+        spec: What the prompter has for it.
+        form: One of ``FORMATS``; None is ``flat``.
+        model: The model: a family, or its markers, for a form of ``OWN_FORMS``; else the model at the provider.
+        chat_template: The chat template of flat text, in the place of the prompter's markers.
+
+    Raises:
+        FormatError: The format is unknown.
+        TemplateError: The model is of no known family, or both a model and a chat template are given.
+    """
+    if form is not None and form not in FORMATS:
+        raise FormatError(
+            f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
+        )
+    if form not in (None, "flat"):
+        from lazyprompt.prompters.payload_target import PayloadTarget  # noqa: PLC0415 - flat text needs no formatter
+
+    if form not in OWN_FORMS:
+        return PayloadTarget(str(form), cast("str | None", model), spec.system_for(spec.markers), "fill")
+    markers, template = _layout(spec, form, model, chat_template)
+    system = spec.system_for(markers)
+    if form == "openai":
+        return PayloadTarget(form, None, system, "keep" if spec.instruction.keeps_empty_turn else "drop")
+    if template is not None:
+        return TemplateTarget(template, system, spec.safety)
+    return TextTarget(spec.template, markers, system, spec.instruction, spec.tools, spec.safety)
+
+
+def _layout(
+    spec: TargetSpec, form: str | None, model: str | Markers | None, chat_template: ChatTemplate | None
+) -> tuple[Markers, ChatTemplate | None]:
+    """Return the markers of a form of its own, and the chat template that lays flat text out in their place."""
+    if model is not None and chat_template is not None:
+        raise TemplateError("model= and chat_template= both say how flat text is laid out; give one of them")
+    if chat_template is not None:
+        return chat_template.markers, chat_template
+    if model is None:
+        return spec.markers, spec.chat_template
+    if isinstance(model, Markers):
+        return model, None
+    try:
+        return Markers.for_model(model), None
+    except TemplateError:
+        # OpenAI's form has no markers: a model of no family only has no system text of its own.
+        if form != "openai":
+            raise
+        return spec.markers, None
