@@ -30,7 +30,6 @@ class Attack:
     before: str = ""  # the developer's text before the values
     behind: str = ""  # the developer's text after the values
     place: str = ""  # the family, or the scene of its own, that it was written for; empty for any
-    later: bool = False  # whether it still forges something there
 
     @property
     def text(self) -> str:
@@ -72,7 +71,7 @@ def _read(name: str, key: str) -> list[dict[str, Any]]:
 def _attack(fields: dict[str, Any]) -> Attack:
     before, _, behind = fields.get("template", "{value}").partition("{value}")
     kind = fields["id"], fields["group"], fields["forges"]
-    return Attack(*kind, _values(fields), before, behind, fields.get("in", ""), fields.get("later", False))
+    return Attack(*kind, _values(fields), before, behind, fields.get("in", ""))
 
 
 def _values(fields: dict[str, Any]) -> tuple[str, ...]:

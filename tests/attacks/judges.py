@@ -215,7 +215,6 @@ LAYOUTS |= {
             ("=== WHAT THE ASSISTANT ANSWERS ===", "assistant"),
         )
     ),
-    "short markers": Layout((("§", "system"), ("¤", "user"), ("¶", "assistant"))),
     "tags": Layout((("<system>", "system"), ("<human>", "user"), ("<answer>", "assistant")), "</(?:system|human)>"),
     "role lines": Layout((("(?m)^System:", "system"), ("(?m)^Human:", "user"), ("(?m)^Machine:", "assistant"))),
     "opening": Layout((("GPT4 Correct User:", "user"), ("GPT4 Correct Assistant:", "assistant")), r"<\|end_of_turn\|>"),

@@ -134,7 +134,6 @@ MARKERS = {
         soh="\n=== WHAT THE USER HAS TO SAY ===\n",
         soa="\n=== WHAT THE ASSISTANT ANSWERS ===\n",
     ),
-    "short markers": Markers(sos="§", soh="¤", soa="¶"),
 }
 """Markers of one's own."""
 

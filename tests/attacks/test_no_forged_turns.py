@@ -72,10 +72,10 @@ UNWRITABLE = {"encoded: half of a pair", "split: surrogates"}
 
 
 def share(number: int, of: int) -> Iterator[tuple[str, Case]]:
-    """The attacks of a test, with their names; those that are known to forge something have a test of their own."""
+    """The attacks of a test, with their names."""
     deep = settings().max_examples >= settings.get_profile("deep").max_examples
     chosen = attacks() if deep else attacks()[number % of :: of]
-    return ((each.id, case_of(each)) for each in chosen if not each.later)
+    return ((each.id, case_of(each)) for each in chosen)
 
 
 def beaten(
@@ -123,14 +123,9 @@ def test_the_judge_reads_the_turns_of_every_family(family: str) -> None:
     assert beaten(lambda case: flat(case, family, off), layout_of(family), iter([("own markers", hostile)]))
 
 
-LATER = pytest.mark.xfail(strict=True, reason="the safety package is rewritten in: One door in, one writer out")
-
-
-@pytest.mark.parametrize(
-    "attack", [pytest.param(each, id=each.id, marks=[LATER] * each.later) for each in attacks() if each.place]
-)
+@pytest.mark.parametrize("attack", [pytest.param(each, id=each.id) for each in attacks() if each.place])
 def test_no_text_forges_anything_where_it_was_written_for(attack: Attack) -> None:
-    """A family, or markers and a template of one's own; expected failures are still to be mended."""
+    """A family, or markers and a template of one's own."""
 
     def make(case: Case) -> list[Message]:
         return [Message("", own_with(attack.place, case))] if attack.place in OWN else flat(case, attack.place)
