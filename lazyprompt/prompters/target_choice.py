@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from lazyprompt.errors import FormatError, TemplateError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
@@ -22,7 +23,8 @@ FORMATS = ("flat", *PROVIDERS)
 OWN_FORMS = (None, "flat", "openai")
 
 
-class TargetSpec(NamedTuple):
+@dataclass(frozen=True)
+class TargetSpec:
     """The parts of a prompter that its targets depend on.
 
     Attributes:
@@ -42,6 +44,15 @@ class TargetSpec(NamedTuple):
     instruction: InstructionTemplate
     tools: ToolSet
     safety: Policy
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # It is the key of a cache, looked up for every prompt.
+        given = (self.template, self.markers, self.chat_template, self.added_system, self.instruction, self.tools)
+        object.__setattr__(self, "_hash", hash((*given, self.safety)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def system_for(self, markers: Markers) -> System:
         """Return the system text of prompts with some markers."""
