@@ -7,8 +7,8 @@ provider's form writes them.
 from __future__ import annotations
 
 import marshal
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, Unpack, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
 from lazyprompt._base.json import JsonObject, dump
 from lazyprompt._base.roles import ROLES
@@ -60,41 +60,25 @@ _CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
 _NO_NAMES = frozenset({*ROLES, ""})
 
 
-class Rule(NamedTuple):
-    """A rule from turns to turns: it puts right what breaks it, and reports that.
+Rule: TypeAlias = "Callable[[list[Turn], Job], list[Turn]]"
 
-    Attributes:
-        apply: The rule.
-        applies: Whether a provider, and a merged history, have the rule.
-        to_texts: True if texts alone can break it.
-    """
-
-    apply: Callable[[list[Turn], Job], list[Turn]]
-    applies: Callable[[Profile, Merging | None], object] = lambda *_: True
-    to_texts: bool = False
-
-
-RULES = (
-    Rule(add_urls),
-    Rule(carry),
-    Rule(order_exchanges),
-    Rule(put_system_first, lambda profile, merging: merging or profile.moves_system, to_texts=True),
-    Rule(merge_speakers, lambda _, merging: merging, to_texts=True),
-    Rule(fit_names),
-    Rule(move_media),
-    Rule(answer_results, lambda profile, _: profile.answers_results),
-    Rule(join_neighbours, lambda profile, _: profile.alternate, to_texts=True),
-    Rule(refuse_nothing),
-    Rule(add_user_turns, lambda profile, _: profile.asks_for_user, to_texts=True),
-    Rule(strip_last_space, lambda profile, _: not profile.trailing_space, to_texts=True),
+RULES: tuple[Rule, ...] = (
+    add_urls,
+    carry,
+    order_exchanges,
+    put_system_first,
+    merge_speakers,
+    fit_names,
+    move_media,
+    answer_results,
+    join_neighbours,
+    refuse_nothing,
+    add_user_turns,
+    strip_last_space,
 )
-"""The rules, in the order in which they apply."""
-
-
-@lru_cache(maxsize=128)
-def _rules_of(profile: Profile, merging: Merging | None, *, texts: bool) -> tuple[Rule, ...]:
-    """Return the rules of a provider for a conversation of any messages, or of texts alone."""
-    return tuple(rule for rule in RULES if rule.applies(profile, merging) and (rule.to_texts or not texts))
+"""The rules, in the order in which they apply. Each puts right what breaks it, and reports that."""
+TEXT_RULES: tuple[Rule, ...] = (put_system_first, merge_speakers, join_neighbours, add_user_turns, strip_last_space)
+"""Those that texts alone can break."""
 
 
 class Settings(TypedDict, total=False):
@@ -180,7 +164,7 @@ class ChatFormatter:
 
     def format_parsed(self, messages: Sequence[Msg], tools: ToolSet) -> Payload:
         """Format messages that are parsed already; see :meth:`format`."""
-        loaded = self._loaded(self._sources(messages)) if self._media or self._budget else {}
+        loaded: Loaded = self._loaded(self._sources(messages)) if self._media or self._budget else {}
         if self._budget is None:
             return self._payload(messages, range(len(messages)), tools, loaded)
         fitted = self._budget.fitted(messages, partial(self._cost, self._budget, messages, tools, loaded))
@@ -300,10 +284,9 @@ class ChatFormatter:
         if len(kept) < len(messages):
             given = [given[at] for at in kept]
         turns = given
-        if rules := _rules_of(profile, self._merging, texts=texts):
-            job = self._job(messages, loaded, notes)
-            for rule in rules:
-                turns = rule.apply(turns, job)
+        job = self._job(messages, loaded, notes)
+        for rule in TEXT_RULES if texts else RULES:
+            turns = rule(turns, job)
         payload = profile.form.write(turns, profile, self.model)
         if tools.names:
             if profile.calls_tools:

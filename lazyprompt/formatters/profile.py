@@ -217,16 +217,6 @@ class Profile:
         """Return the profile of a provider that follows this one in all but some rules."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are the fields' own
 
-    @property
-    def moves_system(self) -> bool:
-        """True if system text stands in one place only, or is the developer's in no provider's words."""
-        return self.system != "anywhere" or not self.developer
-
-    @property
-    def asks_for_user(self) -> bool:
-        """True if some conversations need a further turn of the user."""
-        return self.needs_user or self.user_first or self.user_last or self.no_prefill is not None
-
     def needs_user_last(self, model: str | None) -> bool:
         """Return True if the last turn must be the user's or a tool's, for a model."""
         return self.user_last or _is_one(model, self.no_prefill)

@@ -132,12 +132,9 @@ class OpenAIWriter:
         written: list[JsonObject] = []
         add, lists = written.append, self.lists
         for role, name, content, _ in turns:
-            if content.__class__ is str and not name and not lists:
-                # Most messages are a text.
-                add({"role": role, "content": content})
-                continue
             message: JsonObject = {"role": role, "name": name} if name and names else {"role": role}
             if isinstance(content, str) and not lists:
+                # Most messages are a text.
                 message["content"] = content
                 add(message)
                 continue

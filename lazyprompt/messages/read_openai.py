@@ -205,7 +205,8 @@ def read_call(call_id: str, name: str, arguments: object, where: str, signature:
             return ToolUseBlock(call_id, name, raw_input=arguments, signature=signature)
         return ToolUseBlock(call_id, name, read, signature=signature)
     if isinstance(arguments, dict) or members_of(arguments) is not None:
-        return ToolUseBlock(call_id, name, dict(object_in(arguments, where)), signature=signature)
+        given: dict[str, Any] = object_in(arguments, where)  # pyright: ignore[reportUnknownArgumentType]  # of any keys
+        return ToolUseBlock(call_id, name, given, signature=signature)
     raw = to_json(checked(arguments, where, HistoryError))
     return ToolUseBlock(call_id, name, raw_input=raw, signature=signature)
 

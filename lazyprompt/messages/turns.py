@@ -33,7 +33,7 @@ def are_texts(messages: Sequence[Msg]) -> bool:
     return not [
         message
         for message in messages
-        if message.content.__class__ is not str
+        if not isinstance(message.content, str)
         or not message.content
         or message.content.isspace()
         or message.role not in _SPOKEN

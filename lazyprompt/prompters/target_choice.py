@@ -15,6 +15,7 @@ from lazyprompt.rendering.prompt_template import PromptTemplate, resolved_system
 if TYPE_CHECKING:
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.messages.tools import ToolSet
+    from lazyprompt.prompters.payload_target import EmptyTurn
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import InstructionTemplate
 
@@ -80,18 +81,21 @@ def target_for(
         raise FormatError(
             f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
         )
-    if form not in (None, "flat"):
-        from lazyprompt.prompters.payload_target import PayloadTarget  # noqa: PLC0415 - flat text needs no formatter
-
     if form not in OWN_FORMS:
-        return PayloadTarget(str(form), cast("str | None", model), spec.system_for(spec.markers), "fill")
+        return _payload(str(form), cast("str | None", model), spec.system_for(spec.markers), "fill")
     markers, template = _layout(spec, form, model, chat_template)
     system = spec.system_for(markers)
     if form == "openai":
-        return PayloadTarget(form, None, system, "keep" if spec.instruction.keeps_empty_turn else "drop")
+        return _payload(form, None, system, "keep" if spec.instruction.keeps_empty_turn else "drop")
     if template is not None:
         return TemplateTarget(template, system, spec.safety)
     return TextTarget(spec.template, markers, system, spec.instruction, spec.tools, spec.safety)
+
+
+def _payload(provider: str, model: str | None, system: System, empty_turn: EmptyTurn) -> Target:
+    from lazyprompt.prompters.payload_target import PayloadTarget  # noqa: PLC0415 - flat text needs no formatter
+
+    return PayloadTarget(provider, model, system, empty_turn)
 
 
 def _layout(

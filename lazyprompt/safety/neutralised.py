@@ -73,7 +73,7 @@ def neutralise(parts: Sequence[str], matches: Iterable[Match]) -> list[str]:
     """
     neutralised = [*parts]
     for part, sequences in groupby(matches, key=attrgetter("part")):
-        neutralised[part] = _broken(parts[part], [*sequences])
+        neutralised[int(part)] = _broken(neutralised[int(part)], [*sequences])
     return neutralised
 
 

@@ -80,7 +80,7 @@ def guard(
         SafetyError: There is one where it is refused, or one that cannot be neutralised.
     """
     guarded, names = parts, where or slots
-    matches: Sequence[Match] = ()
+    matches: list[Match] = []
     for number in range(_MOST_PASSES):
         matches = controls.find(guarded, lambda at: policy.of(slots[at]) == "off")
         if not matches:
