@@ -43,7 +43,7 @@ def joined(first: Content, second: Content, between: str = "\n\n") -> Content:
 
 def put_system_first(turns: list[Turn], job: Job) -> list[Turn]:
     """Put all system text in one turn at the front, where the provider (or a merged history) asks for that."""
-    if not any(turn[0] in SYSTEM_ROLES for turn in turns[1:]) and (not turns or turns[0][0] != "developer"):
+    if {turn[0] for turn in turns[1:]}.isdisjoint(SYSTEM_ROLES) and (not turns or turns[0][0] != "developer"):
         return turns
     if not job.profile.developer:
         turns = [("system", *turn[1:4]) if turn[0] == "developer" else turn for turn in turns]

@@ -77,8 +77,16 @@ RULES: tuple[Rule, ...] = (
     strip_last_space,
 )
 """The rules, in the order in which they apply. Each puts right what breaks it, and reports that."""
-TEXT_RULES: tuple[Rule, ...] = (put_system_first, merge_speakers, join_neighbours, add_user_turns, strip_last_space)
+TEXT_RULES = frozenset({put_system_first, merge_speakers, join_neighbours, add_user_turns, strip_last_space})
 """Those that texts alone can break."""
+# The rules to apply, by whether all messages are texts, and whether speakers are merged.
+_APPLIED = {
+    (texts, merges): tuple(
+        rule for rule in RULES if (merges or rule is not merge_speakers) and (not texts or rule in TEXT_RULES)
+    )
+    for texts in (False, True)
+    for merges in (False, True)
+}
 
 
 class Settings(TypedDict, total=False):
@@ -280,12 +288,12 @@ class ChatFormatter:
         if not kept:
             raise FormatError("there is no message; give at least one")
         profile, notes = self.profile, Notes()
+        job = self._job(messages, loaded, notes)
         given, texts = turns_of(messages), are_texts(messages)
         if len(kept) < len(messages):
             given = [given[at] for at in kept]
         turns = given
-        job = self._job(messages, loaded, notes)
-        for rule in TEXT_RULES if texts else RULES:
+        for rule in _APPLIED[texts, self._merging is not None]:
             turns = rule(turns, job)
         payload = profile.form.write(turns, profile, self.model)
         if tools.names:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.client_objects import members_of, plain
 from lazyprompt._base.json import is_well_formed
-from lazyprompt._base.roles import LANGCHAIN_WORDS
+from lazyprompt._base.roles import LANGCHAIN_WORDS, ROLES
 from lazyprompt.errors import HistoryError, MediaError
-from lazyprompt.messages.msg import Msg, message_of, text_message
+from lazyprompt.messages.msg import Msg, message_of, result_of, text_message
 from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.messages.read_gemini import read_content
 from lazyprompt.messages.read_langchain import TYPES, read_message, read_tuple
-from lazyprompt.messages.read_openai import ITEMS, continues, parted, plain_message, read_item, read_openai
+from lazyprompt.messages.read_openai import ITEMS, continues, parted, read_item, read_openai
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,8 @@ _ACCEPTED = (
     "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini or the Responses API, a LangChain tuple or "
     "message, or a Msg"
 )
-_PAIR = 2
+# The number of items of a pair, and of keys of a message that is a role and a content.
+_PAIR = _BARE = 2
 
 
 class Form(NamedTuple):
@@ -169,7 +170,7 @@ def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Form | 
     counts: dict[int, int] = {}
     for index, item in enumerate(given):
         is_dict = item.__class__ is dict
-        if is_dict and (message := plain_message(item)):
+        if is_dict and (message := _plain_message(item)):
             messages.append(message)
         elif not is_dict and _is_plain_pair(item):
             messages += text_message(item[0], "user"), text_message(item[1], "assistant")
@@ -282,6 +283,24 @@ def message_fields(item: object) -> Fields | None:
         if all(hasattr(item, name) for name in names[:2]):
             return {name: value for name in names if (value := getattr(item, name, None)) is not None}
     return None
+
+
+def _plain_message(fields: dict[str, Any]) -> Msg | None:
+    """Return the message of a dict that is a role and a text, or a tool's result that is a text, as most are.
+
+    Returns:
+        The message; None of any other dict, and of one with a fault.
+    """
+    role, content = fields.get("role"), fields.get("content")
+    if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):
+        return None
+    if role != "tool":
+        return text_message(content, role) if len(fields) == _BARE else None
+    call_id, name = fields.get("tool_call_id"), fields.get("name", "")
+    plain = type(call_id) is str and type(name) is str and len(fields) == _BARE + 1 + ("name" in fields)
+    if not (plain and call_id and call_id.isascii() and name.isascii()):
+        return None
+    return message_of("", (result_of(call_id, name, content),), role)
 
 
 def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history

@@ -23,8 +23,6 @@ from lazyprompt.messages.msg import (
     call_of,
     message_of,
     plain_block,
-    result_of,
-    text_message,
 )
 from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
 from lazyprompt.messages.read_parts import (
@@ -43,28 +41,6 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.open_calls import OpenCalls
-
-
-# The number of keys of a message that is a role and a content.
-_BARE = 2
-
-
-def plain_message(fields: dict[str, Any]) -> Msg | None:
-    """Return the message of a dict that is a role and a text, or a tool's result that is a text, as most are.
-
-    Returns:
-        The message; None of any other dict, and of one with a fault.
-    """
-    role, content = fields.get("role"), fields.get("content")
-    if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):
-        return None
-    if role != "tool":
-        return text_message(content, role) if len(fields) == _BARE else None
-    call_id, name = fields.get("tool_call_id"), fields.get("name", "")
-    plain = type(call_id) is str and type(name) is str and len(fields) == _BARE + 1 + ("name" in fields)
-    if not (plain and call_id and call_id.isascii() and name.isascii()):
-        return None
-    return message_of("", (result_of(call_id, name, content),), role)
 
 
 def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:

@@ -11,7 +11,7 @@ from lazyprompt.errors import BudgetError, SlotError, TemplateError, ToolsError,
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike
 from lazyprompt.messages.prompt import Prompt, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
-from lazyprompt.prompters.target_choice import TargetSpec, target_for
+from lazyprompt.prompters.target_choice import target_for, target_spec
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable
 from lazyprompt.safety.policy import NEUTRALIZE, Policy, Safety, policy_of
 from lazyprompt.templates.instruction import InstructionTemplate, name_of_text
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget, BudgetLike
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.prompters.target_choice import TargetSpec
     from lazyprompt.prompters.targets import Target, TextTarget
     from lazyprompt.rendering.prompt_template import PromptTemplate
 
@@ -214,7 +215,8 @@ class PromptDefinition:
             return prompt, None
         from lazyprompt.prompters.fitting import fitted  # noqa: PLC0415 - only a budget needs it
 
-        return fitted(self._budget, prompt, target)
+        fit = fitted(self._budget, prompt, target)
+        return fit.prompt, fit.report
 
     def pre_hook(self, hook: Hook) -> Self:
         """Call a function with the arguments of each call first; it gives back what is used in their place.
@@ -367,7 +369,7 @@ class PromptDefinition:
     @cached_property
     def _spec(self) -> TargetSpec:
         """The fields that targets depend on; a copy with other fields has another one."""
-        return TargetSpec(
+        return target_spec(
             self._template,
             self._markers,
             self._chat_template,

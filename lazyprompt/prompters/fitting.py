@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt.budget.cut import CUT_MARK
 from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
@@ -17,10 +17,47 @@ if TYPE_CHECKING:
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.prompters.targets import Target
+    from lazyprompt.prompters.targets import Made, Target
 
 
-def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, TrimReport]:
+class Fit(NamedTuple):
+    """A prompt that fits a budget.
+
+    Attributes:
+        prompt: The prompt.
+        report: The report of the budget.
+        made: The prompt as the target renders it.
+    """
+
+    prompt: Prompt
+    report: TrimReport
+    made: Made
+
+
+class _Renders:
+    """Renders of prompts, of which the last one is kept: the prompt that is counted last is mostly the one to send."""
+
+    def __init__(self, target: Target, budget: Budget) -> None:
+        self._target, self._budget = target, budget
+        self._last: tuple[Prompt, Made] | None = None
+
+    def made(self, prompt: Prompt) -> Made:
+        """Return the prompt as the target renders it."""
+        if self._last is None or self._last[0] is not prompt:
+            self._last = (prompt, self._target.render(prompt))
+        return self._last[1]
+
+    def cost(self, prompt: Prompt) -> int:
+        """Return the tokens of the prompt."""
+        return self._target.cost(self.made(prompt), self._budget)
+
+    def fits(self, prompt: Prompt) -> bool:
+        """Return True if the prompt has no more tokens than the budget allows."""
+        limit = self._budget.limit
+        return limit is None or self.cost(prompt) <= limit
+
+
+def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
     """Make a prompt fit.
 
     Args:
@@ -29,18 +66,19 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, Trim
         target: What renders it: the budget counts what that one sends.
 
     Returns:
-        The prompt that fits, and the report: its messages are those of the history behind the opening, empty turns of
-        the user left out, then the values of the slots.
+        The prompt that fits. The messages of its report are those of the history behind the opening, empty turns of the
+        user left out, then the values of the slots.
 
     Raises:
         BudgetError: Even what never goes does not fit.
     """
     messages = prompt.history.messages[prompt.opening :]
     values = {slot: _text_of(parts) for slot, parts in prompt.slots.items()}
-    limited = {slot: _limited(budget, slot, text) for slot, text in values.items()}
+    limited = {slot: _limited(budget, slot, values[slot]) for slot in budget.slots if slot in values}
     changed = {slot for slot, text in limited.items() if text != values[slot]}
-    slots = [SlotValue(slot, text) for slot, text in limited.items()]
+    slots = [SlotValue(slot, text) for slot, text in (values | limited).items()]
     items: list[Item] = [*messages, *slots]
+    renders = _Renders(target, budget)
 
     def part(kept: Sequence[int], replaced: Mapping[int, Item]) -> Prompt:
         """Return the prompt with some of its messages and values only, some of them replaced."""
@@ -52,34 +90,38 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> tuple[Prompt, Trim
             made = made if text == values[slot] else made.with_slot(slot, text)
         return made
 
-    # Of pairs, a question goes with its answer.
-    pairs = [(at, at + 1) for at in range(0, len(messages), 2)] if _are_pairs(messages) else []
-    waits = prompt.input is None and History(messages).awaits_answer
-    found = budget.fitted(
-        items, lambda kept, replaced: target.cost(part(kept, replaced), budget), keep_newest=waits, together=pairs
-    )
-    sent = part(found.kept, found.replaced)
+    found: Fitted | None = None
+    sent = prompt
+    if changed or budget.start_on is not None or not renders.fits(prompt):
+        # Of pairs, a question goes with its answer.
+        pairs = [(at, at + 1) for at in range(0, len(messages), 2)] if _are_pairs(messages) else []
+        waits = prompt.input is None and History(messages).awaits_answer
+        found = budget.fitted(
+            items, lambda kept, replaced: renders.cost(part(kept, replaced)), keep_newest=waits, together=pairs
+        )
+        sent = part(found.kept, found.replaced)
     fates: dict[int, tuple[Outcome, str]] = {
         at: ("cut", f"longer than {budget.slots[slot.slot]} tokens")
         for at, slot in enumerate(slots, len(messages))
         if slot.slot in changed
     }
-    fates |= found.fates
+    fates |= found.fates if found else {}
 
     def account() -> Account:
         lines = [_history_line(budget, at, message, found) for at, message in enumerate(messages)]
-        left = _values_left(items, found.kept, found.replaced)
+        left = _values_left(items, found.kept, found.replaced) if found else values
         lines += [_slot_line(budget, slot.slot, values[slot.slot], left[slot.slot]) for slot in slots]
-        before, slots_before = target.cost(prompt, budget), target.tokens(prompt, budget)
+        before, slots_before = target.cost(target.render(prompt), budget), target.tokens(prompt, budget)
+        after, slots_after = before, slots_before
         # What is unchanged is not counted again: some counters ask a provider.
-        after, slots_after = (
-            (target.cost(sent, budget), target.tokens(sent, budget)) if fates else (before, slots_before)
-        )
+        if fates:
+            after, slots_after = target.cost(target.render(sent), budget), target.tokens(sent, budget)
         names = {**slots_before, **slots_after}
         tokens = {slot: Tokens(slots_before.get(slot, 0), slots_after.get(slot, 0)) for slot in names}
         return Account(before, after, lines, tokens)
 
-    return sent, TrimReport(budget.limit, fates, account, found.report.failure)
+    report = TrimReport(budget.limit, fates, account, found.report.failure if found else None)
+    return Fit(sent, report, renders.made(sent))
 
 
 def _values_left(items: Sequence[Item], kept: Sequence[int], replaced: Mapping[int, Item]) -> dict[str, str]:
@@ -105,11 +147,11 @@ def _limited(budget: Budget, slot: str, text: str) -> str:
     return short
 
 
-def _history_line(budget: Budget, at: int, message: Msg, fitted: Fitted) -> ItemTokens:
+def _history_line(budget: Budget, at: int, message: Msg, fitted: Fitted | None) -> ItemTokens:
     """The tokens of a message of the history: after it all of them, or what was cut, or none where it went."""
     before = after = budget.share(message)
-    fate, _ = fitted.fates.get(at, ("kept", ""))
-    if fate == "cut":
+    fate, _ = fitted.fates.get(at, ("kept", "")) if fitted else ("kept", "")
+    if fitted and fate == "cut":
         after = budget.share(fitted.replaced[at])
     elif fate != "kept":
         after = 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Report
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
-    from lazyprompt.prompters.targets import System
+    from lazyprompt.prompters.targets import Made, System
 
 EmptyTurn: TypeAlias = Literal["keep", "drop", "fill"]
 
@@ -80,9 +80,9 @@ class PayloadTarget:
             system += "\n"
         return (system + instruction[0], *instruction[1:]), user
 
-    def cost(self, prompt: Prompt, budget: Budget) -> int:
+    def cost(self, made: Made, budget: Budget) -> int:
         """Return the tokens of the payload."""
-        return budget.count(*countable(self.render(prompt), self._formatter.profile))
+        return budget.count(*countable(cast("Payload", made), self._formatter.profile))
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
         """Return the tokens of each slot, each counted by itself."""

@@ -16,6 +16,7 @@ from lazyprompt.prompters.definition import PromptDefinition
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.formatters.providers import OtherProvider
@@ -182,7 +183,7 @@ class Prompter(PromptDefinition):
             format = "openai"
         target = self.target(format, model, chat_template)
         prompt = self.fill(input, history, tools, label)
-        made = target.render(prompt) if self._budget is None else self._made(prompt, target)[0]
+        made = target.render(prompt) if self._budget is None else _made(self._budget, prompt, target)[0]
         if show or self._show:
             _show(made)
         return made
@@ -267,16 +268,8 @@ class Prompter(PromptDefinition):
         """
         if self._budget is None:
             raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
-        return self._made(self.fill(input, history, tools, label), self.target(format, model, chat_template))
-
-    def _made(self, prompt: Prompt, target: Target) -> tuple[Made, TrimReport]:
-        """Render a prompt within the budget; a payload tells what went."""
-        prompt, trim = self.fitted(prompt, target)
-        report = cast("TrimReport", trim)  # there is one, as there is a budget
-        made = target.render(prompt)
-        if isinstance(made, Payload):
-            made.trim = report
-        return made, report
+        prompt, target = self.fill(input, history, tools, label), self.target(format, model, chat_template)
+        return _made(self._budget, prompt, target)
 
     def render(
         self,
@@ -487,6 +480,16 @@ class Prompter(PromptDefinition):
         ends = [end for end in (self._markers.eoa.strip(), *self._markers.stop) if end]
         cuts = [at for end in ends if (at := found.find(end)) >= 0]
         return found[: min(cuts)] if cuts else found
+
+
+def _made(budget: Budget, prompt: Prompt, target: Target) -> tuple[Made, TrimReport]:
+    """Render a prompt within a budget; a payload has the report."""
+    from lazyprompt.prompters.fitting import fitted  # noqa: PLC0415 - only a budget needs it
+
+    _, report, made = fitted(budget, prompt, target)
+    if isinstance(made, Payload):
+        made.trim = report
+    return made, report
 
 
 def _show(made: object) -> None:

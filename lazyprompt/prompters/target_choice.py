@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -24,9 +24,9 @@ FORMATS = ("flat", *PROVIDERS)
 OWN_FORMS = (None, "flat", "openai")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TargetSpec:
-    """The parts of a prompter that its targets depend on.
+    """The parts of a prompter that its targets depend on; :func:`target_spec` returns one object for equal parts.
 
     Attributes:
         template: The prompt template.
@@ -45,19 +45,24 @@ class TargetSpec:
     instruction: InstructionTemplate
     tools: ToolSet
     safety: Policy
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        # It is the key of a cache, looked up for every prompt.
-        given = (self.template, self.markers, self.chat_template, self.added_system, self.instruction, self.tools)
-        object.__setattr__(self, "_hash", hash((*given, self.safety)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def system_for(self, markers: Markers) -> System:
         """Return the system text of prompts with some markers."""
         return System(resolved_system(None, markers), self.added_system)
+
+
+@lru_cache(maxsize=512)
+def target_spec(
+    template: PromptTemplate,
+    markers: Markers,
+    chat_template: ChatTemplate | None,
+    added_system: str,
+    instruction: InstructionTemplate,
+    tools: ToolSet,
+    safety: Policy,
+) -> TargetSpec:
+    """Return the spec of some parts, always the same object for equal parts; see :class:`TargetSpec`."""
+    return TargetSpec(template, markers, chat_template, added_system, instruction, tools, safety)
 
 
 # Copies of a prompter and the modules that it is attached to share targets: a text target is ready after its first use.

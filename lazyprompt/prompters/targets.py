@@ -31,8 +31,8 @@ class Target(Protocol):
         """Return the prompt in this form; it shares nothing mutable with anything given."""
         ...
 
-    def cost(self, prompt: Prompt, budget: Budget) -> int:
-        """Return the tokens of the whole prompt in this form, by the counter of a budget."""
+    def cost(self, made: Made, budget: Budget) -> int:
+        """Return the tokens of a prompt that :meth:`render` returned, by the counter of a budget."""
         ...
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
@@ -115,9 +115,9 @@ class TextTarget:
         """
         return self._ready(prompt).write_sample(prompt, answer, trained)
 
-    def cost(self, prompt: Prompt, budget: Budget) -> int:
+    def cost(self, made: Made, budget: Budget) -> int:
         """Return the tokens of the text."""
-        return budget.count_text(self.render(prompt))
+        return budget.count_text(str(made))
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
         """Return the tokens of each slot; fixed text and markers are none."""

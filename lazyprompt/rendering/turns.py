@@ -8,7 +8,6 @@ from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.json import JsonText, dump
-from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import Block, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.prompt import MARKERS
@@ -48,22 +47,24 @@ _LABEL = _assistants("label")
 def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first: int = 0) -> None:
     """Add messages, each as a turn; errors name them from ``first`` on."""
     folded = markers.exact and markers.system_place != "turn"
-    human = (markers.soh, markers.eoh)
+    human = (markers.soh, markers.eoh, "user" in markers.trim)
+    # Templates that strip the system text strip the first one; a later one is a turn as the user's.
+    system = human if folded else (markers.sos, markers.eos, "user" in markers.trim)
     around = {
-        "system": human if folded else (markers.sos, markers.eos),
-        "developer": human if folded else (markers.sos, markers.eos),
+        "system": system,
+        "developer": system,
         "user": human,
-        "assistant": (markers.soa, markers.eoa),
+        "assistant": (markers.soa, markers.eoa, "assistant" in markers.trim),
+        "tool": (markers.soh, markers.eoh, "tool" in markers.trim),
     }
+    add_parts, add_slots = out.parts.extend, out.runs.append
     after_result = False
     for index, message in enumerate(messages, first):
         content, role = message.content, message.role
-        # Templates that strip the system text strip the first one; a later one is a turn as the user's.
-        trims = ("user" if role in SYSTEM_ROLES else role) in markers.trim
+        before, after, trims = around[role]
         if isinstance(content, str) and role != "tool" and message.url is None:
-            before, after = around[role]
-            out.parts += ("", before, content.strip() if trims else content, after)
-            out.runs.append(_PLAIN_ASSISTANT if role == "assistant" else _PLAIN)
+            add_parts(("", before, content.strip() if trims else content, after))
+            add_slots(_PLAIN_ASSISTANT if role == "assistant" else _PLAIN)
             after_result = False
             continue
         where = f"history[{index}]"
@@ -81,8 +82,7 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first
         if has_results and not shown:
             continue
         after_result = False
-        before, after = around["user" if message.role == "tool" else message.role]
-        slots = _ASSISTANT if message.role == "assistant" else _OTHERS
+        slots = _ASSISTANT if role == "assistant" else _OTHERS
         out.own(before)
         _put_blocks(shown, markers, out, where, slots, trim=trims)
         out.own(after, slots.end)
