@@ -169,8 +169,7 @@ def answer_results(turns: list[Turn], job: Job) -> list[Turn]:
 
 def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:
     """Make one turn of neighbours of the user, or of the assistant, if the provider wants the roles to alternate."""
-    roles = [turn[0] for turn in turns] if job.profile.alternate else []
-    if not any(map(_JOINED.__contains__, pairwise(roles))):
+    if not job.profile.alternate or not any(map(_JOINED.__contains__, pairwise([turn[0] for turn in turns]))):
         return turns
     new: list[Turn] = []
     for role, group in groupby(turns, itemgetter(0)):
@@ -204,32 +203,46 @@ def refuse_nothing(turns: list[Turn], job: Job) -> list[Turn]:
     return turns
 
 
-def add_user_turns(turns: list[Turn], job: Job) -> list[Turn]:
-    """Give the conversation a turn of the user, first and last, as far as the provider asks for one."""
-    profile, new = job.profile, [*turns]
-    front = 0
-    while front < len(new) and new[front][0] in SYSTEM_ROLES:
-        front += 1
+def need_user_turn(turns: list[Turn], job: Job) -> list[Turn]:
+    """Give the conversation a turn of the user, if the provider needs one."""
+    if not job.profile.needs_user or any(turn[0] == "user" for turn in turns):
+        return turns
+    front = _system_turns(turns)
+    if front < len(turns):
+        return _with_user_turn(turns, front, FIRST_TURN, "needs a user's turn", job)
+    role, _, content, at = turns[-1]
+    why = f"{job.profile.name} needs a user's turn; the {role}'s is one now"
+    job.notes.add(f"messages[{at}]", "text", "moved", why)
+    return [*turns[:-1], ("user", "", content, at)]
 
-    def put(index: int, text: str, reason: str) -> None:
-        new.insert(index, ("user", "", text, 0))
-        job.notes.add("messages", "message", "added", f"{profile.name} {reason}")
 
-    if profile.needs_user and not any(turn[0] == "user" for turn in new[front:]):
-        if front == len(new):
-            role, _, content, at = new.pop()
-            new.append(("user", "", content, at))
-            why = f"{profile.name} needs a user's turn; the {role}'s is one now"
-            job.notes.add(f"messages[{at}]", "text", "moved", why)
-        else:
-            put(front, FIRST_TURN, "needs a user's turn")
-    if profile.user_first and new[front:] and new[front][0] != "user":
-        put(front, FIRST_TURN, "begins with the user's turn")
-    # A prefill that the provider knows is no last turn.
-    goes_on = profile.prefill and is_prefill(job.messages[-1])
-    if new[-1][0] == "assistant" and not goes_on and profile.needs_user_last(job.model):
-        put(len(new), LAST_TURN, "ends with the user's turn")
-    return new
+def begin_with_user(turns: list[Turn], job: Job) -> list[Turn]:
+    """Put a turn of the user first, behind the system text, if the provider begins with one."""
+    if not job.profile.user_first:
+        return turns
+    front = _system_turns(turns)
+    if front == len(turns) or turns[front][0] == "user":
+        return turns
+    return _with_user_turn(turns, front, FIRST_TURN, "begins with the user's turn", job)
+
+
+def end_with_user(turns: list[Turn], job: Job) -> list[Turn]:
+    """Put a turn of the user last, if the provider ends with one; an answer to go on with is no last turn."""
+    if turns[-1][0] != "assistant" or not job.profile.needs_user_last(job.model):
+        return turns
+    if job.profile.prefill and is_prefill(job.messages[-1]):
+        return turns
+    return _with_user_turn(turns, len(turns), LAST_TURN, "ends with the user's turn", job)
+
+
+def _system_turns(turns: list[Turn]) -> int:
+    """Return the number of turns with system text at the front."""
+    return next((at for at, turn in enumerate(turns) if turn[0] not in SYSTEM_ROLES), len(turns))
+
+
+def _with_user_turn(turns: list[Turn], place: int, text: str, reason: str, job: Job) -> list[Turn]:
+    job.notes.add("messages", "message", "added", f"{job.profile.name} {reason}")
+    return [*turns[:place], ("user", "", text, 0), *turns[place:]]
 
 
 def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:

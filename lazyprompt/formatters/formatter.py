@@ -19,11 +19,13 @@ from lazyprompt.formatters._carry import add_urls, carry
 from lazyprompt.formatters._job import PREFILL, Job, Merging, is_prefill, parse_arguments
 from lazyprompt.formatters._merge import STYLES, merge_speakers
 from lazyprompt.formatters._repair import (
-    add_user_turns,
     answer_results,
+    begin_with_user,
+    end_with_user,
     fit_names,
     join_neighbours,
     move_media,
+    need_user_turn,
     order_exchanges,
     put_system_first,
     refuse_nothing,
@@ -73,11 +75,23 @@ RULES: tuple[Rule, ...] = (
     answer_results,
     join_neighbours,
     refuse_nothing,
-    add_user_turns,
+    need_user_turn,
+    begin_with_user,
+    end_with_user,
     strip_last_space,
 )
 """The rules, in the order in which they apply. Each puts right what breaks it, and reports that."""
-TEXT_RULES = frozenset({put_system_first, merge_speakers, join_neighbours, add_user_turns, strip_last_space})
+TEXT_RULES = frozenset(
+    {
+        put_system_first,
+        merge_speakers,
+        join_neighbours,
+        need_user_turn,
+        begin_with_user,
+        end_with_user,
+        strip_last_space,
+    }
+)
 """Those that texts alone can break."""
 # The rules to apply, by whether all messages are texts, and whether speakers are merged.
 _APPLIED = {
