@@ -224,14 +224,15 @@ def fresh(value: JsonObject) -> JsonObject:
     copy = value.copy()
     for key, item in value.items():
         if type(item) in _NESTED:
-            copy[key] = _fresh(item)
+            copy[key] = fresh_json(item)
     return copy
 
 
 _NESTED = frozenset((dict, list))
 
 
-def _fresh(value: Json) -> Json:
+def fresh_json(value: Json) -> Json:
+    """Return a deep copy of a checked JSON value."""
     if isinstance(value, dict):
         return fresh(value)
-    return [_fresh(item) if type(item) in _NESTED else item for item in value] if isinstance(value, list) else value
+    return [fresh_json(item) if type(item) in _NESTED else item for item in value] if isinstance(value, list) else value

@@ -1,8 +1,9 @@
-"""A provider's answer read back to a message: one reader for each wire form.
+"""A provider's answer read back to a message, by the readers of histories.
 
 A model's output never raises: arguments that are no JSON, odd types and lone surrogates all find a place. Only what is
-no answer of the provider at all, or is its account of an error, is a ``FormatError``. Finish reason, model and id stay
-in the answer itself: a message that was sent and came back is to equal what it was.
+no answer of the provider at all, or is its account of an error, is a ``FormatError``. What no block can say stays in
+the message's native form. Finish reason, model and id stay in the answer itself: a message that was sent and came back
+is to equal what it was.
 
 Sources of the forms: the API references of the providers, and the types of their official clients.
 """
@@ -13,26 +14,33 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count, islice
+from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt._base.client_objects import fields_of, json_or_text, members_of, plain, snake_keys, standard_base64
-from lazyprompt.errors import FormatError
+from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.messages.msg import (
-    Base64Source,
+    PART_FIELDS,
     ImageBlock,
+    Native,
     TextBlock,
     ThinkingBlock,
     ToolUseBlock,
-    block_of_media,
     message_of,
 )
+from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.messages.openai_form import source_of
+from lazyprompt.messages.read_gemini import client_part
+from lazyprompt.messages.read_gemini import read_part as read_gemini_part
+from lazyprompt.messages.read_openai import SENT, UNSAID, read_item
+from lazyprompt.messages.read_parts import read_part
 
 if TYPE_CHECKING:
     from types import UnionType
 
-    from lazyprompt._base.json import Fields, JsonObject
+    from lazyprompt._base.json import Fields, Json, JsonObject
     from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.messages.read_parts import Beside
 
 # Where the forms count tokens, for the prompt and for what was made; all that is there is added up.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
@@ -90,41 +98,50 @@ def from_openai_chat(answer: Fields, provider: str) -> Msg:
         FormatError: It is no such answer.
     """
     choices = _opened(answer, provider, list, "choices")
-    return _message(_first_choice(choices, provider, "choices"), _usage(answer.get("usage"), _CHAT))
+    return _first_choice(choices, provider, "choices", _usage(answer.get("usage"), _CHAT))
 
 
 def from_dashscope(answer: Fields, provider: str) -> Msg:
     """Read an answer of DashScope's own API, of text and of media."""
     output = fields_of(_opened(answer, provider, Mapping, "output"))
     _opened(output, provider, object, "choices", "text", where="output.")
-    blocks = _first_choice(output.get("choices"), provider, "output.choices") or _said(output.get("text"))
-    return _message(blocks, _usage(answer.get("usage"), _INPUT))
+    message = _first_choice(output.get("choices"), provider, "output.choices", _usage(answer.get("usage"), _INPUT))
+    return message if message.content else _message(_said(output.get("text")), message.usage)
 
 
 def from_ollama(answer: Fields, provider: str) -> Msg:
     """Read an answer of Ollama's chat."""
     message = fields_of(_opened(answer, provider, Mapping, "message"))
-    return _message(_chat_blocks(message, provider), _usage(answer, _OLLAMA))
+    return _chat_message(message, provider, _usage(answer, _OLLAMA))
 
 
 def from_ollama_generate(answer: Fields, provider: str) -> Msg:
     """Read an answer of Ollama's generate."""
     _opened(answer, provider, object, "response", "thinking")
     message = {"content": answer.get("response"), "thinking": answer.get("thinking")}
-    return _message(_chat_blocks(message, provider), _usage(answer, _OLLAMA))
+    return _chat_message(message, provider, _usage(answer, _OLLAMA))
 
 
 def from_responses(answer: Fields, provider: str) -> Msg:
-    """Read an answer of OpenAI's Responses API; the items of its own tools are left out."""
-    output = _opened(answer, provider, list, "output")
-    blocks = (block for item in _items(output) for block in _response_item(fields_of(item)))
-    return _message(blocks, _usage(answer.get("usage"), _INPUT))
+    """Read an answer of OpenAI's Responses API."""
+    items = _cleaned(_opened(answer, provider, list, "output"))
+    beside: Beside = {}
+    blocks: list[Block] = []
+    for index, item in enumerate(items):
+        blocks += _response_item(item, f"output[{index}]", beside)
+    return _message(blocks, _usage(answer.get("usage"), _INPUT), beside, Native(provider, [*items]))
 
 
 def from_anthropic(answer: Fields, provider: str) -> Msg:
-    """Read an answer of Anthropic's Messages API; the blocks of its own tools are left out."""
-    content = _opened(answer, provider, list, "content")
-    return _message(_parts(content, "anthropic"), _usage(answer.get("usage"), _CACHED))
+    """Read an answer of Anthropic's Messages API."""
+    parts = _cleaned(_opened(answer, provider, list, "content"))
+    beside: Beside = {}
+    blocks = [
+        replace(block, provider=provider) if isinstance(block, ThinkingBlock) else block
+        for block in _parts(parts, provider, beside)
+    ]
+    native = Native(provider, [*parts]) if beside or any(not isinstance(block, TextBlock) for block in blocks) else None
+    return _message(blocks, _usage(answer.get("usage"), _CACHED), beside, native)
 
 
 def from_gemini(answer: Fields, provider: str) -> Msg:
@@ -135,9 +152,13 @@ def from_gemini(answer: Fields, provider: str) -> Msg:
     _opened(answer, provider, list | Mapping, *_GEMINI_KEYS)
     answer = snake_keys(answer)
     candidate = fields_of(next(iter(_items(answer.get("candidates"))), None))
-    parts = _items(fields_of(candidate.get("content")).get("parts"))
-    blocks = (block for part in parts for block in _gemini_part(snake_keys(part)))
-    return _message(blocks, _usage(snake_keys(answer.get("usage_metadata")), _GEMINI))
+    parts = _cleaned(fields_of(candidate.get("content")).get("parts"))
+    beside: Beside = {}
+    blocks: list[Block] = []
+    for index, part in enumerate(parts):
+        blocks += _gemini_part(part, f"parts[{index}]", beside)
+    native = Native(provider, _cleaned([client_part(part) for part in parts])) if parts else None
+    return _message(blocks, _usage(snake_keys(answer.get("usage_metadata")), _GEMINI), beside, native)
 
 
 def _opened(answer: object, provider: str, kind: type | UnionType, *keys: str, where: str = "") -> object:
@@ -158,13 +179,35 @@ def _opened(answer: object, provider: str, kind: type | UnionType, *keys: str, w
     return found
 
 
-def _message(blocks: Iterable[Block], usage: dict[str, int] | None) -> Msg:
+def _message(
+    blocks: Iterable[Block],
+    usage: Mapping[str, int] | None,
+    beside: Beside | None = None,
+    native: Native | None = None,
+) -> Msg:
     content: str | tuple[Block, ...] = tuple(_with_ids(blocks))
     if not content:
         content = ""
     elif len(content) == 1 and isinstance(only := content[0], TextBlock) and only.signature is None:
         content = only.text
-    return message_of("", content, "assistant", usage=usage)
+    metadata: JsonObject | None = {PART_FIELDS: {**beside}} if beside else None
+    return message_of("", content, "assistant", metadata=metadata, usage=usage, native=native)
+
+
+def _cleaned(items: object) -> list[Json]:
+    """Return a copy of a list as JSON values that can be written, whatever a model put into it."""
+    return [_clean(item) for item in _items(items)]
+
+
+def _clean(value: object) -> Json:
+    value = plain(value)
+    if isinstance(value, Mapping):
+        return {json_or_text(key): _clean(item) for key, item in cast("Fields", value).items()}
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in cast("Sequence[object]", value)]
+    if isinstance(value, float) and not isfinite(value):
+        return json_or_text(value)
+    return value if value is None or isinstance(value, bool | int | float) else json_or_text(value)
 
 
 def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -189,29 +232,50 @@ def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
     return usage if any(key in counts for keys in (*counters, _TOTALS) for key in keys) else None
 
 
-def _first_choice(choices: object, provider: str, where: str) -> list[Block]:
-    """Return the blocks of the first choice; none of an answer without choices."""
+def _first_choice(choices: object, provider: str, where: str, usage: Mapping[str, int] | None) -> Msg:
+    """Return the message of the first choice; an empty one of an answer without choices."""
     for choice in _items(choices):
-        return _chat_blocks(fields_of(_opened(choice, provider, Mapping, "message", where=f"{where}[0].")), provider)
-    return []
+        message = fields_of(_opened(choice, provider, Mapping, "message", where=f"{where}[0]."))
+        return _chat_message(message, provider, usage)
+    return _message((), usage)
 
 
-def _chat_blocks(message: Fields, provider: str) -> list[Block]:
-    """Return the blocks of a message of the chat forms: thinking, text, calls."""
-    calls = _items(message.get("tool_calls")) or [message.get("function_call")]
-    return [
-        *_chat_thinking(message, provider),
-        *_parts(message.get("content"), provider),
+def _chat_message(message: Fields, provider: str, usage: Mapping[str, int] | None) -> Msg:
+    """Read a message of the chat forms: thinking, text, calls."""
+    beside: Beside = {}
+    calls = [call for call in _items(message.get("tool_calls")) or [message.get("function_call")] if fields_of(call)]
+    blocks = [
+        *_chat_thinking(message, provider, beside),
+        *_parts(message.get("content"), provider, beside),
         *_said(fields_of(message.get("audio")).get("transcript")),
         *_said(message.get("refusal")),
-        *(block for block in _parts(message.get("images"), provider) if block.type == "image"),
-        *(_chat_call(cast("Fields", call)) for call in calls if isinstance(call, Mapping)),
+        *(block for block in _parts(message.get("images"), provider, beside) if block.type == "image"),
+        *(_chat_call(fields_of(call)) for call in calls),
     ]
+    native = None
+    if provider == "openai" and (any(map(message.get, UNSAID)) or any(map(_has_more, calls))):
+        native = Native(provider, _chat_native(message))
+    return _message(blocks, usage, beside, native)
 
 
-def _chat_thinking(message: Fields, provider: str) -> Sequence[Block]:
+def _has_more(call: object) -> bool:
+    """Return True if a call has more than an id and a function."""
+    return "function" not in fields_of(call) or not fields_of(call).keys() <= {"id", "type", "function", "index"}
+
+
+def _chat_native(message: Fields) -> JsonObject:
+    """Return a message as OpenAI takes it back: of audio, it wants the id alone."""
+    kept = {key: value for key, value in message.items() if key == "content" or (key in SENT | UNSAID and value)}
+    if audio := fields_of(kept.get("audio")):
+        kept["audio"] = {"id": audio.get("id")}
+    return cast("JsonObject", _clean(kept))
+
+
+def _chat_thinking(message: Fields, provider: str, beside: Beside) -> Sequence[Block]:
     """LiteLLM's signed thoughts, which are Anthropic's, or else the text by whichever name it has."""
-    signed = [block for block in _parts(message.get("thinking_blocks"), "anthropic") if block.type == "thinking"]
+    signed = [
+        block for block in _parts(message.get("thinking_blocks"), "anthropic", beside) if block.type == "thinking"
+    ]
     return signed or _thought(next(filter(None, (json_or_text(message.get(key)) for key in _THOUGHTS)), ""), provider)
 
 
@@ -221,63 +285,90 @@ def _chat_call(call: Fields) -> ToolUseBlock:
     return _call(call.get("id"), fields.get("name"), fields.get("arguments", fields.get("input")))
 
 
-def _parts(content: object, provider: str) -> list[Block]:
-    """Read a content: text, or a list of texts and typed parts; parts of an unknown type are left out."""
+def _parts(content: object, provider: str, beside: Beside) -> list[Block]:
+    """Read a content: text, or a list of texts and typed parts."""
     if not isinstance(content, list | tuple):
         return _said(content)
     blocks: list[Block] = []
-    for part in cast("Sequence[object]", content):
-        blocks += _part(cast("Fields", part), provider) if isinstance(part, Mapping) else _said(part)
+    for index, part in enumerate(cast("Sequence[object]", content)):
+        blocks += _part(part, f"content[{index}]", provider, beside) if isinstance(part, Mapping) else _said(part)
     return blocks
 
 
-def _part(part: Fields, provider: str) -> list[Block]:
+def _part(given: Mapping[str, object], where: str, provider: str, beside: Beside) -> list[Block]:
+    cleaned = cast("JsonObject", _clean(given))
+    part: JsonObject = {key: value for key, value in cleaned.items() if value is not None}
+    if not part:
+        return []
     # DashScope's parts have no type: their only key tells it.
-    match part.get("type") or next((key for key in ("text", "image") if key in part), None):
-        case "text" | "output_text" | "summary_text" | "reasoning_text" | "refusal":
-            return _said(part.get("text", part.get("refusal")))
-        case "thinking" | "redacted_thinking":
-            thinking = part.get("thinking")  # Mistral's is a list of parts
-            parts = [json_or_text(fields_of(each).get("text")) for each in _items(thinking)]
-            text = "".join(parts) if parts else json_or_text(thinking)
-            return _thought(text, provider, signature=part.get("signature"), redacted=part.get("data"))
-        case "tool_use":
-            return [_call(part.get("id"), part.get("name"), part.get("input"))]
-        case "image_url" | "image":
-            return _picture(part.get("image_url", part.get("image")))
-        case _:
-            return []
+    kind = part.get("type") or next((key for key in ("text", "image") if key in part), None)
+    if kind == "image" and isinstance(part.get("image"), str):
+        return _picture(part["image"])
+    if kind == "thinking" and not isinstance(part.get("thinking"), str):
+        # Mistral's is a list of parts.
+        texts = [json_or_text(fields_of(each).get("text")) for each in _items(part.get("thinking"))]
+        return _thought("".join(texts), provider, signature=part.get("signature"))
+    try:
+        block = read_part({**part, "type": kind}, where, beside)
+    except (HistoryError, MediaError):
+        return _odd_part(part, where, beside)
+    if block is None or (isinstance(block, TextBlock) and not block.text):
+        return []
+    return [replace(block, provider=provider) if isinstance(block, ThinkingBlock) else block]
 
 
-def _response_item(item: Fields) -> list[Block]:
-    provider = "openai-responses"
-    match item.get("type"):
-        case "message":
-            return _parts(item.get("content"), provider)
-        case "reasoning":
-            thoughts = _parts(item.get("summary"), provider) or _parts(item.get("content"), provider)
-            text = "\n\n".join(block.text for block in thoughts if isinstance(block, TextBlock))
-            return _thought(text, provider, signature=item.get("encrypted_content"), own_id=item.get("id"))
-        case "function_call":
-            return [_call(item.get("call_id"), item.get("name"), item.get("arguments"))]
-        case _:
-            return []
+def _odd_part(part: JsonObject, where: str, beside: Beside) -> list[Block]:
+    """Return what can be read of a part that has not the shape of its type; it is kept whole as well."""
+    if part.get("type") == "tool_use":
+        return [_call(part.get("id"), part.get("name"), part.get("input"))]
+    text = _said(part.get("text", part.get("refusal")))
+    if not text:
+        beside[where] = part
+    return text
 
 
-def _gemini_part(part: Fields) -> list[Block]:
-    signature = standard_base64(part.get("thought_signature"))
-    if isinstance(part.get("function_call"), Mapping):
-        call = fields_of(part["function_call"])
+def _response_item(item: Json, where: str, beside: Beside) -> list[Block]:
+    if not isinstance(item, dict):
+        return []
+    kind = item.get("type")
+    if kind == "message":
+        return _parts(item.get("content"), "openai-responses", beside)
+    if kind == "function_call":
+        return [_call(item.get("call_id"), item.get("name"), item.get("arguments"))]
+    try:
+        (message,) = read_item({**item, "type": json_or_text(kind)}, where, OpenCalls())
+    except (HistoryError, MediaError):
+        beside[where] = item
+        return []
+    if PART_FIELDS in message.metadata:
+        beside[where] = item
+    return [*message.blocks]
+
+
+def _gemini_part(part: Json, where: str, beside: Beside) -> list[Block]:
+    fields = {**snake_keys(part)}
+    blob = snake_keys(fields.get("inline_data"))
+    if fields.get("thought") is True and blob:
+        # A picture of a thought is no picture of the answer.
+        beside[where] = cast("JsonObject", part)
+        return []
+    if blob and not blob.get("mime_type"):
+        fields["inline_data"] = {**blob, "mime_type": "application/octet-stream"}
+    if isinstance(fields.get("function_call"), Mapping):
+        call = fields_of(fields["function_call"])
+        signature = standard_base64(fields.get("thought_signature"))
         return [_call(call.get("id"), call.get("name"), call.get("args"), signature or None)]
-    text = json_or_text(part.get("text"))
-    if part.get("thought") is True:
-        return _thought(text, "gemini", signature=signature)
-    blob = snake_keys(part.get("inline_data"))
-    if data := standard_base64(blob.get("data")):
-        media_type = json_or_text(blob.get("mime_type")) or "application/octet-stream"
-        return [block_of_media(Base64Source(media_type, data), media_type)]
-    # A signature alone, as the last part often is, must go back as it came: on an empty text.
-    return [TextBlock(text, signature=signature or None)] if text or signature else []
+    if fields.keys() == {"thought_signature"}:
+        # A signature alone, as the last part often is, must go back as it came: on an empty text.
+        return [TextBlock("", signature=standard_base64(fields["thought_signature"]))]
+    try:
+        block = read_gemini_part(fields, where, {}, "", beside)
+    except (HistoryError, MediaError):
+        if isinstance(part, dict):
+            beside[where] = part
+        return _said(fields.get("text"))
+    is_empty = isinstance(block, TextBlock) and not (block.text or block.signature)
+    return [] if block is None or is_empty else [block]
 
 
 def _said(value: object) -> list[Block]:

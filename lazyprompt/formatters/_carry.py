@@ -6,6 +6,7 @@ Media that must be loaded first are noted in the job; with all of them at hand, 
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from lazyprompt.errors import MediaError
@@ -118,6 +119,10 @@ class _Carrier:
     def turn(self, turn: Turn) -> Turn | None:
         """Return a turn as the provider can carry it; None where nothing is left of it."""
         profile, (role, name, content, at) = self.profile, turn
+        # What came from the provider stands there as it came; only media that are not its own are looked at.
+        is_native = self.job.native(turn) is not None
+        if is_native and (role == "assistant" or not any(isinstance(each, MediaBlock) for each in blocks_of(content))):
+            return turn
         if isinstance(content, str):
             text = self.text(content, f"messages[{at}].content")
             return (role, name, text, at) if text or (profile.empty_text and not content) else None
@@ -130,6 +135,8 @@ class _Carrier:
         ]
         # Those that sign thoughts refuse one at the end.
         needs_end = profile.thinking != "text" or not profile.empty_text
+        if is_native and len(blocks) == len(content) and all(map(is_, blocks, content)):
+            return turn
         while blocks and isinstance(last := blocks[-1], ThinkingBlock) and needs_end:
             self.notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the thought", last.thinking)
             blocks.pop()

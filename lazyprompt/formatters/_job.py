@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Notes
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.history import HistoryLike, MessageObject, Pair
-    from lazyprompt.messages.msg import Base64Source, URLSource
+    from lazyprompt.messages.msg import Base64Source, Native, URLSource
+    from lazyprompt.messages.turns import Turn
 
 MessageLike: TypeAlias = "Msg | Fields"
 Messages: TypeAlias = "MessageLike | Pair | MessageObject | HistoryLike | None"
@@ -53,6 +54,7 @@ class Job(NamedTuple):
         wanted: The media to load, each with the place where it is first met; None where they are loaded.
         merging: The rule by which speakers are merged; None where they are not.
         model: The model, where rules differ from one to another.
+        changed: The indices of the messages from the provider that a rule has to change.
     """
 
     messages: Sequence[Msg]
@@ -63,6 +65,15 @@ class Job(NamedTuple):
     wanted: dict[URLSource, str] | None
     merging: Merging | None
     model: str | None
+    changed: frozenset[int] = frozenset()
+
+    def native(self, turn: Turn) -> Native | None:
+        """Return a turn in the provider's own form; None if it did not come from the provider, or was changed."""
+        message = self.messages[turn[3]]
+        own = message.native
+        if own is None or own.provider != self.profile.native or turn[3] in self.changed:
+            return None
+        return own if turn[2] is message.content else None
 
 
 def is_prefill(message: Msg) -> bool:

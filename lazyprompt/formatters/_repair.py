@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from itertools import chain, groupby, pairwise
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from lazyprompt._base.roles import SYSTEM_ROLES, Role
@@ -21,10 +21,9 @@ from lazyprompt.messages.turns import blocks_of, tools_called
 from lazyprompt.safety.speakers import written_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lazyprompt.formatters.profile import Profile
-    from lazyprompt.formatters.report import Notes
     from lazyprompt.messages.turns import Content, Turn
 
 # What stands where a provider asks for a user's turn and the conversation has none.
@@ -71,9 +70,11 @@ def fit_names(turns: list[Turn], job: Job) -> list[Turn]:
         speaker = speakers.get((role, name), name)
         if speaker != name:
             job.notes.add(f"messages[{at}].name", "name", "changed", f"{name!r} is written {speaker!r}", name)
-        has_calls = calls and isinstance(content, tuple)
-        blocks = tuple(_renamed(block, calls, at, job) for block in blocks_of(content)) if has_calls else content
-        new.append((role, speaker, blocks, at))
+        if calls and isinstance(content, tuple):
+            blocks = tuple(_renamed(block, calls, at, job) for block in content)
+            new.append((role, speaker, content if _are_same(blocks, content) else blocks, at))
+        else:
+            new.append((role, speaker, content, at))
     return new
 
 
@@ -271,9 +272,9 @@ def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
     Raises:
         FormatError: A result has no call before it, a call has two results, or somebody calls who is not the assistant.
     """
-    if (ordered := _in_order(turns)) is not None:
+    if (ordered := _in_order(turns, job)) is not None:
         return ordered
-    order = _Order(job.notes)
+    order = _Order(job)
     for role, name, content, at in turns:
         if isinstance(content, str):
             order.together.clear()
@@ -292,7 +293,7 @@ def answering(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlo
     return replace(result, id=call_id, name=name)
 
 
-def _in_order(turns: list[Turn]) -> list[Turn] | None:
+def _in_order(turns: list[Turn], job: Job) -> list[Turn] | None:
     """Return turns with one turn for all results of an exchange, if these stand right behind their calls; else None."""
     new: list[Turn] = []
     used: set[str] = set()
@@ -300,14 +301,15 @@ def _in_order(turns: list[Turn]) -> list[Turn] | None:
     waiting: deque[ToolUseBlock] = deque()
     results: list[Block] = []
     for turn in turns:
-        role, _, content, _ = turn
+        role, _, content, at = turn
         if role == "tool":
             for block in content:
                 if not isinstance(block, ToolResultBlock) or not waiting or block.id != waiting[0].id:
                     return None
                 results.append(answering(block, block.id, waiting.popleft().name))
             if not waiting:
-                new.append(("tool", "", tuple(results), new[-1][3]))
+                as_given = len(results) == len(content) and job.native(turn)
+                new.append(("tool", "", content, at) if as_given else ("tool", "", tuple(results), new[-1][3]))
                 results.clear()
             continue
         if waiting:
@@ -318,21 +320,26 @@ def _in_order(turns: list[Turn]) -> list[Turn] | None:
             ids = {call.id for call in waiting}
             unique = len(ids) == len(waiting) and used.isdisjoint(ids)
             used |= ids
-            others = content[: len(content) - len(waiting)]
-            # Calls come last, and only the assistant calls.
-            if not unique or any(isinstance(each, _EXCHANGED) for each in others) or (ids and role != "assistant"):
+            # Only the assistant calls.
+            if (
+                not unique
+                or any(isinstance(each, ToolResultBlock) for each in content)
+                or (ids and role != "assistant")
+            ):
                 return None
     return None if waiting else new
 
 
-_EXCHANGED = ToolUseBlock, ToolResultBlock
+def _are_same(blocks: Sequence[Block], content: Sequence[Block]) -> bool:
+    """Return True if the blocks of a content are these very objects: nothing about them was changed."""
+    return len(blocks) == len(content) and all(map(is_, blocks, content))
 
 
 class _Order:
     """The turns so far, and the calls that wait for their results."""
 
-    def __init__(self, notes: Notes) -> None:
-        self.notes = notes
+    def __init__(self, job: Job) -> None:
+        self.job, self.notes = job, job.notes
         # Each turn with its calls.
         self.turns: list[tuple[Turn, list[_Place]]] = []
         # The calls by the id that they were given, the oldest first.
@@ -340,11 +347,18 @@ class _Order:
         self.used: set[str] = set()
         # The number to try next for an id that is used again.
         self.numbers: dict[str, int] = {}
+        # The contents of results alone, with the index of their message, by the first id and the number of results.
+        self.answers: dict[tuple[str, int], tuple[tuple[Block, ...], int]] = {}
         # The calls of messages that follow each other without anything between may wait together.
         self.together: set[str] = set()
 
     def take(self, role: Role, name: str, content: tuple[Block, ...], at: int) -> None:
         """Put the blocks of a message where they belong."""
+        if not any(isinstance(block, ToolResultBlock) for block in content):
+            self.say("user" if role == "tool" else role, name, content, at)
+            return
+        if isinstance(first := content[0], ToolResultBlock):
+            self.answers[first.id, len(content)] = (content, at)
         waiting: list[Block] = []
         for index, block in enumerate(content):
             if not isinstance(block, ToolResultBlock):
@@ -353,19 +367,19 @@ class _Order:
             self.together.clear()
             if role == "assistant" and waiting:
                 # Call and result in one message: the content before the result stays before it.
-                self.say(role, name, waiting, at)
+                self.say(role, name, tuple(waiting), at)
                 waiting = []
             self.answer(block, f"messages[{at}].content[{index}]", behind=bool(waiting))
         if waiting:
             # A tool cannot say anything but results; the user's side can.
-            self.say("user" if role == "tool" else role, name, waiting, at)
+            self.say("user" if role == "tool" else role, name, tuple(waiting), at)
 
-    def say(self, role: Role, name: str, blocks: list[Block], at: int) -> None:
+    def say(self, role: Role, name: str, blocks: tuple[Block, ...], at: int) -> None:
         """Add a turn, with the places of the results of its calls."""
         calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
         if not calls:
             self.together.clear()
-            self.turns.append(((role, name, tuple(blocks), at), []))
+            self.turns.append(((role, name, blocks, at), []))
             return
         if role != "assistant":
             where = f"messages[{at}] calls the tool {calls[0].name!r}"
@@ -378,9 +392,12 @@ class _Order:
                 self.waiting[call.id] = deque()
             self.together.add(call.id)
             self.waiting[call.id].append(places[-1])
-        # Calls come last: the content beside them was written before their results were there.
-        others = [block for block in blocks if not isinstance(block, ToolUseBlock)]
-        self.turns.append(((role, name, (*others, *(call for call, _ in places)), at), places))
+        renamed = iter([call for call, _ in places])
+        changed = tuple(next(renamed) if isinstance(block, ToolUseBlock) else block for block in blocks)
+        native = self.job.native((role, name, blocks, at))
+        # A call without an id of the provider's own has none to change.
+        is_same = _are_same(changed, blocks) or (native and not any(native.names(call.id) for call in calls))
+        self.turns.append(((role, name, blocks if is_same else changed, at), places))
 
     def unique(self, call: ToolUseBlock, at: int) -> ToolUseBlock:
         """Return the call with an id that no other has."""
@@ -408,6 +425,15 @@ class _Order:
         if behind or not self.turns[-1][1]:
             self.notes.add(where, "tool_result", "moved", "a result stands right behind its call")
 
+    def _as_given(self, results: list[ToolResultBlock], at: int) -> tuple[Content, int]:
+        """Return results as the content of a turn, and the index of its message: that of the calls, unless native."""
+        content, place = self.answers.get((results[0].id, len(results)), ((), at))
+        is_whole = [block.id for block in content if isinstance(block, ToolResultBlock)] == [
+            each.id for each in results
+        ]
+        is_native = is_whole and self.job.native(("tool", "", content, place)) is not None
+        return (content, place) if is_native else (tuple(results), at)
+
     def finished(self) -> list[Turn]:
         """Return all turns, the results behind the calls."""
         ordered: list[Turn] = []
@@ -419,5 +445,6 @@ class _Order:
                     self.notes.add(f"messages[{turn[3]}]", "tool_result", "added", why)
                     results.append(ToolResultBlock(call.id, call.name, NO_RESULT))
             if places:
-                ordered.append(("tool", "", tuple(result for _, results in places for result in results), turn[3]))
+                results = [result for _, results in places for result in results]
+                ordered.append(("tool", "", *self._as_given(results, turn[3])))
         return ordered

@@ -27,6 +27,7 @@ from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
     ImageBlock,
+    Native,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.formatters.shape import Check, Kind, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Source
-    from lazyprompt.messages.turns import Content, Turn
+    from lazyprompt.messages.turns import Content, WrittenTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class AnthropicForm:
 
     messages_key: str = "messages"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
+    def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the system text and the messages of turns."""
         payload: dict[str, Any] = {}
         messages: list[JsonObject] = []
@@ -62,6 +63,9 @@ class AnthropicForm:
                 if not behind_results:
                     answers, behind_results = [], True
                     messages.append({"role": "user", "content": answers})
+                if isinstance(content, Native):
+                    answers += content.parts()
+                    continue
                 for block in content:
                     if isinstance(block, ToolResultBlock):
                         answers.append(_result(block))
@@ -115,7 +119,9 @@ class AnthropicForm:
     parse = staticmethod(from_anthropic)
 
 
-def _blocks(content: Content) -> list[Json]:
+def _blocks(content: Content | Native) -> list[Json]:
+    if isinstance(content, Native):
+        return content.parts()
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     # A call is written here, for there are many: a function of its own would cost as much again.
@@ -280,6 +286,7 @@ ANTHROPIC = Profile(
     name="anthropic",
     form=AnthropicForm(),
     source="https://platform.claude.com/docs/en/api/messages",
+    native="anthropic",
     media={"image": Media(IMAGES), "file": Media(PDF)},
     result_media=frozenset({"image", "file"}),
     error_results=True,

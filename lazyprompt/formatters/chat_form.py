@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.profile import MediaKind, Profile
     from lazyprompt.formatters.shape import Check, Fault, Path, Seen, Spec, View
-    from lazyprompt.messages.turns import Turn
+    from lazyprompt.messages.turns import WrittenTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ChatForm(OpenAIWriter):
     needs_content: bool = False
     messages_key: str = "messages"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
+    def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the messages of turns."""
         messages = self.messages(turns, names=profile.names is not None)
         if self.thinking and profile.needs_thoughts(model):

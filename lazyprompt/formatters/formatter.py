@@ -36,9 +36,9 @@ from lazyprompt.formatters._validate import violations
 from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages.openai_form import PART_FIELDS
+from lazyprompt.messages.msg import PART_FIELDS, Native
 from lazyprompt.messages.tools import ToolLike, ToolSet
-from lazyprompt.messages.turns import Turn, are_texts, calls_tools, turns_of
+from lazyprompt.messages.turns import Turn, WrittenTurn, are_texts, calls_tools, turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -301,15 +301,20 @@ class ChatFormatter:
         """Apply the rules to the messages that are kept, by their indices, and write the payload."""
         if not kept:
             raise FormatError("there is no message; give at least one")
-        profile, notes = self.profile, Notes()
-        job = self._job(messages, loaded, notes)
-        given, texts = turns_of(messages), are_texts(messages)
+        profile, given, texts = self.profile, turns_of(messages), are_texts(messages)
         if len(kept) < len(messages):
             given = [given[at] for at in kept]
-        turns = given
-        for rule in _APPLIED[texts, self._merging is not None]:
-            turns = rule(turns, job)
-        payload = profile.form.write(turns, profile, self.model)
+        job = self._job(messages, loaded, Notes())
+        turns = self._ruled(given, job, texts=texts)
+        while not texts and (changed := _changed(turns, job)):
+            # What came from the provider is sent as it came, or is judged by all rules.
+            job = job._replace(notes=Notes(), changed=job.changed | changed)
+            turns = self._ruled(given, job, texts=texts)
+        notes = job.notes
+        for at in sorted(job.changed):
+            notes.add(f"messages[{at}]", "native", "changed", "a rule has to change it, so its blocks are sent")
+        written = turns if texts else [(*turn[:2], job.native(turn) or turn[2], turn[3]) for turn in turns]
+        payload = profile.form.write(written, profile, self.model)
         if tools.names:
             if profile.calls_tools:
                 packed, lost = packed_tools(tools, profile)
@@ -323,15 +328,21 @@ class ChatFormatter:
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)
         if not texts:
-            self._add_keys(payload, messages, given, turns, notes)
+            self._add_keys(payload, messages, given, written, notes)
         return Payload(payload, notes.finished(strict=self._strict))
+
+    def _ruled(self, turns: list[Turn], job: Job, *, texts: bool) -> list[Turn]:
+        """Apply the rules."""
+        for rule in _APPLIED[texts, self._merging is not None]:
+            turns = rule(turns, job)
+        return turns
 
     def _add_keys(
         self,
         payload: dict[str, Any],
         messages: Sequence[Msg],
         given: Sequence[Turn],
-        turns: Sequence[Turn],
+        turns: Sequence[WrittenTurn],
         notes: Notes,
     ) -> None:
         """Mark a last answer that the model goes on with; report further keys and names that have no place."""
@@ -340,7 +351,8 @@ class ChatFormatter:
         prefilled = is_last and is_prefill(messages[last])
         if prefilled and profile.prefill:
             payload[profile.form.messages_key][-1][profile.prefill] = True
-        self._note_metadata(messages, given, notes, prefilled=prefilled)
+        natives = {turn[3]: turn[2] for turn in turns if isinstance(turn[2], Native)}
+        self._note_metadata(messages, given, natives, notes, prefilled=prefilled)
         if profile.names is None:
             self._note_names(given, notes)
 
@@ -349,10 +361,20 @@ class ChatFormatter:
             why = f"{name!r}: {self.profile.name} has no place for names; MultiAgentFormatter writes them"
             notes.add("messages", "name", "left out", why, name)
 
-    def _note_metadata(self, messages: Sequence[Msg], turns: Sequence[Turn], notes: Notes, *, prefilled: bool) -> None:
+    def _note_metadata(
+        self,
+        messages: Sequence[Msg],
+        turns: Sequence[Turn],
+        natives: Mapping[int, Native],
+        notes: Notes,
+        *,
+        prefilled: bool,
+    ) -> None:
         last = turns[-1][3]
         for *_, at in turns:
             for key, value in messages[at].metadata.items():
+                if at in natives and natives[at].holds(key):
+                    continue
                 if key == PART_FIELDS:
                     _note_part_fields(cast("Mapping[str, JsonObject]", value), f"messages[{at}]", notes)
                     continue
@@ -366,9 +388,25 @@ class ChatFormatter:
         return f"{type(self).__name__}({self.profile.name!r})"
 
 
+def _changed(turns: Sequence[Turn], job: Job) -> set[int]:
+    """Return the indices of the messages from the provider that are not among the turns as they came."""
+    came = {
+        at
+        for at in {turn[3] for turn in turns} - job.changed
+        if (native := job.messages[at].native) and native.provider == job.profile.native
+    }
+    return came - {turn[3] for turn in turns if job.native(turn)} if came else came
+
+
 def _note_part_fields(parts: Mapping[str, JsonObject], where: str, notes: Notes) -> None:
-    """Report the fields of parts that no block has a place for."""
+    """Report what of the parts of a message no block has a place for: whole parts, and fields."""
     for part, fields in parts.items():
+        whole = fields.get("type")
+        if isinstance(whole, str):
+            notes.add(
+                f"{where}.{part}", whole, "left out", "only the provider that it came from knows it", dump(fields)
+            )
+            continue
         for key, value in fields.items():
             kind, why = "metadata", "a block has no place for it"
             if key in _CACHE_MARKS:

@@ -10,13 +10,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.client_objects import fields_of, snake_keys
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
 from lazyprompt.formatters.shape import check_of, listed, name_of_json, named, objects, one_of, text_of_json, text_or
 from lazyprompt.media.resolver import media_type_of
-from lazyprompt.messages.msg import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
-from lazyprompt.messages.turns import Content, Turn, tools_called
+from lazyprompt.messages.msg import Base64Source, Native, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from lazyprompt.messages.turns import Content, WrittenTurn, tools_called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ class GeminiForm:
     strings: bool = False
     messages_key: str = "contents"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
+    def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the system instruction and the contents of turns."""
         payload: dict[str, Any] = {}
         contents: list[JsonObject] = []
@@ -49,30 +50,39 @@ class GeminiForm:
         tools = tools_called(turns)
         parts: list[Json] = []
         behind_results = False
+        # The ids that Gemini gave its calls; the results of calls that it gave none have none either.
+        ids: set[object] | None = None
         for role, _, content, _ in turns:
             if role == "system":
-                payload["system_instruction"] = text_of(content)
+                payload["system_instruction"] = text_of(cast("Content", content))
             elif role == "tool":
                 if not behind_results:
                     parts, behind_results = [], True
                     contents.append({"role": "user", "parts": parts})
+                if isinstance(content, Native):
+                    parts += content.parts()
+                    continue
                 for block in content:
                     if isinstance(block, ToolResultBlock):
-                        parts.append(_response(block, tools.get(block.id, block.name)))
+                        parts.append(
+                            _response(block, tools.get(block.id, block.name), has_id=ids is None or block.id in ids)
+                        )
             elif behind_results and role == "user":
                 # Results are the user's, so what the user says next stands in the same turn.
                 parts += self.parts(content)
             else:
-                parts = self.parts(content)
-                if signs and role == "assistant":
-                    _with_signature(parts)
-                contents.append({"role": "model" if role == "assistant" else "user", "parts": parts})
-                behind_results = False
+                parts, behind_results = self.parts(content), False
+                contents.append({"role": _ROLES[role], "parts": parts})
+                if role == "assistant":
+                    ids = _call_ids(parts) if isinstance(content, Native) else None
+                    _with_signature(parts if signs else [])
         payload["contents"] = contents
         return payload
 
-    def parts(self, content: Content) -> list[Json]:
+    def parts(self, content: Content | Native) -> list[Json]:
         """Write the parts of a turn."""
+        if isinstance(content, Native):
+            return content.parts()
         if isinstance(content, str):
             return [content] if self.strings else [{"text": content}]
         # A call is written here, for there are many: a function of its own would cost as much again.
@@ -125,6 +135,15 @@ class GeminiForm:
     parse = staticmethod(from_gemini)
 
 
+_ROLES = {"assistant": "model", "user": "user"}
+
+
+def _call_ids(parts: list[Json]) -> set[object]:
+    """Return the ids of the calls among some parts."""
+    calls = [fields_of(snake_keys(part).get("function_call")) for part in parts]
+    return {call["id"] for call in calls if call.get("id")}
+
+
 def _with_signature(parts: list[Json]) -> None:
     """Give the first call of a turn a signature: Gemini 3 asks for one, also where another model called."""
     call = next((part for part in parts if isinstance(part, dict) and "function_call" in part), None)
@@ -159,14 +178,24 @@ def _medium(block: ImageBlock | AudioBlock | VideoBlock | FileBlock) -> JsonObje
     return {"file_data": file | {"mime_type": media_type} if media_type else file}
 
 
-def _response(block: ToolResultBlock, tool: str) -> JsonObject:
-    return {
-        "function_response": {
-            "id": block.id,
-            "name": tool,
-            "response": {"error" if block.is_error else "output": block.text},
-        }
-    }
+def _responses(content: Content, tools: Mapping[str, str], ids: set[object] | None) -> list[Json]:
+    """Write the results of a turn.
+
+    Args:
+        content: The turn.
+        tools: The tools that were called, by the ids of the calls.
+        ids: The ids that Gemini gave the calls: a result of any other has none. None if it did not make the calls.
+    """
+    return [
+        _response(block, tools.get(block.id, block.name), has_id=ids is None or block.id in ids)
+        for block in content
+        if isinstance(block, ToolResultBlock)
+    ]
+
+
+def _response(block: ToolResultBlock, tool: str, *, has_id: bool) -> JsonObject:
+    response: JsonObject = {"name": tool, "response": {"error" if block.is_error else "output": block.text}}
+    return {"function_response": {"id": block.id, **response} if has_id else response}
 
 
 def _declaration(tool: JsonObject, index: int) -> JsonObject:
@@ -274,6 +303,7 @@ GEMINI = Profile(
     name="gemini",
     form=GeminiForm(),
     source="https://ai.google.dev/api/generate-content",
+    native="gemini",
     media={
         "image": Media(("image/*",), schemes=("gs",)),
         # Its guide on audio lists audio/mp3, and not audio/mpeg.

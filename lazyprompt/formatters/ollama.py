@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.messages.turns import Turn
+    from lazyprompt.messages.turns import Turn, WrittenTurn
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
@@ -65,10 +65,11 @@ class GenerateForm:
 
     messages_key = "prompt"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
+    def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the prompt of one user's turn, and the system text before it."""
         payload: dict[str, Any] = {}
-        for role, _, content, _ in turns:
+        # It has no native form.
+        for role, _, content, _ in cast("Sequence[Turn]", turns):
             payload["system" if role == "system" else "prompt"] = text_of(content) or "(image)"
             if images := _images(content if isinstance(content, tuple) else ()):
                 payload["images"] = images

@@ -16,6 +16,7 @@ OPENAI = Profile(
     name="openai",
     form=ChatForm(text_lists=True),
     source="https://platform.openai.com/docs/api-reference/chat/create",
+    native="openai",
     media={
         "image": Media(IMAGES),
         "audio": Media(("audio/wav", "audio/mpeg"), url=False),
@@ -54,6 +55,7 @@ DEEPSEEK = Profile(
 LITELLM = OPENAI.but(
     name="litellm",
     source="https://docs.litellm.ai/docs/completion/input",
+    native="",
     url_media=ALL_MEDIA,
     prefill="prefix",
     breakpoints=None,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.shape import Check, Path, View
     from lazyprompt.messages.msg import Msg
-    from lazyprompt.messages.turns import Turn
+    from lazyprompt.messages.turns import WrittenTurn
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
@@ -32,7 +32,7 @@ class Form(Protocol):
         """The key of the payload that holds the conversation."""
         ...
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
+    def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the payload of turns that keep the provider's rules, tools apart; fresh all through."""
         ...
 
@@ -144,6 +144,7 @@ class Profile:
         name: What the provider is called in ``ChatFormatter(name)``.
         form: How turns and blocks are written and read: the block mapping.
         source: Where the rules are written down.
+        native: The native form of messages, as :attr:`lazyprompt.Msg.native` names it, that it is sent as they stand.
         media: The media it takes from the user, by kind.
         result_media: The kinds of media it takes within a tool's result; others follow in a user's turn.
         error_results: True if a result can say that the tool failed.
@@ -182,6 +183,7 @@ class Profile:
     name: str
     form: Form
     source: str
+    native: str = ""
     media: Mapping[MediaKind, Media] = field(default_factory=dict[MediaKind, Media])
     result_media: frozenset[str] = frozenset()
     error_results: bool = False

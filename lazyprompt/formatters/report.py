@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
 
 # What a provider has no use for by its own rules, and empty messages: leaving them out loses no content.
-_NO_LOSS = frozenset({"thinking", "name", "signature", "cache", "message", "strict"})
+_NO_LOSS = frozenset({"native", "thinking", "name", "signature", "cache", "message", "strict"})
 
 
 @read_only
@@ -25,7 +25,7 @@ class Entry:
     Attributes:
         where: The place in the input, as ``messages[3].content[1]``.
         kind: The kind of block it is about, or ``message``, ``metadata`` (a key of a message), ``name``, ``id``,
-            ``signature``, ``tools``, ``strict``, ``cache``.
+            ``signature``, ``tools``, ``strict``, ``cache``, ``native`` (a message in the provider's own form).
         action: ``left out``, ``changed``, ``moved`` or ``added``.
         reason: Why, and what to do where something can be done.
         text: The text that was left out or changed, whole.

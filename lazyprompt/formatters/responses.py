@@ -34,6 +34,7 @@ from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
     ImageBlock,
+    Native,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View
     from lazyprompt.messages.msg import Block
-    from lazyprompt.messages.turns import Content, Turn
+    from lazyprompt.messages.turns import Content, WrittenTurn
 
 
 # Blocks that are items of their own; texts and media are parts of a message.
@@ -59,7 +60,7 @@ class ResponsesForm:
 
     messages_key: str = "input"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:
+    def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the instructions and the input of turns."""
         payload: dict[str, Any] = {}
         if turns[0][0] == "system" and isinstance(turns[0][2], str) and len(turns) > 1:
@@ -114,8 +115,11 @@ class ResponsesForm:
     parse = staticmethod(from_responses)
 
 
-def _items(role: str, content: Content) -> Iterator[JsonObject]:
+def _items(role: str, content: Content | Native) -> Iterator[Json]:
     """Yield the items of a turn; texts and media between other blocks stay in one message."""
+    if isinstance(content, Native):
+        yield from content.parts()
+        return
     if isinstance(content, str):
         yield {"role": role, "content": content}
         return
@@ -240,6 +244,7 @@ OPENAI_RESPONSES = OPENAI.but(
     name="openai-responses",
     form=ResponsesForm(),
     source="https://platform.openai.com/docs/api-reference/responses/create",
+    native="openai-responses",
     media={"image": Media(IMAGES), "file": Media(PDF)},
     result_media=frozenset({"image", "file"}),
     results_anywhere=True,

@@ -8,12 +8,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._base.display import html_of
 from lazyprompt._base.files import read_regular
 from lazyprompt._base.frozen import draft_of, fill, read_only
-from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, well_formed
+from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, fresh_json, well_formed
 from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+# The key of the metadata for what of a message no block has a place for: fields of parts, and whole parts.
+PART_FIELDS = "part_fields"
 # The largest file that is read as media.
 _MOST = 1_073_741_824
 
@@ -391,7 +393,8 @@ class FileBlock(_MediaBlock):
 MediaBlock: TypeAlias = ImageBlock | AudioBlock | VideoBlock | FileBlock
 Block: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock
 BlockLike: TypeAlias = "Block | Mapping[str, object]"
-_BLOCKS: dict[str, type[Block]] = {block.kind: block for block in get_args(Block)}
+BLOCKS: dict[str, type[Block]] = {block.kind: block for block in get_args(Block)}
+"""All blocks, by their kinds."""
 MEDIA_BLOCKS: dict[str, type[MediaBlock]] = {block.kind: block for block in get_args(MediaBlock)}
 """The blocks of media, by their kinds."""
 _SOURCES: dict[str, type[Source]] = {"url": URLSource, "base64": Base64Source}
@@ -429,11 +432,9 @@ def block_from(item: object, where: str) -> Block:
         )
     given = cast("dict[str, object]", item)
     kind = given.get("type")
-    if not isinstance(kind, str) or kind not in _BLOCKS:
-        raise HistoryError(
-            f"{where} has type {kind!r}; known are {', '.join(_BLOCKS)}{did_you_mean(str(kind), _BLOCKS)}"
-        )
-    return _build(_BLOCKS[kind], given, HistoryError)
+    if not isinstance(kind, str) or kind not in BLOCKS:
+        raise HistoryError(f"{where} has type {kind!r}; known are {', '.join(BLOCKS)}{did_you_mean(str(kind), BLOCKS)}")
+    return _build(BLOCKS[kind], given, HistoryError)
 
 
 def block_of_media(source: Source, media_type: str) -> MediaBlock:
@@ -452,6 +453,40 @@ def _content(content: Sequence[BlockLike], where: str, place: str) -> tuple[Bloc
     if not isinstance(cast("object", content), list | tuple):
         raise HistoryError(f"{where} is a {type(content).__name__}; give text or a list of blocks")
     return tuple(block_from(item, f"{place}[{index}]") for index, item in enumerate(content))
+
+
+class Native(NamedTuple):
+    """A message in the form of the provider that it came from.
+
+    Attributes:
+        provider: The provider.
+        data: The message in its form: JSON values, which nothing may change.
+    """
+
+    provider: str
+    data: Json
+
+    def holds(self, key: str) -> bool:
+        """Return True if a key of a message's metadata is in the data: that of a field, or of fields of parts."""
+        items = self.data if isinstance(self.data, list) else [self.data]
+        return key == PART_FIELDS or any(isinstance(item, dict) and key in item for item in items)
+
+    def names(self, call_id: str) -> bool:
+        """Return True if the id of a call is in the data; Gemini gives its calls none."""
+        items = self.data if isinstance(self.data, list) else [self.data]
+        return any(call_id in _ids_in(item) for item in items)
+
+    def parts(self) -> list[Json]:
+        """Return a copy of the data that are a list: the parts of a content, or items."""
+        return [*cast("list[Json]", fresh_json(self.data))]
+
+
+def _ids_in(item: Json) -> list[Json]:
+    """Return the ids in an item, of the calls in it too."""
+    if not isinstance(item, dict):
+        return []
+    inner = [item.get("function_call"), *(calls if isinstance(calls := item.get("tool_calls"), list) else ())]
+    return [item.get("id"), item.get("call_id"), *(each.get("id") for each in inner if isinstance(each, dict))]
 
 
 @read_only
@@ -473,6 +508,10 @@ class Msg:
 
     Attributes:
         speaker: The name to send; empty if the message was read from a form that names no speaker.
+        native: The provider whose form the message was read from, and its content in that form: the parts of a content
+            (``anthropic``, ``gemini``), the items of an answer (``openai-responses``) or the whole message
+            (``openai``). That provider is sent it as it stands. None of a message that was made or changed by hand,
+            and of one whose blocks say all of it. It has no part in equality.
 
     Raises:
         HistoryError: The role is unknown, the content is neither text nor blocks, or another field has a wrong shape.
@@ -485,6 +524,7 @@ class Msg:
     metadata: Mapping[str, Json]
     usage: Mapping[str, int] | None
     speaker: str = field(init=False, repr=False)
+    native: Native | None = field(init=False, repr=False)
 
     def __init__(
         self,
@@ -506,10 +546,10 @@ class Msg:
         own_metadata = checked_object(metadata, "metadata", HistoryError) if metadata else {}
         own_usage = None if usage is None else dict(usage)
         own_url = None if url is None else _urls(url, name)
-        fill(self, (name, own_content, role, own_url, own_metadata, own_usage, name))
+        fill(self, (name, own_content, role, own_url, own_metadata, own_usage, name, None))
 
     def evolve(self, **changes: object) -> Msg:
-        """Return a copy with other fields; its speaker is the same unless the name changes.
+        """Return a copy with other fields and no native form; its speaker is the same unless the name changes.
 
         Args:
             **changes: Fields of the constructor.
@@ -524,7 +564,11 @@ class Msg:
 
     def without_speaker(self) -> Msg:
         """Return a copy that names no speaker: its name is the role."""
-        return message_of("", self.content, self.role, self.url, self.metadata, self.usage)
+        return self.spoken_by("")
+
+    def spoken_by(self, speaker: str) -> Msg:
+        """Return the same message, its native form too, of another speaker; ``""`` names none."""
+        return message_of(speaker, self.content, self.role, self.url, self.metadata, self.usage, self.native)
 
     @property
     def text(self) -> str:
@@ -575,6 +619,7 @@ def text_message(text: str, role: Role) -> Msg:
     draft.url = draft.usage = None
     draft.metadata = {}
     draft.speaker = ""
+    draft.native = None
     draft.__class__ = Msg
     message: Msg = draft
     return message
@@ -587,6 +632,7 @@ def message_of(
     url: str | tuple[str, ...] | None = None,
     metadata: Mapping[str, Json] | None = None,
     usage: Mapping[str, int] | None = None,
+    native: Native | None = None,
 ) -> Msg:
     """Return a message of fields that a reader has checked; a speaker named like the role is none."""
     draft = _MsgDraft()
@@ -597,6 +643,7 @@ def message_of(
     draft.metadata = metadata or {}
     draft.usage = usage
     draft.speaker = "" if speaker == role else speaker
+    draft.native = native
     draft.__class__ = Msg
     message: Msg = draft
     return message

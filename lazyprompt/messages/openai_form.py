@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
-from lazyprompt._base.json import Json, JsonObject, checked_object, to_json
+from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, to_json
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import (
+    PART_FIELDS,
     AudioBlock,
     Base64Source,
     Block,
     FileBlock,
     ImageBlock,
+    Native,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -30,14 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from lazyprompt.messages.msg import MediaBlock, Msg, Source
-    from lazyprompt.messages.turns import Turn
+    from lazyprompt.messages.turns import WrittenTurn
 
 # Keys to which the form gives a meaning. A reader puts any other key that holds something into the metadata of the Msg.
 KNOWN_KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking_blocks", "url"}
 )
-# The key of the metadata for fields of content parts that no block has a place for: those of other providers' forms.
-PART_FIELDS = "part_fields"
 # The names of speakers and tools that the API takes, and the ids of calls.
 NAMES = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 IDS = re.compile(r"[^\x00-\x1f\x7f]{1,40}")
@@ -116,7 +116,7 @@ class OpenAIWriter:
     parts: Mapping[str, Callable[[Any], JsonObject]] = field(default_factory=dict[str, "Callable[[Any], JsonObject]"])
     lists: bool = False
 
-    def messages(self, turns: Iterable[Turn], *, names: bool = True) -> list[JsonObject]:
+    def messages(self, turns: Iterable[WrittenTurn], *, names: bool = True) -> list[JsonObject]:
         """Write turns as messages: one for each tool result, and one for all else of a turn.
 
         Args:
@@ -137,6 +137,9 @@ class OpenAIWriter:
                 # Most messages are a text.
                 message["content"] = content
                 add(message)
+                continue
+            if isinstance(content, Native):
+                add(fresh(cast("JsonObject", content.data)))
                 continue
             blocks = (plain_block(content),) if isinstance(content, str) else content
             results = [block for block in blocks if isinstance(block, ToolResultBlock)]

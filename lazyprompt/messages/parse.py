@@ -17,7 +17,8 @@ from lazyprompt.messages.msg import Msg, message_of, result_of, text_message
 from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.messages.read_gemini import read_content
 from lazyprompt.messages.read_langchain import TYPES, read_message, read_tuple
-from lazyprompt.messages.read_openai import ITEMS, continues, parted, read_item, read_openai
+from lazyprompt.messages.read_openai import ITEMS, continues, joined, parted, read_item, read_openai
+from lazyprompt.messages.read_parts import PART_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,7 @@ class Form(NamedTuple):
         keys: The keys that such a dict has.
         types: The values of ``type`` that it has; empty if ``type`` is no mark of it.
         lacks: Keys that another form has and this one lacks.
+        others: Values of ``type`` that other forms have.
     """
 
     name: str
@@ -51,13 +53,16 @@ class Form(NamedTuple):
     keys: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     lacks: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
 
     def matches(self, item: Fields) -> bool:
         """Return True if a dict is of this form."""
         if not self.keys <= item.keys() or not self.lacks.isdisjoint(item):
             return False
         kind = item.get("type")
-        return not self.types or (isinstance(kind, str) and kind in self.types)
+        if not self.types:
+            return not self.others or (isinstance(kind, str) and kind not in self.others)
+        return isinstance(kind, str) and kind in self.types
 
 
 def _read_openai(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
@@ -81,17 +86,25 @@ _ATTRIBUTES = (
 
 FORMS = (
     Form("a content of Gemini", read_content, frozenset({"parts"})),
-    Form("an item of the Responses API", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})),
     Form("a message of LangChain", read_message, frozenset({"type"}), TYPES),
+    Form("an item of the Responses API", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})),
+    # Each release of the API has new types of items.
+    Form(
+        "an item of the Responses API",
+        read_item,
+        frozenset({"type"}),
+        lacks=frozenset({"role", "parts", "stop_reason"}),
+        others=frozenset({*TYPES, *ITEMS, *PART_TYPES}),
+    ),
     Form("an answer of Anthropic", _only("role", "content"), frozenset({"content", "stop_reason"})),
     Form("a Msg of AgentScope", _only(*_OF_AGENTSCOPE), frozenset({"name", "role", "content", "timestamp"})),
 )
 """The forms of dicts beside OpenAI's, which Anthropic's messages share."""
 
 _OPENAI = Form("a message of OpenAI or Anthropic", _read_openai)
-_RESPONSES = FORMS[1]
+_ITEM_FORMS = frozenset({form for form in FORMS if form.read is read_item})
 # The forms in a list for the Responses API.
-_ITEMS = frozenset({_RESPONSES, _OPENAI})
+_ITEMS = _ITEM_FORMS | {_OPENAI}
 
 
 class ParsedMessages(NamedTuple):
@@ -131,7 +144,7 @@ def parse_messages(items: object, where: str = "history") -> list[Msg]:
         MediaError: A picture or the like has no usable source.
     """
     messages, forms, counts = _parse_each(items, where)
-    if _RESPONSES in forms.values():
+    if not _ITEM_FORMS.isdisjoint(forms.values()):
         return _with_items_joined(_with_sources(messages, counts), forms).messages
     return messages
 
@@ -140,7 +153,7 @@ def parse_with_sources(items: object, where: str = "history") -> ParsedMessages:
     """Parse messages as :func:`parse_messages` does, and tell which items each was read from."""
     messages, forms, counts = _parse_each(items, where)
     parsed = _with_sources(messages, counts)._replace(has_forms=any(forms.values()))
-    return _with_items_joined(parsed, forms) if _RESPONSES in forms.values() else parsed
+    return _with_items_joined(parsed, forms) if not _ITEM_FORMS.isdisjoint(forms.values()) else parsed
 
 
 def _with_sources(messages: list[Msg], counts: Mapping[int, int]) -> ParsedMessages:
@@ -212,25 +225,19 @@ def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, Form | None])
         parsed: The messages, each item read by itself.
         forms: The forms of the items by index, without those of OpenAI's form.
     """
-    joined = ParsedMessages([], [], parsed.has_forms)
-    messages, firsts, _ = joined
+    found = ParsedMessages([], [], parsed.has_forms)
+    messages, firsts, _ = found
     last = parsed.firsts[0]
     for message, index in zip(parsed.messages, parsed.firsts, strict=True):
         neighbours = {forms.get(last, _OPENAI), forms.get(index, _OPENAI)}
-        may_join = index != last and _RESPONSES in neighbours and neighbours <= _ITEMS
+        may_join = index != last and not _ITEM_FORMS.isdisjoint(neighbours) and neighbours <= _ITEMS
         if may_join and continues(messages[-1], message):
-            messages[-1] = _joined(messages[-1], message)
+            messages[-1] = joined(messages[-1], message)
         else:
             messages.append(message)
             firsts.append(index)
         last = index
-    return joined
-
-
-def _joined(first: Msg, second: Msg) -> Msg:
-    blocks = (*first.blocks, *second.blocks)
-    # Both messages were checked when they were read. To check all blocks again for each item would take quadratic time.
-    return message_of(first.speaker, blocks, first.role, first.url, first.metadata or second.metadata)
+    return found
 
 
 def _parse_item(

@@ -5,13 +5,16 @@ Source of the form: the API reference, "Content", and the types of the official 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lazyprompt._base.client_objects import fields_of, snake_keys, standard_base64
-from lazyprompt._base.json import Fields, JsonObject, checked_object, to_json
+from lazyprompt._base.client_objects import fields_of, plain, snake_keys, standard_base64
+from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, to_json
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
+    PART_FIELDS,
     Base64Source,
+    Native,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -20,7 +23,6 @@ from lazyprompt.messages.msg import (
     block_of_media,
     message_of,
 )
-from lazyprompt.messages.openai_form import PART_FIELDS
 from lazyprompt.messages.read_openai import parted, read_call
 from lazyprompt.messages.read_parts import Beside, list_in, needed_text, object_in, text_in
 
@@ -55,21 +57,51 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
     role, open_calls, beside = _ROLES[given], dict(waiting), cast("Beside", {})
     blocks: list[Block] = []
     for index, part in enumerate(list_in(item["parts"], f"{where}.parts")):
-        place = f"{where}.parts[{index}]"
-        if isinstance(part, str):
-            blocks.append(TextBlock(part))
-            continue
-        fields: dict[str, object] = {
-            key: value for key, value in snake_keys(object_in(part, place)).items() if value is not None
-        }
         calls = sum(isinstance(block, ToolUseBlock) for block in blocks)
-        blocks.append(_read(fields, place, _Calls(open_calls, waiting.new_id(calls))))
-        # Empty texts and false flags say nothing.
-        if rest := {key: value for key, value in fields.items() if value}:
-            beside[f"parts[{index}]"] = checked_object(rest, place, HistoryError)
+        block = read_part(part, f"{where}.parts[{index}]", open_calls, waiting.new_id(calls), beside)
+        if block is not None:
+            blocks.append(block)
     metadata: JsonObject | None = {PART_FIELDS: {**beside}} if beside else None
-    message = message_of("", tuple(blocks), role, metadata=metadata)
+    native: Native | None = None
+    # Blocks say all of a user's plain parts.
+    if role == "assistant" or beside or any(isinstance(block, ToolResultBlock) for block in blocks):
+        parts = [client_part(part) for part in list_in(item["parts"], where)]
+        native = Native("gemini", checked(parts, f"{where}.parts", HistoryError))
+    message = message_of("", tuple(blocks), role, metadata=metadata, native=native)
     return parted(message) if role == "user" else (message,)
+
+
+def client_part(part: object) -> object:
+    """Return a part in the keys of Google's client, those of the objects in it too; arguments and results stay."""
+    if isinstance(part, str):
+        return {"text": part}
+    fields: dict[str, object] = {}
+    for key, value in snake_keys(plain(part)).items():
+        fields[key] = {**snake_keys(value)} if isinstance(value, Mapping) else value
+    response: Any = fields.get("function_response")
+    if isinstance(response, dict) and isinstance(response.get("parts"), list):
+        fields["function_response"] = response | {"parts": [client_part(each) for each in response["parts"]]}
+    return fields
+
+
+def read_part(part: object, where: str, open_calls: dict[str, str], new_id: str, beside: Beside) -> Block | None:
+    """Read a part; one of a kind that no block is of is kept in ``beside``.
+
+    Args:
+        part: The part.
+        where: How an error names it, as ``history[0].parts[1]``.
+        open_calls: The calls without a result, their tools by their ids.
+        new_id: The id for a call without one.
+        beside: Where the fields that no block has a place for are put.
+    """
+    if isinstance(part, str):
+        return TextBlock(part)
+    fields = {key: value for key, value in snake_keys(object_in(part, where)).items() if value is not None}
+    block = _read(fields, where, _Calls(open_calls, new_id))
+    # Empty texts and false flags say nothing.
+    if rest := {key: value for key, value in fields.items() if value}:
+        beside[where.partition("].")[2] or where] = checked_object(rest, where, HistoryError)
+    return block
 
 
 class _Calls(NamedTuple):
@@ -79,15 +111,14 @@ class _Calls(NamedTuple):
     new_id: str
 
 
-def _read(part: dict[str, object], where: str, calls: _Calls) -> Block:
-    """Read a part; what the block holds is taken out of its fields."""
+def _read(part: dict[str, object], where: str, calls: _Calls) -> Block | None:
+    """Read a part; what the block holds is taken out of its fields. No block holds a part of an unknown kind."""
     found = [kind for kind in _READERS if kind in part]
-    if len(found) != 1:
+    if len(found) > 1 or not part:
         raise HistoryError(
-            f"{where} holds {', '.join(map(repr, part)) or 'nothing'}; give one of {', '.join(_READERS)}, and write "
-            "anything else as text"
+            f"{where} holds {' and '.join(map(repr, found)) or 'nothing'}; give one of {', '.join(_READERS)}"
         )
-    return _READERS[found[0]](part, where, calls)
+    return _READERS[found[0]](part, where, calls) if found else None
 
 
 def _text(part: dict[str, object], where: str, _: _Calls) -> Block:

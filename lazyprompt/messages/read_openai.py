@@ -9,14 +9,25 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
 
-from lazyprompt._base.client_objects import members_of
-from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_well_formed, to_json, well_formed
-from lazyprompt._base.roles import ROLES
+from lazyprompt._base.client_objects import fields_of, members_of, plain
+from lazyprompt._base.json import (
+    Fields,
+    Json,
+    JsonObject,
+    checked,
+    checked_object,
+    is_well_formed,
+    to_json,
+    well_formed,
+)
+from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError, did_you_mean
 from lazyprompt.messages.msg import (
+    PART_FIELDS,
     Block,
+    Native,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -24,7 +35,7 @@ from lazyprompt.messages.msg import (
     message_of,
     plain_block,
 )
-from lazyprompt.messages.openai_form import KNOWN_KEYS, PART_FIELDS
+from lazyprompt.messages.openai_form import KNOWN_KEYS
 from lazyprompt.messages.read_parts import (
     Beside,
     are_parts,
@@ -73,7 +84,9 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
         made = (_result(message, name, where, waiting, beside),)
     else:
         made = _content(message, content, where, waiting, beside)
-    metadata = _metadata(message, where, beside) if beside or not message.keys() <= KNOWN_KEYS else None
+    is_bare = not beside and message.keys() <= KNOWN_KEYS
+    metadata = None if is_bare else _metadata(message, where, beside)
+    native = None if is_bare and type(content) is not list else _native(message, role, beside, where)
     if name:
         well_formed(name, "the name of a message", HistoryError)
     if type(made) is str:
@@ -81,7 +94,58 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     if url:
         well_formed(url, f"the url of the message of {name or role!r}", HistoryError)
     # The name of a tool's message is the tool's: the result has it.
-    return message_of("" if role == "tool" else name, made, role, url, metadata)
+    return message_of("" if role == "tool" else name, made, role, url, metadata, native=native)
+
+
+# The provider of items, as the native form of a message names it.
+RESPONSES = "openai-responses"
+# The types of parts by which a dict of a role and a content is known to be OpenAI's or Anthropic's.
+_OPENAI_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
+_ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "tool_use"})
+_RESPONSES_PARTS = frozenset({"input_text", "input_image", "input_file", "output_text"})
+# The keys of a chat message that the API takes back, and those among them that no block can say.
+SENT = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
+UNSAID = frozenset({"audio", "refusal", "annotations"})
+
+
+def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native | None:
+    """Return the message in its provider's form, if its blocks do not say all of it."""
+    content = message.get("content")
+    parts = cast("Sequence[object]", content) if isinstance(content, list | tuple) else ()
+    if any(isinstance(part, get_args(Block)) for part in parts):
+        return None
+    given = [fields_of(plain(part)) for part in parts]
+    kinds = {str(part.get("type")) for part in given}
+    data: Json = None
+    provider = ""
+    if kinds & _RESPONSES_PARTS:
+        provider, data = RESPONSES, _item_native(message, where) if beside else None
+    elif "tool_calls" in message or kinds & _OPENAI_PARTS or any(map(message.get, UNSAID)):
+        provider, data = "openai", _chat_native(message, beside, where)
+    # Anthropic signs its thoughts.
+    elif not any(part.get("type") == "thinking" and not part.get("signature") for part in given) and (
+        beside or (role == "assistant" and kinds & _ANTHROPIC_PARTS)
+    ):
+        provider, data = "anthropic", checked(given, f"{where}.content", HistoryError)
+    return Native(provider, data) if data else None
+
+
+def _item_native(message: Fields, where: str) -> list[Json]:
+    """Return a message as an item of the Responses API."""
+    return [checked_object({key: value for key, value in message.items() if value is not None}, where, HistoryError)]
+
+
+def _chat_native(message: Fields, beside: Beside, where: str) -> JsonObject | None:
+    """Return a chat message in the keys that the API takes back; None if the blocks say all of it."""
+    unsaid = any("type" in each or "prompt_cache_breakpoint" in each for each in beside.values())
+    if not unsaid and not any(place.startswith("tool_calls") for place in beside) and not any(map(message.get, UNSAID)):
+        return None
+    kept = {
+        key: value
+        for key, value in message.items()
+        if key == "content" or (key in SENT | UNSAID and value not in (None, []))
+    }
+    return checked_object(kept, where, HistoryError)
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
@@ -117,7 +181,7 @@ def _content(
         blocks += read_parts(content, f"{where}.content", beside)
     if calls:
         items: Any = calls if calls.__class__ is list else list_in(calls, f"{where}.tool_calls")
-        blocks += [_call(call, index, where, waiting) for index, call in enumerate(items)]
+        blocks += [_call(call, index, where, waiting, beside) for index, call in enumerate(items)]
     return tuple(blocks)
 
 
@@ -139,22 +203,33 @@ def _holds_results(content: object) -> bool:
     )
 
 
-def _call(call: dict[str, Any], index: int, message: str, waiting: OpenCalls) -> ToolUseBlock:
+def _call(call: dict[str, Any], index: int, message: str, waiting: OpenCalls, beside: Beside) -> ToolUseBlock:
     """Read a call; most have an id, a name and arguments that need no closer look."""
     given: Any = call.get("function") if call.__class__ is dict else None
-    if given.__class__ is dict:
+    if given.__class__ is dict and len(call) <= _CALL and len(given) <= _FUNCTION:
         call_id, name = call.get("id"), given.get("name")
         if type(name) is str and type(call_id) is str and name and call_id and name.isascii() and call_id.isascii():
-            plain = _plain_object(given.get("arguments"))
-            if plain is not None:
-                return call_of(call_id, name, plain)
-    where = f"{message}.tool_calls[{index}]"
-    fields = object_in(call, where)
-    function = object_in(fields.get("function"), f"{where}.function")
-    if not text_at(function, "name", f"{where}.function"):
-        raise HistoryError(f"{where}.function has no name")
-    call_id = text_at(fields, "id", where) or waiting.new_id(index)
-    return read_call(call_id, str(function["name"]), function.get("arguments"), f"{where}.function.arguments")
+            plain_arguments = _plain_object(given.get("arguments"))
+            if plain_arguments is not None:
+                return call_of(call_id, name, plain_arguments)
+    place = f"tool_calls[{index}]"
+    where = f"{message}.{place}"
+    fields = {key: value for key, value in object_in(call, where).items() if value is not None}
+    # A custom tool takes free text.
+    kind = "custom" if fields.get("type") == "custom" else "function"
+    function = {**object_in(fields.pop(kind, None), f"{where}.{kind}")}
+    name = text_in(function.pop("name", None), f"{where}.{kind}.name")
+    if not name:
+        raise HistoryError(f"{where}.{kind} has no name")
+    call_id = text_in(fields.pop("id", None), f"{where}.id") or waiting.new_id(index)
+    if kind == "function" and fields.get("type") == "function":
+        del fields["type"]
+    arguments = function.pop("arguments" if kind == "function" else "input", None)
+    if rest := {**fields, **({kind: function} if function else {})}:
+        beside[place] = checked_object(rest, where, HistoryError)
+    if kind == "custom":
+        return ToolUseBlock(call_id, name, raw_input=text_in(arguments, f"{where}.custom.input"))
+    return read_call(call_id, name, arguments, f"{where}.function.arguments")
 
 
 def read_call(call_id: str, name: str, arguments: object, where: str, signature: str | None = None) -> ToolUseBlock:
@@ -196,6 +271,8 @@ def _finite(number: str) -> float:
     return found if isfinite(found := float(number)) else _refuse(number)
 
 
+# The number of keys of a call, and of its function, if there are no others than the usual ones.
+_CALL, _FUNCTION = 3, 2
 # Within so many signs nothing is nested too deep, and no integer is too long to be written.
 _SHORT = 400
 # It stops the iteration where there is no JSON at all.
@@ -236,13 +313,30 @@ def parted(message: Msg) -> tuple[Msg, ...]:
 
     Anthropic's form and Gemini's have results in the user's turn.
     """
-    results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
+    results = tuple(block for block in message.blocks if isinstance(block, ToolResultBlock))
     if not results:
         return (message,)
-    rest = [block for block in message.blocks if not isinstance(block, ToolResultBlock)]
-    tool = message_of("", tuple(results), "tool", metadata=message.metadata)
-    rest_of = message_of(message.speaker, tuple(rest), "user", message.url)
-    return (tool, rest_of) if rest or message.url else (tool,)
+    rest = tuple(block for block in message.blocks if not isinstance(block, ToolResultBlock))
+    of_results, of_rest = _parted_native(message.native)
+    tool = message_of("", results, "tool", metadata=message.metadata, native=of_results)
+    rest_of = message_of(message.speaker, rest, "user", message.url, native=of_rest)
+    return (tool, rest_of) if rest or of_rest or message.url else (tool,)
+
+
+def _parted_native(native: Native | None) -> tuple[Native | None, Native | None]:
+    """Return the parts of a native form that are results, and the others."""
+    if native is None or not isinstance(native.data, list):
+        return None, None
+    results = [part for part in native.data if _is_result(part)]
+    others = [part for part in native.data if not _is_result(part)]
+    return Native(native.provider, results), Native(native.provider, others) if others else None
+
+
+def _is_result(part: Json) -> bool:
+    """Return True if a part of Anthropic or Gemini is a tool's result."""
+    if not isinstance(part, dict):
+        return False
+    return part.get("type") == "tool_result" or "function_response" in part or "functionResponse" in part
 
 
 # State of the service's own; no content of a speaker.
@@ -250,10 +344,10 @@ _STATE = {"type", "id", "status"}
 
 
 def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
-    """Read an item.
+    """Read an item of the Responses API.
 
     Args:
-        item: The item as a dict.
+        item: The item as a dict. One of an unknown type is a message without blocks: it is sent back to the API alone.
         where: How an error names it.
         waiting: The calls still without a result.
 
@@ -264,30 +358,66 @@ def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
         HistoryError: A field has a wrong shape.
     """
     beside: Beside = {}
-    message = ITEMS[str(item["type"])](item, where, waiting, beside)
-    if not beside:
-        return (message,)
-    return (message.evolve(metadata={**message.metadata, PART_FIELDS: beside}),)
+    given = {key: value for key, value in item.items() if value is not None}
+    message = ITEMS.get(str(item["type"]), _unknown_item)(given, where, waiting, beside)
+    metadata: JsonObject = {**message.metadata}
+    if beside:
+        metadata[PART_FIELDS] = {**beside}
+    # A thought without an id is none of the API's.
+    is_own = item["type"] != "reasoning" or bool(item.get("id"))
+    native = Native(RESPONSES, [checked_object(given, where, HistoryError)]) if is_own else None
+    return (message_of(message.speaker, message.content, message.role, metadata=metadata, native=native),)
+
+
+def joined(first: Msg, second: Msg) -> Msg:
+    """Join the messages of two items that are parts of one message."""
+    blocks = (*first.blocks, *second.blocks)
+    items = [_items_of(message) for message in (first, second)]
+    native = Native(RESPONSES, [*items[0], *items[1]]) if all(items) else None
+    own, others = ({**message.metadata} for message in (first, second))
+    if PART_FIELDS in own and PART_FIELDS in others:
+        # The second one's places are counted on behind the first one's.
+        fields = {**cast("JsonObject", own[PART_FIELDS])}
+        for place, each in cast("JsonObject", others[PART_FIELDS]).items():
+            fields[f"{place} (item {len(items[0]) + 1})" if place in fields else place] = each
+        others[PART_FIELDS] = fields
+    # Both messages were checked when they were read. To check all blocks again for each item would take quadratic time.
+    return message_of(first.speaker, blocks, first.role, first.url, own | others, native=native)
+
+
+def _items_of(message: Msg) -> list[Json]:
+    """Return the items of a message; none if it was not read from items, and is more than a text."""
+    if message.native is not None and message.native.provider == RESPONSES:
+        return cast("list[Json]", message.native.data)
+    if isinstance(message.content, str) and message.content:
+        return [{"role": message.role, "content": message.content}]
+    return []
 
 
 def continues(before: Msg, new: Msg) -> bool:
     """Return True if an item belongs to the message of the items before it.
 
-    Outputs belong together. An answer is thoughts, then text, then calls, as one message of any other form has them.
+    The items of an answer belong together, in any order, and so do outputs. A second text begins another message.
     """
-    if before.role != new.role or new.role not in ("assistant", "tool") or (before.metadata and new.metadata):
+    if before.role != new.role or new.role not in ("assistant", "tool"):
         return False
-    order = ["thinking", "text", "tool_use", "tool_result"]
     last, first = before.blocks[-1:], new.blocks[:1]
-    return (
-        bool(last and first)
-        and order.index(_kind_of(last[0].type)) <= order.index(_kind_of(first[0].type))
-        and not (last[0].type == first[0].type == "text")
-    )
+    if not (last and first):
+        # An item of an unknown type belongs to the items around it.
+        return True
+    has_keys = not before.metadata.keys() | new.metadata.keys() <= {PART_FIELDS}
+    return not has_keys and not (last[0].type == first[0].type == "text")
 
 
-def _kind_of(kind: str) -> str:
-    return kind if kind in ("thinking", "tool_use", "tool_result") else "text"
+def _unknown_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg:
+    """Return the message of an item of an unknown type: an output is a tool's, all else the assistant's."""
+    kind = str(item["type"])
+    beside["item"] = checked_object(item, where, HistoryError)
+    return message_of("", (), "tool" if kind.endswith(_ANSWERS) else "assistant")
+
+
+# The ends of types of items that answer a call.
+_ANSWERS = ("_output", "_response")
 
 
 def _message_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -> Msg:
@@ -315,6 +445,13 @@ def _call_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -> Msg:
     return message_of("", (read_call(call_id, name, item.get("arguments"), f"{where}.arguments"),), "assistant")
 
 
+def _custom_call_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -> Msg:
+    call_id = text_in(item.get("call_id"), f"{where}.call_id") or waiting.new_id()
+    name = needed_text(item.get("name"), f"{where}.name")
+    call = ToolUseBlock(call_id, name, raw_input=text_in(item.get("input"), f"{where}.input"))
+    return message_of("", (call,), "assistant")
+
+
 def _output_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg:
     call_id = needed_text(item.get("call_id"), f"{where}.call_id")
     output = item.get("output")
@@ -328,5 +465,7 @@ ITEMS: dict[str, Callable[[Fields, str, OpenCalls, Beside], Msg]] = {
     "reasoning": _reasoning_item,
     "function_call": _call_item,
     "function_call_output": _output_item,
+    "custom_tool_call": _custom_call_item,
+    "custom_tool_call_output": _output_item,
 }
-"""The readers of items, by their type."""
+"""The readers of items that blocks can say, by their type."""

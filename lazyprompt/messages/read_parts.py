@@ -14,6 +14,7 @@ from lazyprompt._base.client_objects import members_of, plain, standard_base64
 from lazyprompt._base.json import Fields, JsonObject, checked_object, is_well_formed
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
+    BLOCKS,
     MEDIA_BLOCKS,
     AudioBlock,
     Base64Source,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 # The fields of parts that no block has a place for, by the part's place in its message.
 Beside: TypeAlias = dict[str, JsonObject]
-# What providers put beside a text or a call; a block has no place for it.
-_BESIDE = {"cache_control", "prompt_cache_breakpoint", "citations", "annotations", "caller", "extras", "index"}
 
 
 def text_in(value: object, where: str) -> str:
@@ -118,7 +117,7 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
     Args:
         content: Text, or a list of parts: dicts, blocks, or the objects of a client.
         where: How an error names it, as ``history[3].content``.
-        beside: Where the fields that no block has a place for are put.
+        beside: Where the fields that no block has a place for are put, and the parts of kinds that no block is of.
 
     Returns:
         The blocks.
@@ -132,10 +131,12 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
         text = str.__str__(content)
         return (plain_block(text) if is_well_formed(text) else TextBlock(text),)
     parts: Any = content if content.__class__ is list else list_in(content, where)
-    return tuple([_read(part, f"{where}[{index}]", beside) for index, part in enumerate(parts)])
+    blocks = [read_part(part, f"{where}[{index}]", beside) for index, part in enumerate(parts)]
+    return tuple([block for block in blocks if block is not None])
 
 
-def _read(part: Any, where: str, beside: Beside) -> Block:  # noqa: ANN401 - parts come in every form
+def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: ANN401 - parts come in every form
+    """Read a part of a content; one of a kind that no block is of is kept in ``beside``, whole."""
     # Most parts are a text and nothing else.
     if part.__class__ is dict and len(part) == 2 and part.get("type") == "text":  # noqa: PLR2004 - type and text
         text = part.get("text")
@@ -147,19 +148,27 @@ def _read(part: Any, where: str, beside: Beside) -> Block:  # noqa: ANN401 - par
         part = plain(part)
     fields: dict[str, object] = {key: value for key, value in cast("Fields", part).items() if value is not None}
     kind = fields.get("type")
-    reader = _READERS.get(kind) if isinstance(kind, str) else None
-    if reader is None:
-        # A block in dict form: a field that is none of its own is a fault, but for what providers put beside it.
-        rest = {key: fields.pop(key) for key in _BESIDE & fields.keys()}
-        block = block_from(fields, where)
-    else:
-        del fields["type"]
-        rest, block = fields, reader(fields, where, beside)
-    if rest and (rest := {key: value for key, value in rest.items() if value not in ("", [], {})}):
+    block: Block | None = None
+    if isinstance(kind, str) and not _is_of_one_service(fields):
+        if kind in _READERS:
+            del fields["type"]
+            block = _READERS[kind](fields, where, beside)
+        elif kind in BLOCKS:
+            own = {key: fields.pop(key) for key in BLOCKS[kind].__match_args__ if key in fields}
+            block = block_from(own, where)
+    elif not isinstance(kind, str):
+        return block_from(fields, where)
+    if rest := {key: value for key, value in fields.items() if block is None or value not in ("", [], {})}:
         # Without the place of the message itself: the same message gives the same value anywhere.
         place = where.partition("].")[2] or where
         beside[place] = checked_object(rest, where, HistoryError)
     return block
+
+
+def _is_of_one_service(fields: Fields) -> bool:
+    """Return True if a part names a file that only one service knows, by an id."""
+    inner = (fields.get("source"), fields.get("file"))
+    return bool(fields.get("file_id")) or any(isinstance(each, dict) and "file_id" in each for each in inner)
 
 
 # A reader takes out of the fields what its block holds; what is left stands beside it.
@@ -211,10 +220,7 @@ def _read_document(part: dict[str, object], where: str, _: Beside) -> Block:
         content = text_in(source.get("data", source.get("content")), f"{where}.source.data")
         return FileBlock(Base64Source("text/plain", b64encode(content.encode()).decode("ascii")), filename=title)
     if kind not in ("base64", "url"):
-        raise HistoryError(
-            f"{where}.source has type {kind!r}; only 'base64', 'url' and 'text' hold what a block can, a file known "
-            "only to one service cannot travel"
-        )
+        raise HistoryError(f"{where}.source has type {kind!r}; a block has one of 'base64', 'url' or 'text'")
     return FileBlock(cast("Source", source), filename=title)
 
 
@@ -255,7 +261,6 @@ def _read_image_url(part: dict[str, object], where: str, _: Beside) -> Block:
 
 
 def _read_input_image(part: dict[str, object], where: str, _: Beside) -> Block:
-    _refuse_file_id(part, where)
     detail = text_in(part.pop("detail", None), f"{where}.detail")
     source = source_of(needed_text(part.pop("image_url", None), f"{where}.image_url"))
     return ImageBlock(source, detail=None if detail in ("", "auto") else detail)
@@ -278,20 +283,14 @@ def _read_file(part: dict[str, object], where: str, beside: Beside) -> Block:
     file = object_in(part.pop("file"), f"{where}.file")
     data = text_in(file.get("file_data"), f"{where}.file.file_data")
     if not data:
-        raise HistoryError(f"{where}.file has no 'file_data'; a file known only to one service cannot travel")
+        raise HistoryError(f"{where}.file has neither 'file_data' nor 'file_id'")
     return FileBlock(source_of(data), filename=text_in(file.get("filename"), f"{where}.file.filename") or None)
 
 
 def _read_input_file(part: dict[str, object], where: str, _: Beside) -> Block:
-    _refuse_file_id(part, where)
     name = text_in(part.pop("filename", None), f"{where}.filename") or None
     address = needed_text(part.pop("file_data", None) or part.pop("file_url", None), f"{where}.file_data (or file_url)")
     return FileBlock(source_of(address), filename=name)
-
-
-def _refuse_file_id(part: dict[str, object], where: str) -> None:
-    if part.get("file_id"):
-        raise HistoryError(f"{where} has a 'file_id'; a file known only to one service cannot travel")
 
 
 _READERS: dict[str, _Reader] = {
@@ -312,3 +311,5 @@ _READERS: dict[str, _Reader] = {
     "file": _read_file,
     "input_file": _read_input_file,
 }
+PART_TYPES = frozenset({*_READERS, *BLOCKS})
+"""The types of parts that can be read as blocks."""

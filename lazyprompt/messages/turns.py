@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from lazyprompt.messages.msg import ToolUseBlock, plain_block
+from lazyprompt.messages.msg import Native, ToolUseBlock, plain_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Content: TypeAlias = "str | tuple[Block, ...]"
 # The role, the speaker's name (empty where there is none), the content, and the index of the message it came from.
 Turn: TypeAlias = "tuple[Role, str, Content, int]"
+# A turn for a writer: one that no rule changed may be in the provider's own form.
+WrittenTurn: TypeAlias = "tuple[Role, str, Content | Native, int]"
 
 
 def turns_of(messages: Iterable[Msg]) -> list[Turn]:
@@ -40,6 +42,7 @@ def are_texts(messages: Sequence[Msg]) -> bool:
         or message.url is not None
         or message.speaker
         or message.metadata
+        or message.native
     ]
 
 
@@ -48,12 +51,12 @@ def blocks_of(content: Content) -> tuple[Block, ...]:
     return content if isinstance(content, tuple) else (plain_block(content),) if content else ()
 
 
-def tools_called(turns: Iterable[Turn]) -> dict[str, str]:
+def tools_called(turns: Iterable[WrittenTurn]) -> dict[str, str]:
     """Return the tools that turns call, by the ids of the calls: a result need not name its own."""
     return {
         block.id: block.name
         for turn in turns
-        if isinstance(turn[2], tuple)
+        if isinstance(turn[2], tuple) and not isinstance(turn[2], Native)
         for block in turn[2]
         if isinstance(block, ToolUseBlock)
     }

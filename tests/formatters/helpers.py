@@ -139,7 +139,9 @@ def called(value: object) -> list[tuple[str, str]]:
     if {"id", "function"} <= value.keys():
         return [(value["id"], value["function"]["name"])]
     if "function_call" in value:
-        return [(value["function_call"]["id"], value["function_call"]["name"])]
+        # Gemini matches a call without an id by its place.
+        call = value["function_call"]
+        return [(call.get("id", f"the call {id(value)}"), call["name"])]
     return [each for item in value.values() for each in called(item)]
 
 

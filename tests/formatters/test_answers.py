@@ -70,6 +70,8 @@ class Case(NamedTuple):
     answer: dict[str, Any]
     blocks: tuple[Any, ...]
     usage: dict[str, int] | None = None
+    # What no block can say, by its place.
+    beside: tuple[str, ...] = ()
 
     @property
     def read(self) -> Reader:
@@ -252,6 +254,7 @@ CASES = {
         RESPONSES,
         (thought("openai-responses", "One.\n\nTwo.", "gAAA", id="rs_1"), HOT, TextBlock("No more."), USED),
         usage(5, 6),
+        ("output[1]",),
     ),
     "responses open reasoning": Case(
         "openai-responses",
@@ -269,8 +272,9 @@ CASES = {
             USED,
         ),
         usage(1110, 5),
+        ("content[4]",),
     ),
-    "gemini": Case("gemini", GEMINI, GEMINI_BLOCKS, usage(9, 6)),
+    "gemini": Case("gemini", GEMINI, GEMINI_BLOCKS, usage(9, 6), ("parts[8]",)),
     "gemini blocked": Case("gemini", GEMINI_BLOCKED, (), usage(7, 0)),
     "gemini cut off": Case("gemini", {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}, ()),
     "dashscope": Case(
@@ -284,6 +288,7 @@ CASES = {
         dashscope({"content": DASHSCOPE_PARTS}),
         (TextBlock("A"), ImageBlock(URLSource("https://example.org/a.png")), TextBlock("B")),
         usage(3, 4),
+        ("content[2]",),
     ),
     "ollama": Case(
         "ollama",
@@ -322,12 +327,14 @@ def test_the_dict_and_the_clients_object_give_the_message_that_was_meant(case: C
     before = copy.deepcopy(case.answer)
     from_rest = case.read(case.answer, case.provider)
     from_client = case.read(as_dict(case.client_object()), case.provider)
-    assert from_rest == Msg("assistant", case.blocks, "assistant")
+    beside = from_rest.metadata.get("part_fields", {})
+    assert tuple(beside) == case.beside
+    metadata = {"part_fields": beside} if beside else None
+    assert from_rest == Msg("assistant", case.blocks, "assistant", metadata=metadata)
     assert from_rest == from_client
     assert from_rest.content == from_client.content
     assert from_rest.usage == case.usage
     assert case.usage is None or from_client.usage == case.usage
-    assert from_rest.metadata == {}
     assert case.answer == before
 
 

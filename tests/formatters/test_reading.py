@@ -138,7 +138,7 @@ def test_what_is_no_message_is_named(kind: type[ChatFormatter], wrong: Any) -> N
         ({"role": "user"}, "messages[1] has neither content nor tool_calls"),
         ({"role": "user", "content": 5}, "messages[1].content is a int, not a list"),
         ({"role": "user", "content": [5]}, "messages[1].content[0] is a int, not a block"),
-        ({"role": "user", "content": [{"type": "smell"}]}, "messages[1].content[0] has type 'smell'"),
+        ({"role": "user", "content": [{"type": 5}]}, "messages[1].content[0] has type 5"),
         ({"role": "user", "content": "hi", "name": 5}, "messages[1].name is a int, not text"),
         ({"role": "user", "content": "\ud800"}, "messages[1]"),
         ({"role": "assistant", "tool_calls": "f"}, "messages[1].tool_calls is a str, not a list"),

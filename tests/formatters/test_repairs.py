@@ -466,9 +466,11 @@ def test_arguments_that_are_no_json_object_are_kept_and_reported(arguments: Any)
 @pytest.mark.parametrize("provider", CALLING)
 def test_a_call_and_its_result_in_one_message_are_put_in_order(provider: str) -> None:
     """The result was written before the call, and what was said between them behind both."""
-    message = calling(TextBlock("§1"), call("c1", q="§3"), TextBlock("§2"), result("c1", "§4"), TextBlock("§5"))
+    message = calling(TextBlock("§1"), call("c1", q="§2"), TextBlock("§3"), result("c1", "§4"), TextBlock("§5"))
     payload = judged(ChatFormatter(provider), HI, message, BYE)
-    found = places(dump(payload), "§1", "§2", "§3", "§4", "§5")
+    # In the chat forms, calls stand beside the content.
+    in_order = provider in ("anthropic", "gemini", "openai-responses")
+    found = places(dump(payload), *("§1 §2 §3 §4 §5" if in_order else "§1 §3 §2 §4 §5").split())
     assert found == sorted(found)
 
 

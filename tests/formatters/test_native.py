@@ -1,0 +1,188 @@
+"""Messages of a provider that go back to it as they came, and what another provider is told of them."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from lazyprompt import ChatFormatter, ChatPrompter, Msg, messages_from
+from lazyprompt.errors import FormatError
+
+HI = {"role": "user", "content": "hi"}
+ANTHROPIC: list[dict[str, Any]] = [
+    HI,
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+            {"type": "text", "text": "I look.", "citations": [{"type": "page_location", "cited_text": "x"}]},
+            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
+            {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+            {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}, "caller": {"type": "direct"}},
+            {"type": "text", "text": "And now?"},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {
+                "type": "tool_result",
+                "tool_use_id": "t1",
+                "content": [{"type": "search_result", "title": "T", "source": "u", "content": []}],
+                "cache_control": {"type": "ephemeral"},
+            },
+            {"type": "text", "text": "Go on."},
+        ],
+    },
+]
+RESPONSES: list[dict[str, Any]] = [
+    HI,
+    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": text} for text in "ab"]},
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}},
+    {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "e"},
+    {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "phase": "commentary",
+        "content": [{"type": "output_text", "text": "Hot.", "annotations": [{"type": "url_citation"}]}],
+    },
+    {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "sh", "input": "ls"},
+    {"type": "custom_tool_call_output", "call_id": "c1", "output": "a.txt"},
+    {"type": "function_call", "id": "fc_1", "call_id": "c2", "name": "f", "arguments": "{}", "status": "completed"},
+    {"type": "function_call_output", "call_id": "c2", "output": "1"},
+]
+GEMINI: list[dict[str, Any]] = [
+    {"role": "user", "parts": [{"text": "hi"}]},
+    {
+        "role": "model",
+        "parts": [
+            {"text": "Hm.", "thought": True},
+            {"executable_code": {"language": "PYTHON", "code": "1"}},
+            {"code_execution_result": {"outcome": "OUTCOME_OK", "output": "1"}},
+            {"inline_data": {"mime_type": "image/png", "data": "iVBORw0KGgo="}, "thought_signature": "QQ=="},
+            {"function_call": {"name": "f", "args": {"camelCase": 1}}, "thought_signature": "QQ=="},
+        ],
+    },
+    {"role": "user", "parts": [{"function_response": {"name": "f", "response": {"rows": [1]}}}]},
+]
+OPENAI: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "file", "file": {"file_id": "f1"}}]},
+    {"role": "assistant", "content": "x", "annotations": [{"type": "url_citation"}], "audio": {"id": "a1"}},
+    HI,
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}},
+            {
+                "id": "d",
+                "type": "function",
+                "function": {"name": "g", "arguments": '{"a":1}'},
+                "extra_content": {"google": {"thought_signature": "s"}},
+            },
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "1"},
+    {"role": "tool", "tool_call_id": "d", "content": "2"},
+]
+CHATS = {
+    "anthropic": ("messages", ANTHROPIC),
+    "openai-responses": ("input", RESPONSES),
+    "gemini": ("contents", GEMINI),
+    "openai": ("messages", OPENAI),
+}
+each_chat = pytest.mark.parametrize("provider", CHATS)
+
+
+@each_chat
+def test_what_a_provider_sent_goes_back_as_it_came(provider: str) -> None:
+    key, chat = CHATS[provider]
+    payload = ChatFormatter(provider, strict=True).format(*chat)
+    assert (payload[key], payload.report) == (chat, ())
+
+
+@each_chat
+def test_a_prompter_sends_it_as_a_formatter_does(provider: str) -> None:
+    key, chat = CHATS[provider]
+    payload = ChatPrompter(system="").generate_prompt("Bye.", chat, format=provider)
+    assert payload[key][: len(chat) - 1] == chat[:-1]
+    # Neighbours of the user are one turn for those that want turns.
+    assert str(chat[-1].get("output", chat[-1].get("content", chat[-1].get("parts"))))[1:-1] in str(payload[key][-2:])
+
+
+@each_chat
+def test_nothing_is_shared_with_what_was_given(provider: str) -> None:
+    key, chat = CHATS[provider]
+    formatter, messages = ChatFormatter(provider), messages_from(chat)
+    formatter.format(messages)[key][1].clear()
+    assert formatter.format(messages)[key] == chat
+
+
+@each_chat
+def test_a_pickled_message_keeps_its_form_and_a_changed_one_has_none(provider: str) -> None:
+    key, chat = CHATS[provider]
+    messages: list[Msg] = pickle.loads(pickle.dumps(messages_from(chat)))  # noqa: S301 - our own
+    assert ChatFormatter(provider).format(messages)[key] == chat
+    (own, *_) = (message for message in messages if message.native)
+    assert own.native is not None
+    assert own.native.provider == provider
+    assert own.evolve(role=own.role).native is None
+    assert own.evolve(role=own.role) == own
+
+
+def test_another_provider_is_sent_the_blocks_and_the_report_names_the_rest() -> None:
+    payload = ChatFormatter("openai").format(*ANTHROPIC)
+    assert payload["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "I look."}, {"type": "text", "text": "And now?"}],
+            "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}],
+        },
+        {"role": "tool", "tool_call_id": "t1", "content": ""},
+        {"role": "user", "content": "Go on."},
+    ]
+    assert [(entry.where, entry.kind) for entry in payload.report] == [
+        ("messages[1].content[0]", "thinking"),
+        ("messages[1].content[1].citations", "metadata"),
+        ("messages[1].content[2]", "server_tool_use"),
+        ("messages[1].content[3]", "web_search_tool_result"),
+        ("messages[1].content[4].caller", "metadata"),
+        ("messages[2].content[0].content[0]", "search_result"),
+        ("messages[2].content[0].cache_control", "cache"),
+    ]
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini", "openai"])
+def test_an_item_of_an_unknown_type_is_lost_only_with_a_report(provider: str) -> None:
+    report = ChatFormatter(provider).format(*RESPONSES).report
+    assert ("messages[1].item", "web_search_call") in [(entry.where, entry.kind) for entry in report]
+    with pytest.raises(FormatError, match="web_search_call"):
+        ChatFormatter(provider, strict=True).format(*RESPONSES)
+
+
+def test_a_message_that_a_rule_changes_is_sent_as_blocks_and_the_report_says_so() -> None:
+    first = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}, "new": 1}]}
+    answer = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "1"}]}
+    # The id is used again, so the second call needs another.
+    payload = ChatFormatter("anthropic").format(HI, first, answer, first, answer)
+    assert payload["messages"][1] == first
+    assert payload["messages"][3]["content"] == [{"type": "tool_use", "id": "t_2", "name": "f", "input": {}}]
+    assert [(entry.where, entry.kind, entry.action) for entry in payload.report] == [
+        ("messages[3]", "id", "changed"),
+        ("messages[3]", "native", "changed"),
+        ("messages[3].content[0].new", "metadata", "left out"),
+    ]
+
+
+def test_a_thought_that_anthropic_did_not_sign_is_not_sent_as_its_own() -> None:
+    unsigned = {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "a"}],
+    }
+    payload = ChatFormatter("anthropic").format(HI, unsigned)
+    assert payload["messages"][1]["content"] == [{"type": "text", "text": "a"}]
+    assert [entry.kind for entry in payload.report] == ["thinking"]
