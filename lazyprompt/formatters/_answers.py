@@ -127,9 +127,19 @@ def from_responses(answer: Fields, provider: str) -> Msg:
     items = _cleaned(_opened(answer, provider, list, "output"))
     beside: Beside = {}
     blocks: list[Block] = []
+    # Calls that the service answered itself are not the caller's to answer.
+    answered = {fields_of(item).get("call_id") for item in items if _is_output(item)} - {None}
     for index, item in enumerate(items):
-        blocks += _response_item(item, f"output[{index}]", beside)
+        if isinstance(item, dict) and (_is_output(item) or item.get("call_id", "") in answered):
+            beside[f"output[{index}]"] = item
+        else:
+            blocks += _response_item(item, f"output[{index}]", beside)
     return _message(blocks, _usage(answer.get("usage"), _INPUT), beside, Native(provider, [*items]))
+
+
+def _is_output(item: object) -> bool:
+    """Return True if an item of an answer is the result of a call."""
+    return json_or_text(fields_of(item).get("type")).endswith("_output")
 
 
 def from_anthropic(answer: Fields, provider: str) -> Msg:
@@ -291,7 +301,8 @@ def _parts(content: object, provider: str, beside: Beside) -> list[Block]:
         return _said(content)
     blocks: list[Block] = []
     for index, part in enumerate(cast("Sequence[object]", content)):
-        blocks += _part(part, f"content[{index}]", provider, beside) if isinstance(part, Mapping) else _said(part)
+        fields = fields_of(part)
+        blocks += _part(fields, f"content[{index}]", provider, beside) if fields else _said(part or None)
     return blocks
 
 

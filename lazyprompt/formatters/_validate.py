@@ -17,7 +17,9 @@ from lazyprompt.formatters.shape import Check, Fault, Kind, Path, View, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from lazyprompt._base.roles import Role
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
+    from lazyprompt.messages.msg import Native
 
 
 class Violation(NamedTuple):
@@ -73,6 +75,18 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
     if profile.breakpoints is not None:
         faults += _mark_faults(payload, profile.breakpoints, key)
     return [Violation(shown(path) or "the payload", what, fix) for path, what, fix in faults]
+
+
+def is_own_form(role: Role, native: Native, profile: Profile, model: str | None) -> bool:
+    """Return True if a provider takes a message in its own form by itself: what stands around it is not judged."""
+    payload = profile.form.write([(role, "", native, 0)], profile, model)
+    if _shape_of(profile)(payload):
+        return False
+    judge = _Judge(profile, model)
+    for view in profile.form.views(payload):
+        judge.waiting = {text: path for kind, path, text, _ in view[2] if kind == "result"}
+        judge.message(view)
+    return not judge.faults
 
 
 class _Judge:

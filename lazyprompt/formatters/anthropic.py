@@ -17,6 +17,7 @@ from lazyprompt.formatters.shape import (
     listed,
     name_of_json,
     named,
+    new_kind,
     objects,
     parts_of,
     role_of_json,
@@ -84,9 +85,10 @@ class AnthropicForm:
 
     def shape(self, profile: Profile) -> Check:
         """Return the check of messages of the user and the assistant; other keys of a request are the caller's."""
+        user, assistant = {**_SAID, "tool_result": _RESULT_SHAPE}, {**_ANSWERED, **_SERVER}
         roles = {
-            "user": {"content": parts_of({**_SAID, "tool_result": _RESULT_SHAPE})},
-            "assistant": {"content": parts_of({**_ANSWERED, **_SERVER})},
+            "user": {"content": parts_of(user, other=new_kind(user))},
+            "assistant": {"content": parts_of(assistant, other=new_kind(assistant))},
         }
         messages, system = listed(tagged("role", roles), 1), parts_of({"text": _TEXT})
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
@@ -257,11 +259,12 @@ _RESULT_SHAPE: dict[str, Spec] = {
     "is_error?": "any",
     "toolset_name?": "any",
 }
+# A new release may put further keys into what the model says.
 _ANSWERED: dict[str, Spec] = {
-    "text": _TEXT,
-    "thinking": {"thinking": "text", "signature": "text"},
-    "redacted_thinking": {"data": "text"},
-    "tool_use": {"id": "text", "name": "text", "input": "object", **_MARK, "caller?": "any", "toolset_name?": "any"},
+    "text": {**_TEXT, "...": "any"},
+    "thinking": {"thinking": "text", "signature": "text", "...": "any"},
+    "redacted_thinking": {"data": "text", "...": "any"},
+    "tool_use": {"id": "text", "name": "text", "input": "object", **_MARK, "...": "any"},
 }
 # What Anthropic's own tools leave in its answers; their form is not judged.
 _EXECUTION = ("code_execution", "bash_code_execution", "text_editor_code_execution")

@@ -186,7 +186,8 @@ _TOOL = tagged(
 
 def call_shape(arguments: Spec) -> Check:
     """Return the check of a call of a tool, with its arguments as text or as an object."""
-    own = {"function": {"name": "text", "arguments": arguments}, "id?": "text", "type?": "text", "index?": "any"}
+    beside: dict[str, Spec] = {"id?": "text", "type?": "text", "index?": "any", "extra_content?": "any"}
+    own: dict[str, Spec] = {"function": {"name": "text", "arguments": arguments}, **beside}
     custom = {"custom": {"name": "text", "input": "text"}, "id?": "text", "type?": "text"}
     return tagged("type", {"function": own, "custom": custom}, default="function")
 

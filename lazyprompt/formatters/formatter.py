@@ -32,7 +32,7 @@ from lazyprompt.formatters._repair import (
     strip_last_space,
 )
 from lazyprompt.formatters._tools import packed_tools
-from lazyprompt.formatters._validate import violations
+from lazyprompt.formatters._validate import is_own_form, violations
 from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
@@ -304,15 +304,8 @@ class ChatFormatter:
         profile, given, texts = self.profile, turns_of(messages), are_texts(messages)
         if len(kept) < len(messages):
             given = [given[at] for at in kept]
-        job = self._job(messages, loaded, Notes())
-        turns = self._ruled(given, job, texts=texts)
-        while not texts and (changed := _changed(turns, job)):
-            # What came from the provider is sent as it came, or is judged by all rules.
-            job = job._replace(notes=Notes(), changed=job.changed | changed)
-            turns = self._ruled(given, job, texts=texts)
+        turns, job = self._ruled(given, self._job(messages, loaded, Notes()), texts=texts)
         notes = job.notes
-        for at in sorted(job.changed):
-            notes.add(f"messages[{at}]", "native", "changed", "a rule has to change it, so its blocks are sent")
         written = turns if texts else [(*turn[:2], job.native(turn) or turn[2], turn[3]) for turn in turns]
         payload = profile.form.write(written, profile, self.model)
         if tools.names:
@@ -331,11 +324,27 @@ class ChatFormatter:
             self._add_keys(payload, messages, given, written, notes)
         return Payload(payload, notes.finished(strict=self._strict))
 
-    def _ruled(self, turns: list[Turn], job: Job, *, texts: bool) -> list[Turn]:
-        """Apply the rules."""
-        for rule in _APPLIED[texts, self._merging is not None]:
-            turns = rule(turns, job)
-        return turns
+    def _ruled(self, given: list[Turn], job: Job, *, texts: bool) -> tuple[list[Turn], Job]:
+        """Apply the rules; what came from the provider is as it came, or is judged by all of them."""
+        rules = _APPLIED[texts, self._merging is not None]
+        changed = set[int]() if texts else {at for *_, at in given if self._refuses(job.messages[at])}
+        while True:
+            job = job._replace(notes=Notes(), changed=job.changed | changed)
+            turns = given
+            for rule in rules:
+                turns = rule(turns, job)
+            if texts or not (changed := _changed(turns, job)):
+                break
+        for at in sorted(job.changed):
+            job.notes.add(f"messages[{at}]", "native", "changed", "a rule has to change it, so its blocks are sent")
+        return turns, job
+
+    def _refuses(self, message: Msg) -> bool:
+        """Return True if a message in the provider's own form breaks a rule of the provider."""
+        native, profile = message.native, self.profile
+        if native is None or native.provider != profile.native:
+            return False
+        return not is_own_form(message.role, native, profile, self.model)
 
     def _add_keys(
         self,

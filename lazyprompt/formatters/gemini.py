@@ -14,7 +14,17 @@ from lazyprompt._base.client_objects import fields_of, snake_keys
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
 from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
-from lazyprompt.formatters.shape import check_of, listed, name_of_json, named, objects, one_of, text_of_json, text_or
+from lazyprompt.formatters.shape import (
+    FINE,
+    check_of,
+    listed,
+    name_of_json,
+    named,
+    objects,
+    one_of,
+    text_of_json,
+    text_or,
+)
 from lazyprompt.media.resolver import media_type_of
 from lazyprompt.messages.msg import Base64Source, Native, TextBlock, ToolResultBlock, ToolUseBlock, text_of
 from lazyprompt.messages.turns import Content, WrittenTurn, tools_called
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.shape import Check, Kind, Path, Seen, Spec, View
+    from lazyprompt.formatters.shape import Check, Fault, Kind, Path, Seen, Spec, View
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
 
 # What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.
@@ -59,14 +69,7 @@ class GeminiForm:
                 if not behind_results:
                     parts, behind_results = [], True
                     contents.append({"role": "user", "parts": parts})
-                if isinstance(content, Native):
-                    parts += content.parts()
-                    continue
-                for block in content:
-                    if isinstance(block, ToolResultBlock):
-                        parts.append(
-                            _response(block, tools.get(block.id, block.name), has_id=ids is None or block.id in ids)
-                        )
+                parts += content.parts() if isinstance(content, Native) else _responses(content, tools, ids)
             elif behind_results and role == "user":
                 # Results are the user's, so what the user says next stands in the same turn.
                 parts += self.parts(content)
@@ -102,7 +105,7 @@ class GeminiForm:
 
     def shape(self, profile: Profile) -> Check:
         """Return the check of contents of parts; other keys of a request are the caller's."""
-        part = text_or(_PART) if self.strings else _PART
+        part = text_or(_part_shape) if self.strings else _part_shape
         contents = listed({"parts": listed(part, 1), "role?": one_of("user", "model")}, 1)
         return check_of({"contents": contents, "system_instruction?": "any", "tools?": ["object"], "...": "any"})
 
@@ -299,17 +302,30 @@ _PART: dict[str, Spec] = {
     **dict.fromkeys(("executable_code?", "code_execution_result?", "executableCode?", "codeExecutionResult?"), "any"),
 }
 
+_check_part = check_of(_PART)
+# What may stand beside any part.
+_BESIDE = frozenset({"thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata"})
+_KNOWN = frozenset(key.removesuffix("?") for key in _PART) - _BESIDE
+
+
+def _part_shape(part: object) -> Sequence[Fault]:
+    """Check a part; one of none of the known kinds may be of a new one."""
+    keys = cast("JsonObject", part).keys() if isinstance(part, dict) else set[str]()
+    return FINE if keys and _KNOWN.isdisjoint(keys) else _check_part(part)
+
+
 GEMINI = Profile(
     name="gemini",
     form=GeminiForm(),
     source="https://ai.google.dev/api/generate-content",
     native="gemini",
     media={
-        "image": Media(("image/*",), schemes=("gs",)),
+        # Gemini draws pictures and speaks itself, and edits them in later turns.
+        "image": Media(("image/*",), schemes=("gs",), assistant=True),
         # Its guide on audio lists audio/mp3, and not audio/mpeg.
-        "audio": Media(("audio/mp3", "audio/*"), schemes=("gs",)),
-        "video": Media(("video/*",), schemes=("gs",)),
-        "file": Media((*PDF, "text/*"), schemes=("gs",)),
+        "audio": Media(("audio/mp3", "audio/*"), schemes=("gs",), assistant=True),
+        "video": Media(("video/*",), schemes=("gs",), assistant=True),
+        "file": Media((*PDF, "text/*"), schemes=("gs",), assistant=True),
     },
     error_results=True,
     signs_parts=True,

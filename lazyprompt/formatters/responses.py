@@ -214,10 +214,10 @@ _ITEMS: dict[str, Spec] = {
         "role",
         {
             **dict.fromkeys(("user", "system", "developer"), _SAYS),
-            "assistant": {"content": parts_of(_OUTPUTS), **_BESIDE},
+            "assistant": {"content": parts_of(_OUTPUTS), **_BESIDE, "...": "any"},
         },
     ),
-    "function_call": {"call_id": "text", "name": "text", "arguments": json_text, **_STATE},
+    "function_call": {"call_id": "text", "name": "text", "arguments": json_text, **_STATE, "...": "any"},
     "function_call_output": {"call_id": "text", "output": parts_of(_INPUTS, 0), **_STATE, "name?": "any"},
     "reasoning": {
         "id": "text",
@@ -225,6 +225,7 @@ _ITEMS: dict[str, Spec] = {
         "encrypted_content?": "text|null",
         "content?": "any",
         "status?": "text|null",
+        "...": "any",
     },
 }
 _FUNCTION: dict[str, Spec] = {

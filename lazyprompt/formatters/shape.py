@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, cast
 from lazyprompt._base.json import MAX_INT_BITS
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import did_you_mean
+from lazyprompt.messages.read_parts import PART_TYPES
 
 Path: TypeAlias = tuple[str | int, ...]
 # The place, what is wrong, and what to do.
@@ -79,9 +80,24 @@ def check_of(spec: Spec) -> Check:
     return fields(required, optional, more="..." in forms)
 
 
-def parts_of(kinds: Mapping[str, Spec], least: int = 1) -> Check:
-    """Return the check of a text, or of parts that name their ``type``."""
-    return text_or(listed(tagged("type", kinds), least))
+def parts_of(kinds: Mapping[str, Spec], least: int = 1, other: Spec | None = None) -> Check:
+    """Return the check of a text, or of parts that name their ``type``; ``other`` is that of parts of other types."""
+    return text_or(listed(tagged("type", kinds, other), least))
+
+
+def new_kind(kinds: Mapping[str, Spec]) -> Check:
+    """Return the check of a part of a type that no known provider has: a new release may know it.
+
+    Args:
+        kinds: The types that the provider has.
+    """
+    known = one_of(*kinds)
+
+    def check(value: object) -> Sequence[Fault]:
+        kind = cast("dict[str, object]", value).get("type")
+        return _at("type", known(kind)) if kind in PART_TYPES else FINE
+
+    return check
 
 
 def one_of(*known: str) -> Check:

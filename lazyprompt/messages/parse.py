@@ -46,6 +46,7 @@ class Form(NamedTuple):
         types: The values of ``type`` that it has; empty if ``type`` is no mark of it.
         lacks: Keys that another form has and this one lacks.
         others: Values of ``type`` that other forms have.
+        apart: Keys that another form has, and this one not all of them; empty for none.
     """
 
     name: str
@@ -54,10 +55,12 @@ class Form(NamedTuple):
     types: frozenset[str] = frozenset()
     lacks: frozenset[str] = frozenset()
     others: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
 
     def matches(self, item: Fields) -> bool:
         """Return True if a dict is of this form."""
-        if not self.keys <= item.keys() or not self.lacks.isdisjoint(item):
+        given = item.keys()
+        if not self.keys <= given or not self.lacks.isdisjoint(given) or (self.apart and self.apart <= given):
             return False
         kind = item.get("type")
         if not self.types:
@@ -93,8 +96,9 @@ FORMS = (
         "an item of the Responses API",
         read_item,
         frozenset({"type"}),
-        lacks=frozenset({"role", "parts", "stop_reason"}),
+        lacks=frozenset({"parts", "stop_reason"}),
         others=frozenset({*TYPES, *ITEMS, *PART_TYPES}),
+        apart=frozenset({"role", "content"}),
     ),
     Form("an answer of Anthropic", _only("role", "content"), frozenset({"content", "stop_reason"})),
     Form("a Msg of AgentScope", _only(*_OF_AGENTSCOPE), frozenset({"name", "role", "content", "timestamp"})),

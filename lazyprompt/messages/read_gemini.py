@@ -75,12 +75,12 @@ def client_part(part: object) -> object:
     """Return a part in the keys of Google's client, those of the objects in it too; arguments and results stay."""
     if isinstance(part, str):
         return {"text": part}
-    fields: dict[str, object] = {}
+    fields: dict[str, Any] = {}
     for key, value in snake_keys(plain(part)).items():
-        fields[key] = {**snake_keys(value)} if isinstance(value, Mapping) else value
-    response: Any = fields.get("function_response")
-    if isinstance(response, dict) and isinstance(response.get("parts"), list):
-        fields["function_response"] = response | {"parts": [client_part(each) for each in response["parts"]]}
+        fields[key] = {**snake_keys(cast("Any", value))} if isinstance(value, Mapping) else value
+    response = fields.get("function_response")
+    if isinstance(response, dict) and (inner := cast("Any", response).get("parts")):
+        fields["function_response"]["parts"] = [client_part(each) for each in inner]
     return fields
 
 

@@ -405,8 +405,8 @@ def continues(before: Msg, new: Msg) -> bool:
     if not (last and first):
         # An item of an unknown type belongs to the items around it.
         return True
-    has_keys = not before.metadata.keys() | new.metadata.keys() <= {PART_FIELDS}
-    return not has_keys and not (last[0].type == first[0].type == "text")
+    clashes = before.metadata.keys() & new.metadata.keys() - {PART_FIELDS}
+    return not clashes and not (last[0].type == first[0].type == "text")
 
 
 def _unknown_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg:
@@ -452,8 +452,11 @@ def _custom_call_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -
     return message_of("", (call,), "assistant")
 
 
-def _output_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg:
-    call_id = needed_text(item.get("call_id"), f"{where}.call_id")
+def _output_item(item: Fields, where: str, waiting: OpenCalls, beside: Beside) -> Msg:
+    call_id = text_in(item.get("call_id"), f"{where}.call_id") or next(iter(waiting), "")
+    if not call_id:
+        # The call is in a conversation that the server keeps.
+        return _unknown_item(item, where, waiting, beside)
     output = item.get("output")
     content = output if isinstance(output, str) else read_parts(output, f"{where}.output", beside)
     result = ToolResultBlock(call_id, text_in(item.get("name"), f"{where}.name"), content)

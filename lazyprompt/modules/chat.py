@@ -12,11 +12,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cast, get_args
 
 from lazyprompt._base.files import read_regular, write_whole
+from lazyprompt._base.json import checked
 from lazyprompt.budget.budget import BudgetLike, read_budget
 from lazyprompt.errors import HistoryError, ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, messages_from
-from lazyprompt.messages.msg import Block, Msg, ToolResultBlock, ToolUseBlock, message_of
+from lazyprompt.messages.msg import Block, Msg, Native, ToolResultBlock, ToolUseBlock, message_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.modules._reading import AsyncReplyStream, Exchange, ReplyStream, ResponseFormat, Structure
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
@@ -446,8 +447,7 @@ class Chat:
             saved: Any = json.loads(read_regular(path, _MOST))
             form, messages = saved["format"], saved["messages"]
             if form == _FORMAT:
-                found = [Msg(**message) for message in messages]
-                self._history = tuple(each.without_speaker() if each.name == each.role else each for each in found)
+                self._history = tuple(map(_read, messages))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise HistoryError(f"{name} holds no conversation that Chat.save wrote: {error}") from error
         if form != _FORMAT:
@@ -518,7 +518,7 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
 
 
 def _written(message: Msg) -> Mapping[str, Any]:
-    """Return a message as JSON values; ``Msg(**...)`` is the same message."""
+    """Return a message as JSON values, for :func:`_read`."""
     content = message.content if isinstance(message.content, str) else [asdict(block) for block in message.content]
     return {
         "name": message.name,
@@ -527,7 +527,18 @@ def _written(message: Msg) -> Mapping[str, Any]:
         **({} if message.url is None else {"url": message.url}),
         **({"metadata": dict(message.metadata)} if message.metadata else {}),
         **({"usage": dict(message.usage)} if message.usage else {}),
+        **({"native": message.native._asdict()} if message.native else {}),
     }
+
+
+def _read(saved: dict[str, Any]) -> Msg:
+    """Return the message of :func:`_written`."""
+    fields = {**saved}
+    native = fields.pop("native", None)
+    message = Msg(**fields)
+    own = None if native is None else Native(str(native["provider"]), checked(native["data"], "native", HistoryError))
+    speaker = "" if message.name == message.role else message.name
+    return message_of(speaker, message.content, message.role, message.url, message.metadata, message.usage, own)
 
 
 def _output(output: object, name: str) -> str | list[Block]:

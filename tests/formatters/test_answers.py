@@ -327,7 +327,7 @@ def test_the_dict_and_the_clients_object_give_the_message_that_was_meant(case: C
     before = copy.deepcopy(case.answer)
     from_rest = case.read(case.answer, case.provider)
     from_client = case.read(as_dict(case.client_object()), case.provider)
-    beside = from_rest.metadata.get("part_fields", {})
+    beside: Any = from_rest.metadata.get("part_fields", {})
     assert tuple(beside) == case.beside
     metadata = {"part_fields": beside} if beside else None
     assert from_rest == Msg("assistant", case.blocks, "assistant", metadata=metadata)

@@ -201,6 +201,7 @@ def test_nothing_is_shared_and_no_input_is_changed(kind: type[ChatFormatter], pr
 def test_strict_is_an_error_that_lists_all_losses(provider: str) -> None:
     bitmap = ImageBlock(Base64Source("image/bmp", b64encode(b"BM" + bytes(30)).decode()))
     messages = [
+        Msg("Sys", [TextBlock("be brief"), IMAGE], "system"),
         Msg("Ann", [TextBlock("hi"), bitmap, *MEDIA], "user"),
         Msg("Bot", [TextBlock("ok"), IMAGE], "assistant"),
         BYE,

@@ -108,7 +108,7 @@ def test_what_a_provider_sent_goes_back_as_it_came(provider: str) -> None:
 @each_chat
 def test_a_prompter_sends_it_as_a_formatter_does(provider: str) -> None:
     key, chat = CHATS[provider]
-    payload = ChatPrompter(system="").generate_prompt("Bye.", chat, format=provider)
+    payload: Any = ChatPrompter(system="").generate_prompt("Bye.", chat, format=provider)
     assert payload[key][: len(chat) - 1] == chat[:-1]
     # Neighbours of the user are one turn for those that want turns.
     assert str(chat[-1].get("output", chat[-1].get("content", chat[-1].get("parts"))))[1:-1] in str(payload[key][-2:])
@@ -165,7 +165,7 @@ def test_an_item_of_an_unknown_type_is_lost_only_with_a_report(provider: str) ->
 
 
 def test_a_message_that_a_rule_changes_is_sent_as_blocks_and_the_report_says_so() -> None:
-    first = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}, "new": 1}]}
+    first: Any = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}, "new": 1}]}
     answer = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "1"}]}
     # The id is used again, so the second call needs another.
     payload = ChatFormatter("anthropic").format(HI, first, answer, first, answer)

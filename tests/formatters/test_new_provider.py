@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import pytest
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.shape import Check, Seen, View
     from lazyprompt.formatters.shape import Path as Place
     from lazyprompt.messages.msg import Block
-    from lazyprompt.messages.turns import Turn
+    from lazyprompt.messages.turns import Turn, WrittenTurn
 
 # A provider that speaks OpenAI's form, but has a key for thoughts, and wants the tool's name beside its result.
 PARROT = Profile(
@@ -64,9 +64,10 @@ class ScriptForm:
 
     messages_key = "script"
 
-    def write(self, turns: Sequence[Turn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002
-        """One line for each turn: they keep the rules of the profile already."""
-        return {"script": [{"who": WHO[role], "says": parts_of(content)} for role, _, content, _ in turns]}
+    def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:  # noqa: ARG002
+        """One line for each turn: they keep the rules of the profile already, and have no native form."""
+        lines = cast("Sequence[Turn]", turns)
+        return {"script": [{"who": WHO[role], "says": parts_of(content)} for role, _, content, _ in lines]}
 
     def tools(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The tools, which come in OpenAI's form."""

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt import Base64Source, Chat, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt import (
+    Base64Source,
+    Chat,
+    ChatFormatter,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from lazyprompt.errors import HistoryError
 from modules.talks import Module, sent, words
 from support.conversations import Maker
@@ -60,6 +70,22 @@ def test_a_conversation_is_saved_and_loaded_as_it_is(module: Module, tmp_path: P
         assert [message.usage for message in other.history] == [message.usage for message in history]
         assert repr(other.history) == repr(chat.history)
     assert names_in(tmp_path) == [path.name]
+
+
+def test_a_saved_message_of_a_provider_goes_back_as_it_came(module: Module, tmp_path: Path) -> None:
+    """A file that keeps the blocks alone would lose a search of the provider's, and with it the signed thoughts."""
+    parts: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+        {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
+        {"type": "text", "text": "Hot."},
+    ]
+    formatter = ChatFormatter("anthropic")
+    chat = module.chat([Msg("user", "hi", "user"), formatter.parse({"content": parts})])
+    chat.save(tmp_path / "chat.json")
+    other = Chat(module)
+    other.load(tmp_path / "chat.json")
+    payload = formatter.format(other.history)
+    assert (payload["messages"][1], payload.report) == ({"role": "assistant", "content": parts}, ())
 
 
 def test_a_loaded_conversation_goes_on(module: Module, lenient: ModelServer, tmp_path: Path) -> None:
