@@ -333,7 +333,7 @@ class ChatFormatter:
             turns = given
             for rule in rules:
                 turns = rule(turns, job)
-            if texts or not (changed := _changed(turns, job)):
+            if texts or not (changed := _changed(given, turns, job)):
                 break
         for at in sorted(job.changed):
             job.notes.add(f"messages[{at}]", "native", "changed", "a rule has to change it, so its blocks are sent")
@@ -397,13 +397,9 @@ class ChatFormatter:
         return f"{type(self).__name__}({self.profile.name!r})"
 
 
-def _changed(turns: Sequence[Turn], job: Job) -> set[int]:
+def _changed(given: Sequence[Turn], turns: Sequence[Turn], job: Job) -> set[int]:
     """Return the indices of the messages from the provider that are not among the turns as they came."""
-    came = {
-        at
-        for at in {turn[3] for turn in turns} - job.changed
-        if (native := job.messages[at].native) and native.provider == job.profile.native
-    }
+    came = {turn[3] for turn in given if job.native(turn)}
     return came - {turn[3] for turn in turns if job.native(turn)} if came else came
 
 

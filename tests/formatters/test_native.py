@@ -186,3 +186,18 @@ def test_a_thought_that_anthropic_did_not_sign_is_not_sent_as_its_own() -> None:
     payload = ChatFormatter("anthropic").format(HI, unsigned)
     assert payload["messages"][1]["content"] == [{"type": "text", "text": "a"}]
     assert [entry.kind for entry in payload.report] == ["thinking"]
+
+
+def test_neighbours_of_the_model_that_become_one_turn_are_sent_as_blocks() -> None:
+    """The second one's thought came to the writer, which has no place for it."""
+    turn: Any = {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "Hot."}]}
+    payload = ChatFormatter("gemini").format({"role": "user", "parts": [{"text": "hi"}]}, turn, turn)
+    assert payload["contents"][1] == {"role": "model", "parts": [{"text": "Hot."}, {"text": "Hot."}]}
+    assert [(entry.where, entry.kind) for entry in payload.report] == [
+        ("messages[1].content[0]", "thinking"),
+        ("messages[2].content[0]", "thinking"),
+        # Gemini ends with the user's turn.
+        ("messages", "message"),
+        ("messages[1]", "native"),
+        ("messages[2]", "native"),
+    ]
