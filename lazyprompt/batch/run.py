@@ -262,7 +262,7 @@ def _do(job: BatchJob, journal: Journal, engine: Engine, tell: Callable[[State],
     """Work on all rows behind those that are done."""
     limits = [most for most in (job.plan.form.limits.bytes, job.plan.form.limits.line_bytes) if most is not None]
     work = Work(job.plan, job.rejects is not None, min(limits, default=None), job.counter)
-    chunks = _Chunks(job.choice.unread(job.rows, journal.state.number))
+    chunks = _RowChunks(job.choice.unread(job.rows, journal.state.number))
 
     def place() -> str:
         return f"row {journal.state.number:,} was the last" if journal.state.number else "no row is done"
@@ -282,7 +282,7 @@ def _do(job: BatchJob, journal: Journal, engine: Engine, tell: Callable[[State],
         raise BatchStoppedError(f"{place()}: {stopped() or error}") from error
 
 
-class _Chunks:
+class _RowChunks:
     """Rows in chunks, whose size follows that of their lines.
 
     Args:

@@ -53,7 +53,7 @@ class Bridge(NamedTuple):
     reason: str = ""
 
 
-class _Found(NamedTuple):
+class _TurnEnd(NamedTuple):
     """The end of an answer's turn.
 
     Attributes:
@@ -138,7 +138,7 @@ def _by_rendering(
         behind = behind_answer(rendering, messages, new, answer, calls_only=True)
     check_prompt(behind.prompt, seen, tokenizer)
     _check_names(results, answer)
-    found = _Found(behind.common, behind.shared, calls=bool(results), strict=calls_only)
+    found = _TurnEnd(behind.common, behind.shared, calls=bool(results), strict=calls_only)
     return Bridge([*seen, *sampled, *_added(behind.parts, found, sampled, answer, tokenizer)])
 
 
@@ -206,7 +206,7 @@ def _shape(messages: Chat) -> Shape:
 
 def _found(
     proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerLike, *, answers_calls: bool
-) -> tuple[Trial, _Found]:
+) -> tuple[Trial, _TurnEnd]:
     """Find the trial that stands for a prompt and an answer."""
     shown = _told(seen, tokenizer)
     ends = sorted({trial.prompt for trial in proof.trials}, key=len, reverse=True)
@@ -226,9 +226,9 @@ def _found(
         if not calls_only:
             raise
     else:
-        return trial, _Found(trial.common, shared, calls=answers_calls, strict=False)
+        return trial, _TurnEnd(trial.common, shared, calls=answers_calls, strict=False)
     trial, shared = proof.trial(prompt, earlier, thought, calls_only=True)
-    return trial, _Found(trial.common, shared, calls=True, strict=True)
+    return trial, _TurnEnd(trial.common, shared, calls=True, strict=True)
 
 
 def _behind(setting: Setting, rendering: Rendering, trial: Trial, new: Chat, completion: str) -> list[str]:
@@ -275,7 +275,7 @@ def _check_names(results: Iterable[Mapping[str, Any]], completion: str) -> None:
 
 
 def _added(
-    parts: Sequence[str], found: _Found, sampled: Sequence[int], answer: str, tokenizer: TokenizerLike
+    parts: Sequence[str], found: _TurnEnd, sampled: Sequence[int], answer: str, tokenizer: TokenizerLike
 ) -> Sequence[int]:
     """Return the ids of the text behind an answer, without those that the completion ends with already.
 
@@ -311,7 +311,7 @@ def _added(
     raise UnprovenError(f"the completion ends with {answer[-20:]!r}, and the template goes on with {text[:40]!r}")
 
 
-def _fits(found: _Found, sampled: Sequence[int], before: str, tokenizer: TokenizerLike) -> bool:
+def _fits(found: _TurnEnd, sampled: Sequence[int], before: str, tokenizer: TokenizerLike) -> bool:
     """Return True if the sampled ids before the end of the turn are an answer like the trial's."""
     answer = without_space(_decoded(sampled, tokenizer))
     if not answer:

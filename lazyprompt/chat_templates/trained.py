@@ -42,7 +42,7 @@ class _Span(NamedTuple):
     generated: bool
 
 
-class _Shown(NamedTuple):
+class _RenderedChat(NamedTuple):
     """A chat as the template shows it."""
 
     text: str
@@ -84,7 +84,7 @@ def trained_parts(rendering: Rendering, chat: Chat, wanted: Collection[int]) -> 
     if traces.note:
         raise TemplateError(f"nobody can say which text is the assistant's: {traces.note}")
     runs = [*zip(map(len, traces.parts), traces.origins, strict=True)]
-    shown = _Shown(traces.text, tuple(_spans(runs)))
+    shown = _RenderedChat(traces.text, tuple(_spans(runs)))
     if _TAG.search(rendering.template.text):
         answers = [at for at, message in enumerate(chat) if message.get("role") == "assistant"]
         found = _marked(shown.spans, answers, wanted)
@@ -125,7 +125,7 @@ def _marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[i
     return found
 
 
-def _turn(rendering: Rendering, chat: Chat, shown: _Shown, at: int, header: str) -> Iterator[tuple[int, int]]:
+def _turn(rendering: Rendering, chat: Chat, shown: _RenderedChat, at: int, header: str) -> Iterator[tuple[int, int]]:
     """From where to where a turn of the assistant goes; in pieces, where a template puts results between them."""
     prompt = _shown(rendering, chat[:at], prompted=True)
     last, followed = _shown(rendering, chat[: at + 1]), _shown(rendering, [*chat[: at + 1], _NEXT])
@@ -160,7 +160,7 @@ def _turn(rendering: Rendering, chat: Chat, shown: _Shown, at: int, header: str)
     yield begin, stop + len(ending.rstrip())
 
 
-def _of_one_turn(shown: _Shown, at: int, last: _Shown) -> list[_Span]:
+def _of_one_turn(shown: _RenderedChat, at: int, last: _RenderedChat) -> list[_Span]:
     """Find the text of a message in its own turn; other turns may hold the same text again."""
     waiting = [last.text[span.start : span.stop] for span in last.of_message(at)]
     own: list[_Span] = []
@@ -180,14 +180,14 @@ def _header(rendering: Rendering) -> str:
     return prompted.text.removeprefix(bare.text) or _NONE
 
 
-def _shown(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _Shown | None:
+def _shown(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _RenderedChat | None:
     """A part of the chat as the template shows it; None where it refuses."""
     try:
         text = rendering.template.run(chat, {**rendering.given, "add_generation_prompt": prompted}, traced=True)
     except TemplateError:
         return None
     parts, origins = parts_of(text)
-    return _Shown(text, tuple(_spans([*zip(map(len, parts), origins, strict=True)])))
+    return _RenderedChat(text, tuple(_spans([*zip(map(len, parts), origins, strict=True)])))
 
 
 def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:

@@ -44,7 +44,7 @@ _RETRIES, _TIMEOUT = 8, 600.0
 _COUNTERS = ("approximate", "chars", "tiktoken", "huggingface")
 
 
-class _Options(Options):
+class _BatchOptions(Options):
     rows: str
     output: str
     columns: dict[str, str]
@@ -123,7 +123,7 @@ class _Command(click.Command):
 @count_option("--rpm", help="At most N requests a minute.")
 @count_option("--tpm", help="At most N tokens a minute.")
 @click.pass_context
-def command(context: click.Context, **options: Unpack[_Options]) -> None:
+def command(context: click.Context, **options: Unpack[_BatchOptions]) -> None:
     r"""Write a prompt for each row of a file.
 
     PROMPT_FILE is a .prompty or YAML prompt file, ROWS a .jsonl, .csv or .parquet file, whose columns are
@@ -163,7 +163,7 @@ def command(context: click.Context, **options: Unpack[_Options]) -> None:
         context.exit(_DONE_WITH_REJECTS)
 
 
-def _runner(options: _Options) -> Callable[..., Outcome]:
+def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
     """Choose the function that runs the job."""
     if options["run"]:
         for option, value, default in (("--engine", options["engine"], "local"), ("--workers", options["workers"], 1)):
@@ -182,7 +182,7 @@ def _runner(options: _Options) -> Callable[..., Outcome]:
     return run_batch
 
 
-def _ask(options: _Options, job: BatchJob, **how: Any) -> Outcome:
+def _ask(options: _BatchOptions, job: BatchJob, **how: Any) -> Outcome:
     """Ask a model for the answer to each row: a ``run_batch`` once the options are bound."""
     from lazyprompt.batch.calls import CallJob, call_batch
     from lazyprompt.batch.rates import Rates
@@ -190,7 +190,7 @@ def _ask(options: _Options, job: BatchJob, **how: Any) -> Outcome:
 
     rates = {"concurrency": options["concurrency"], "rpm": options["rpm"], "tpm": options["tpm"]}
     limits = Rates(**{name: limit for name, limit in rates.items() if limit is not None})
-    model: _Options = {**options, "engine": None}
+    model: _BatchOptions = {**options, "engine": None}
     failure: BatchError
     with opened_model(model, job.plan.prompty, retries=_RETRIES, timeout=_TIMEOUT) as module:
         try:
@@ -211,7 +211,7 @@ def _blamed(job: BatchJob, error: LazyPromptError) -> str:
     return "--rejects" if job.rejects is not None and message.startswith(str(job.rejects)) else "--output"
 
 
-def _job(options: _Options) -> BatchJob:
+def _job(options: _BatchOptions) -> BatchJob:
     """Make the job that the options describe."""
     if options["seed"] is not None and options["sample"] is None:
         raise WrongUseError("--seed", "it says which rows a sample has; give --sample N")
@@ -229,7 +229,7 @@ def _job(options: _Options) -> BatchJob:
     )
 
 
-def _rejects(options: _Options, output: Path) -> Path | None:
+def _rejects(options: _BatchOptions, output: Path) -> Path | None:
     """Choose the file for rows that have no line; None to stop at them."""
     given, on_error = options["rejects"], options["on_error"]
     if given is not None and on_error == "stop":
@@ -239,7 +239,7 @@ def _rejects(options: _Options, output: Path) -> Path | None:
     return output.with_name(f"{output.stem}.rejects.jsonl") if given is None else Path(given)
 
 
-def _plan(options: _Options) -> RowPlan:
+def _plan(options: _BatchOptions) -> RowPlan:
     """Make the plan that turns a row into a line."""
     slots = dict(options["columns"])
     others = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
@@ -258,7 +258,7 @@ def _plan(options: _Options) -> RowPlan:
         raise WrongUseError("--format" if isinstance(error, FormatError) or known else "--model", str(error)) from error
 
 
-def _fields(options: _Options) -> dict[str, object]:
+def _fields(options: _BatchOptions) -> dict[str, object]:
     """Read the further fields of each request: JSON, or text."""
     return {name: json_or_text(text) for name, text in options["fields"].items()}
 

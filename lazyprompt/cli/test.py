@@ -29,7 +29,7 @@ _FAILED = 1
 _STEP = 0.2
 
 
-class _Options(TypedDict):
+class _TestOptions(TypedDict):
     """The options of the command."""
 
     paths: tuple[str, ...]
@@ -69,7 +69,7 @@ class _Options(TypedDict):
 @click.option("--allow-code", is_flag=True, help="Let checks of answers call the functions that they name.")
 @reference_options
 @click.pass_context
-def command(context: click.Context, **options: Unpack[_Options]) -> None:
+def command(context: click.Context, **options: Unpack[_TestOptions]) -> None:
     r"""Test prompts with cases, and show what changed.
 
     Each prompt is filled with the inputs of its cases, and what becomes of them is checked.
@@ -137,7 +137,7 @@ def _example(place: Path) -> str:
     return "NAME.test.yaml beside a prompt" if place.is_dir() else str(place.with_name(f"{place.stem}.test.yaml"))
 
 
-def _runner(options: _Options, places: list[Path], opened: ExitStack) -> Runner:
+def _runner(options: _TestOptions, places: list[Path], opened: ExitStack) -> Runner:
     """Make what runs the cases, within a context that ends with the command."""
     from lazyprompt.testing.difference import older_version
     from lazyprompt.testing.running import Runner
@@ -161,7 +161,7 @@ def _runner(options: _Options, places: list[Path], opened: ExitStack) -> Runner:
     )
 
 
-def _answers(options: _Options, opened: ExitStack) -> Answers | None:
+def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
     """Open the model, and the file of its answers."""
     name = options["run"]
     if name is None:

@@ -45,7 +45,7 @@ class Control(NamedTuple):
     end: int
 
 
-class _Known(NamedTuple):
+class _AddedTokens(NamedTuple):
     """A tokenizer's added tokens.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Vocabulary(NamedTuple):
 
 
 # Read once for each tokenizer, and again when it has got more tokens; forgotten together with the tokenizer.
-_KNOWN: WeakKeyDictionary[tokenizers.Tokenizer, _Known] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[tokenizers.Tokenizer, _AddedTokens] = WeakKeyDictionary()
 _VOCABULARIES: WeakKeyDictionary[object, _Vocabulary] = WeakKeyDictionary()
 
 # Tokens of byte fallback are the only spelling of what they stand for, as are tokens of one sign.
@@ -414,7 +414,7 @@ class TekkenBackend(TiktokenBackend):
         return cast("bytes", self._encoding.id_to_byte_piece(made)) if name is None else name.encode()
 
 
-def _known(tokenizer: tokenizers.Tokenizer) -> _Known:
+def _known(tokenizer: tokenizers.Tokenizer) -> _AddedTokens:
     """Return a tokenizer's added tokens, read again where some were added."""
     size = tokenizer.get_vocab_size()
     try:
@@ -427,7 +427,7 @@ def _known(tokenizer: tokenizers.Tokenizer) -> _Known:
     return known
 
 
-def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _Known:
+def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _AddedTokens:
     model = tokenizer.model
     controls: dict[int, tokenizers.AddedToken] = {}
     plain: list[tuple[int, tokenizers.AddedToken]] = []
@@ -443,7 +443,7 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _Known:
         unknown = [token.id for token in _tokens(model, _UNKNOWN)]
     except TokenizerError:
         unknown = []
-    return _Known(size, controls, plain, frozenset(unknown))
+    return _AddedTokens(size, controls, plain, frozenset(unknown))
 
 
 def _is_control(content: str, *, special: bool) -> bool:

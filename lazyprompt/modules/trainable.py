@@ -348,7 +348,7 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
     return found if url is None or found.name != "vllm" else OTHER
 
 
-class _Known(NamedTuple):
+class _CachedConversation(NamedTuple):
     """The ids of a conversation that an engine has in its cache: of its prompt, and of its answer."""
 
     history: tuple[Msg, ...]
@@ -383,7 +383,7 @@ class Bridged(ChatModule):
     ) -> None:
         super().__init__({})
         self._sending, self._ask, self._template, self._tokenizer, self._ids = sender, ask, template, tokenizer, ids
-        self._known: _Known | None = None
+        self._known: _CachedConversation | None = None
 
     def _open(self) -> None:
         """Do nothing: it asks through the connection of the model that it was made of."""
@@ -404,7 +404,7 @@ class Bridged(ChatModule):
             answer = [token for event in events for token in _ids_at(event, self._ids.place)]
             # Only if they are all there: streams of llama.cpp leave out those of half characters.
             if answer and message.usage is not None and message.usage["completion_tokens"] == len(answer):
-                self._known = _Known((*known, message), prompt, answer)
+                self._known = _CachedConversation((*known, message), prompt, answer)
 
         request = exchange.request
         extra = {**request.params.get("extra_body", {}), **self._ids.fields}

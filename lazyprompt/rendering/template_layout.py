@@ -28,7 +28,7 @@ _SYSTEM = ("system",)
 _BEGINNING: Run = ("",), OWN[:1]
 
 
-class _Section(NamedTuple):
+class _FieldRun(NamedTuple):
     """A stretch of a prompt template: the names of its fields, and between them runs that are always the same."""
 
     items: tuple[str | Run, ...]
@@ -52,7 +52,7 @@ class TemplateLayout:
     # What a template ends with is all that stands before an answer.
     opening: str = ""
 
-    def __init__(self, sections: tuple[_Section, ...], markers: Markers) -> None:
+    def __init__(self, sections: tuple[_FieldRun, ...], markers: Markers) -> None:
         self._markers = markers
         self._sections = sections
         self._head = cast("Run", sections[0].items[0])
@@ -85,22 +85,22 @@ class TemplateLayout:
         Raises:
             TemplateError: A name is unknown, or an optional stretch is not in the text.
         """
-        sections = [_Section((_BEGINNING,), optional=False)]
+        sections = [_FieldRun((_BEGINNING,), optional=False)]
         rest = text
         for run in optional:
             before, found, rest = rest.partition(run)
             if not found:
                 raise TemplateError(f"the optional part {run!r} is not in the template, or not in the order given")
             sections += (
-                _Section(_items(before, markers), optional=False),
-                _Section(_items(run, markers), optional=True),
+                _FieldRun(_items(before, markers), optional=False),
+                _FieldRun(_items(run, markers), optional=True),
             )
-        sections.append(_Section(_items(rest, markers), optional=False))
+        sections.append(_FieldRun(_items(rest, markers), optional=False))
         return cls(_joined(sections), markers)
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> TemplateLayout:
         """This layout with the fields that are the same in every prompt put in for good."""
-        sections: list[_Section] = []
+        sections: list[_FieldRun] = []
         for section in self._sections:
             known = [name for name in section.names if name in constant]
             optional = section.optional and not any(_FIELDS[name].has_text(prompt) for name in known)
@@ -109,7 +109,7 @@ class TemplateLayout:
                     self._run(item, prompt) if isinstance(item, str) and item in known else item
                     for item in section.items
                 )
-                sections.append(_Section(tuple(items), optional))
+                sections.append(_FieldRun(tuple(items), optional))
         layout = TemplateLayout(_joined(sections), self._markers)
         layout._unplaced = self._unplaced
         return layout
@@ -165,9 +165,9 @@ def _steps(items: Iterable[str | Run]) -> tuple[_Step, ...]:
     return tuple(steps)
 
 
-def _joined(sections: Iterable[_Section]) -> tuple[_Section, ...]:
+def _joined(sections: Iterable[_FieldRun]) -> tuple[_FieldRun, ...]:
     """Make neighbouring sections that are always there one, and neighbouring runs in each."""
-    joined: list[_Section] = []
+    joined: list[_FieldRun] = []
     for section in sections:
         is_apart = section.optional or not joined or joined[-1].optional
         items: list[str | Run] = []
@@ -177,7 +177,7 @@ def _joined(sections: Iterable[_Section]) -> tuple[_Section, ...]:
                 items.append(item)
             else:
                 items[-1] = (*before[0], *item[0]), (*before[1], *item[1])
-        joined.append(_Section(tuple(items), section.optional))
+        joined.append(_FieldRun(tuple(items), section.optional))
     return tuple(joined)
 
 

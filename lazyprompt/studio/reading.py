@@ -161,7 +161,7 @@ class PutAttack(_Request):
     slot: str
 
 
-class _Shown(_Request):
+class _TextRequest(_Request):
     """A text with its inputs, in one form.
 
     Args:
@@ -181,7 +181,7 @@ class _Shown(_Request):
     model: str | None = None
 
 
-class LookRequest(_Shown):
+class LookRequest(_TextRequest):
     """Request to view a prompt.
 
     Args:
@@ -197,7 +197,7 @@ class LookRequest(_Shown):
     attack: PutAttack | None = None
 
 
-class DiffRequest(_Shown):
+class DiffRequest(_TextRequest):
     """Request to compare two prompts.
 
     Args:

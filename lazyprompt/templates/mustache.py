@@ -61,7 +61,7 @@ _AS_TEXT = "choose other delimiters before them, as in {{=<% %>=}}"
 
 
 @dataclass(slots=True)
-class _Section:
+class _OpenSection:
     """A section that is being read.
 
     Attributes:
@@ -87,7 +87,7 @@ class _Builder:
         self.literals: list[str] = []
         # The names that are looked up in the values of the template, in order of appearance.
         self.slots: dict[str, None] = {}
-        self.sections: list[_Section] = []
+        self.sections: list[_OpenSection] = []
         self.body: list[nodes.Node] = []
         self._tags = self._depth = 0
 
@@ -132,7 +132,7 @@ class _Builder:
         if self._depth > MAX_DEPTH:
             raise self.fault(f"sections lie in one another more than {MAX_DEPTH} deep; take some of them out")
         self.put(node if self._depth % _DEEP else nodes.Block(f"deep{self._tags}", [node], True, False))  # noqa: FBT003 - Jinja's form
-        self.sections.append(_Section(tag, name, self.line, node, depth))
+        self.sections.append(_OpenSection(tag, name, self.line, node, depth))
 
     def close(self, name: str) -> None:
         """End the section that was opened last."""

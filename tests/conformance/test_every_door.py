@@ -191,10 +191,10 @@ class Faults(NamedTuple):
 def faults(door: str, target: str) -> Faults:
     differing, refused, unreported = list[int](), list[int](), list[int]()
     formatter = ChatFormatter(target)
-    for seed in range(CONVERSATIONS):
-        history = rough_history(seed)
+    expected = sent_by_formatter(target)
+    for seed, history in enumerate(histories()):
         made = outcome(door, target, history)
-        if said(made) != said(outcome("formatter", target, history)):
+        if said(made) != expected[seed]:
             differing.append(seed)
         if not isinstance(made, Mapping):
             continue
@@ -204,18 +204,43 @@ def faults(door: str, target: str) -> Faults:
             refused.append(seed)
         # A row has no report; a request without a model says so.
         report = [entry for entry in getattr(made, "report", ()) if entry.kind != "model"]
-        if door != "row" and not report and changed(target, made, conversation(history)):
+        if door != "row" and not report and changed(target, made, lines_given()[seed]):
             unreported.append(seed)
     return Faults(tuple(differing), tuple(refused), tuple(unreported))
 
 
-def changed(target: str, payload: Payload, given: list[Any]) -> bool:
-    """True if the messages of a payload do not have the lines of those that were given, each in its role."""
+@cache
+def histories() -> list[RoughHistory]:
+    """All histories, made once for all doors and targets of a process."""
+    return [rough_history(seed) for seed in range(CONVERSATIONS)]
+
+
+@cache
+def sent_by_formatter(target: str) -> list[object]:
+    """What each door is compared with: the formatter's outcome for each history."""
+    return [said(outcome("formatter", target, history)) for history in histories()]
+
+
+@cache
+def lines_given() -> list[list[tuple[str, str]] | None]:
+    """The lines of each history; None where it cannot be read, so that no door sends it."""
+    return [lines_of(conversation(history)) for history in histories()]
+
+
+def lines_of(items: list[Any]) -> list[tuple[str, str]] | None:
+    try:
+        return spoken(messages_from(items))
+    except LazyPromptError:
+        return None
+
+
+def changed(target: str, payload: Payload, given: list[tuple[str, str]] | None) -> bool:
+    """True if the messages of a payload do not have the lines that were given, each in its role."""
     try:
         sent = messages_from(payload[ChatFormatter(target).profile.form.messages_key])
     except HistoryError:
         return True
-    return spoken(sent) != spoken(messages_from(given))
+    return spoken(sent) != given
 
 
 def spoken(messages: Iterable[Msg]) -> list[tuple[str, str]]:
@@ -268,6 +293,5 @@ def test_a_chat_template_renders_the_same_at_every_door(door: Callable[[RoughHis
         except LazyPromptError as error:
             return type(error)
 
-    histories = map(rough_history, range(CONVERSATIONS))
-    differing = [at for at, each in enumerate(histories) if text(door, each) != text(rendered_by_prompter, each)]
+    differing = [at for at, each in enumerate(histories()) if text(door, each) != text(rendered_by_prompter, each)]
     assert differing == []

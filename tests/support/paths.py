@@ -16,6 +16,8 @@ LIBRARY = EXAMPLES / "library"
 PROMPTS = EXAMPLES / "prompts"
 # Printed examples of other libraries' documents, which lie beside the repository only where it is built.
 SPECIFICATIONS = ROOT.parent / "shared" / "cases"
+# libyaml's where there is one: it is ten times as fast.
+SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -62,5 +64,6 @@ def library_inputs() -> dict[str, Any]:
     for path in sorted(LIBRARY.rglob("*.test.yaml")):
         stem = path.relative_to(LIBRARY).as_posix().removesuffix(".test.yaml")
         name = next(stem + end for end in (".prompty", ".yaml") if (LIBRARY / (stem + end)).exists())
-        found[name] = yaml.safe_load(path.read_text(encoding="utf-8"))["cases"][0]["inputs"]
+        cases = yaml.load(path.read_text(encoding="utf-8"), SAFE_LOADER)["cases"]  # noqa: S506 - it is a safe one
+        found[name] = cases[0]["inputs"]
     return found

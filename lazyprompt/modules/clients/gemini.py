@@ -161,7 +161,7 @@ class GeminiClient(OfficialClient):
         answer = ask(model=request.model, contents=request.payload["contents"], config=config)
         if not stream:
             return answer
-        return _abegin(answer) if in_loop else _Chunks(answer, [])
+        return _abegin(answer) if in_loop else _ClosingStream(answer, [])
 
     def fault(self, error: Exception) -> Fault | None:
         """Return the meaning of an error; Google says among its details when to try again."""
@@ -257,7 +257,7 @@ async def _anote(response: Any) -> None:
     _note(response)
 
 
-class _Chunks:
+class _ClosingStream:
     """The chunks of a stream; closing them closes the responses that it began to read.
 
     The client's generators lie in each other: closing the outermost leaves the connection to the garbage collector.
@@ -289,7 +289,7 @@ class _Chunks:
             await response.aclose()
 
 
-async def _abegin(chunks: Awaitable[Any]) -> _Chunks:
+async def _abegin(chunks: Awaitable[Any]) -> _ClosingStream:
     """Begin a stream. The official client, cancelled between the response and its stream, leaves the response open."""
     responses: list[Any] = []
     try:
@@ -299,7 +299,7 @@ async def _abegin(chunks: Awaitable[Any]) -> _Chunks:
         for response in responses:
             await response.aclose()
         raise
-    return _Chunks(begun, responses)
+    return _ClosingStream(begun, responses)
 
 
 connect = GeminiClient
