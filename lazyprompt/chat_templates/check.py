@@ -167,7 +167,7 @@ def _string_arguments(tried: _Tried) -> _Answer:
 
 
 def _text_contents(tried: _Tried) -> _Answer:
-    only_parts = "only parts: Msg are given to it as such, dicts as they are" if tried.template.shows_parts else ""
+    only_parts = "only parts: texts are given to it as such" if tried.template.shows_parts else ""
     return _unless(tried.template.shows_text, only_parts)
 
 

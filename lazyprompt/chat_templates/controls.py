@@ -196,19 +196,27 @@ def _risk(template: ChatJinja, controls: Controls) -> _Risk:
 
 
 def _uses(tree: nodes.Template) -> Iterator[_Use]:
-    """Yield the filters and methods of a template, also those that it names by a text."""
+    """Yield the filters and methods of a template, also those that it names by a text; roles are no texts."""
+    roles = {id(node) for node in _roles_asked(tree)}
     for node in tree.find_all(nodes.Filter):
         named = node.name == "map" and bool(node.args)
         if named and isinstance(node.args[0], nodes.Const):
             yield _Use.of(str(node.args[0].value), node.args[1:])
-        elif named or node.name != "map":
+        elif (named or node.name != "map") and id(node.node) not in roles:
             # A filter of which nobody knows the name may be any.
             yield _Use.of("" if named else node.name, node.args)
     calls = {id(node.node): node.args for node in tree.find_all(nodes.Call)}
-    attributes = [(got, got.attr) for got in tree.find_all(nodes.Getattr)]
-    for got, name in (*attributes, *((got, _text_of(got.arg)) for got in tree.find_all(nodes.Getitem))):
-        if name in _OF_TEXT and (id(got) in calls or name not in _SCHEMA_WORDS):
+    for got, asked, name in _names_got(tree):
+        if name in _OF_TEXT and id(asked) not in roles and (id(got) in calls or name not in _SCHEMA_WORDS):
             yield _Use.of(name, calls.get(id(got), ()))
+
+
+def _roles_asked(tree: nodes.Template) -> Iterator[nodes.Expr]:
+    """Yield the roles of messages that a template asks for: each is one of a few known words."""
+    loops = [loop for loop in tree.find_all(nodes.For) if (_name_of(loop.iter) or "").endswith("messages")]
+    stored = [name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"]
+    messages = {name for loop in loops if (name := _name_of(loop.target)) and stored.count(name) == len(loops)}
+    yield from (node for node, asked, name in _names_got(tree) if name == "role" and _name_of(asked) in messages)
 
 
 def _fills_in(tree: nodes.Template) -> bool:
@@ -258,10 +266,15 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
 
 def _names_asked(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, str]]:
     """Yield what a template asks for an item or attribute, and the name of that."""
-    yield from ((got.node, got.attr) for got in tree.find_all(nodes.Getattr))
+    return ((asked, name) for _, asked, name in _names_got(tree))
+
+
+def _names_got(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, nodes.Expr, str]]:
+    """Yield the items and attributes that a template gets by name, what it asks for them, and the names."""
+    yield from ((got, got.node, got.attr) for got in tree.find_all(nodes.Getattr))
     for got in tree.find_all(nodes.Getitem):
         if name := _text_of(got.arg):
-            yield got.node, name
+            yield got, got.node, name
 
 
 def _unpacks(node: nodes.Node) -> bool:

@@ -2,77 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.trusted import is_trusted
-from lazyprompt.chat_templates.jinja import REASONING, Chat, ChatJinja, plain_tools, texts_in
+from lazyprompt.chat_templates.jinja import REASONING, ChatJinja, PlainData, plain_tools, texts_in, with_reasoning
 from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
 from lazyprompt.errors import TemplateError, ToolsError
-from lazyprompt.messages.msg import Msg, ThinkingBlock
-from lazyprompt.messages.openai_form import openai_dicts
-from lazyprompt.messages.parse import is_openai, parse_messages
+from lazyprompt.messages.msg import Block, MediaBlock, Msg, ToolUseBlock
+from lazyprompt.messages.openai_form import OpenAIWriter, address_of, openai_dicts, write_part
 from lazyprompt.messages.prompt import MARKERS, Prompt
 from lazyprompt.messages.tools import ToolLike, ToolSet, function_schema, listed
 
 if TYPE_CHECKING:
-    from lazyprompt._base.json import JsonObject
-    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt._base.json import Json, JsonObject
 
+# The number of keys of a message that is a role and a content.
+_BARE = 2
 # What stands between a system text and what the user says, where a template takes no system text: as in Gemma 3's.
 _BETWEEN = "\n\n"
 _WITH_SYSTEM = ({"role": "system", "content": "a"}, {"role": "user", "content": "b"})
-# What transformers puts behind the text that is to be gone on with.
-CONTINUED = "CONTINUE_FINAL_MESSAGE_TAG "
+# The text that transformers puts behind the text to continue. It is trusted, so no message can forge it.
+TAG = Traced.of("CONTINUE_FINAL_MESSAGE_TAG ", OWN)
 
 
-def dicts_from(messages: HistoryLike, template: ChatJinja) -> Chat:
-    """Messages as dicts.
+@dataclass(frozen=True, slots=True)
+class TemplateForm(OpenAIWriter):
+    """OpenAI's form as templates know it: arguments are dicts, and a medium is a part with its kind as its type.
+
+    Source: transformers' guide "Writing a chat template"; ``ProcessorMixin.apply_chat_template`` gives templates
+    ``{"type": "image", "url": ...}`` in the place of ``image_url``.
+    """
+
+    named_results: bool = True
+    thinking: str | None = "reasoning_content"
+
+    def call(self, block: ToolUseBlock) -> JsonObject:
+        """Write a call of a tool."""
+        return {
+            "id": block.id,
+            "type": "function",
+            "function": {"name": block.name, "arguments": block.own_arguments()},
+        }
+
+    def part(self, block: Block) -> JsonObject:
+        """Write a block as a part of a content."""
+        if not isinstance(block, MediaBlock):
+            return write_part(block)
+        address = address_of(block.source)
+        return {"type": block.kind, "url": address} if address else {"type": block.kind}
+
+
+@lru_cache(maxsize=128)
+def _form_of(template: ChatJinja) -> TemplateForm:
+    """Return the form of messages whose contents a template shows."""
+    parts_only = template.shows_parts and not template.shows_text
+    no_text: Json = [{"type": "text", "text": ""}] if parts_only else None
+    return TemplateForm(no_text, text_lists=template.shows_parts, lists=parts_only)
+
+
+def template_dicts(messages: Iterable[Msg], template: ChatJinja) -> list[dict[str, Any]]:
+    """Write messages as the dicts that a template is given.
 
     Args:
-        messages: OpenAI dicts, which stay as they are; all else that a history may hold takes the form that the
-            template shows.
-        template: The template.
+        messages: The messages.
+        template: The template: contents are text or parts, and arguments dicts or JSON, as it shows them.
 
     Returns:
-        The dicts.
+        Fresh dicts. Keys that OpenAI's form gives no meaning stay, for a template may know them.
 
     Raises:
-        HistoryError: A message has no accepted shape.
-        FormatError: A block has no form that a template could be given.
+        FormatError: A block has no place in the form.
     """
-    if isinstance(messages, list | tuple) and all(isinstance(item, Mapping) and is_openai(item) for item in messages):
-        return [_without_nulls(cast("Mapping[str, Any]", item)) for item in messages]
-    return [form for message in parse_messages(messages, "messages") for form in _dicts(message, template)]
+    chat = openai_dicts(messages, _form_of(template))
+    return [message if len(message) == _BARE else _formed(message, template) for message in chat]
 
 
-def _without_nulls(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message without keys that say nothing, as clients write them: a template would read ``None``."""
-    null = [key for key, value in message.items() if value is None or (key == "tool_calls" and not value)]
-    null = [key for key in null if key != "content"]
-    return {key: value for key, value in message.items() if key not in null} if null else message
+def _formed(message: dict[str, Any], template: ChatJinja) -> dict[str, Any]:
+    return with_reasoning(template.takes.form(message) if "tool_calls" in message else message)
 
 
-def _dicts(message: Msg, template: ChatJinja) -> list[JsonObject]:
-    """A message in OpenAI's form, with what was thought, and contents as the template shows them."""
-    forms = openai_dicts([message])
-    thought = "\n".join(
-        block.thinking for block in message.blocks if isinstance(block, ThinkingBlock) and block.thinking
-    )
-    for form in forms:
-        content = form.get("content")
-        if isinstance(content, str):
-            form["content"] = template.content(content)
-        elif isinstance(content, list) and not template.shows_parts and all(_is_text(part) for part in content):
-            form["content"] = "\n".join(str(cast("JsonObject", part)["text"]) for part in content)
-    if thought and message.role == "assistant":
-        forms[0]["reasoning_content"] = thought
-    return forms
+def texts_of(chat: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return all texts that messages of :func:`template_dicts` brought; roles and types of parts are known words."""
+    texts: list[str] = []
+    for message in chat:
+        for key, value in message.items():
+            if key == "content":
+                texts += (value,) if isinstance(value, str) else _texts_in_parts(value)
+            elif key != "role":
+                texts += (key, *texts_in(value))
+    return texts
 
 
-def _is_text(part: object) -> bool:
-    return isinstance(part, dict) and cast("JsonObject", part).get("type") == "text"
+def _texts_in_parts(parts: Iterable[Mapping[str, Any]] | None) -> list[str]:
+    return [text for part in parts or () for key, value in part.items() if key != "type" for text in texts_in(value)]
 
 
 def dicts_of(tools: Iterable[ToolLike] | ToolSet | None) -> list[Mapping[str, Any]] | None:
@@ -103,7 +128,7 @@ def _tool(tool: object, at: int) -> Mapping[str, Any]:
 
 
 def tagged(chat: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
-    """A chat in whose last message a text ends with :data:`CONTINUED`, to be found again behind the template.
+    """A chat in whose last message a text ends with :data:`TAG`, which is found in trusted text alone.
 
     Args:
         chat: The messages.
@@ -116,15 +141,16 @@ def tagged(chat: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
         TemplateError: There is nothing to go on with.
     """
     last = chat[-1] if chat else {}
+    origin = Origin(str(last.get("role")), len(chat) - 1)
     content = last.get(field)
     names = [name for name in REASONING if last.get(name) == content] if field in REASONING else [field]
     if isinstance(content, str):
-        return [*chat[:-1], last | dict.fromkeys(names, content + CONTINUED)]
+        return [*chat[:-1], last | dict.fromkeys(names, Traced.of(content, origin) + TAG)]
     parts = [*cast("Sequence[object]", content)] if isinstance(content, list | tuple) else []
     for at in reversed(range(len(parts))):
         part = parts[at]
         if isinstance(part, dict) and isinstance(text := cast("dict[str, object]", part).get("text"), str):
-            parts[at] = {**cast("dict[str, object]", part), "text": text + CONTINUED}
+            parts[at] = {**cast("dict[str, object]", part), "text": Traced.of(text, origin) + TAG}
             return [*chat[:-1], last | {field: parts}]
     raise TemplateError(
         f"there is nothing to go on with: the last message has no text in its {field!r}"
@@ -137,23 +163,22 @@ class Prompted(NamedTuple):
     """Values that a chat template is given for a prompt.
 
     Attributes:
-        chat: The messages, their texts traced.
+        chat: The messages.
         tools: The tools, as plain data; None where there are none.
         texts: All texts that nobody trusts.
-        literals: The developer's own texts.
     """
 
     chat: list[dict[str, Any]]
     tools: object
     texts: list[str]
-    literals: list[str]
 
 
-def prompted(prompt: Prompt, template: ChatJinja) -> Prompted:
+def prompted(prompt: Prompt, system: str, template: ChatJinja) -> Prompted:
     """The messages of a prompt.
 
     Args:
         prompt: The prompt.
+        system: Its system text.
         template: The template; one that takes no system text is given it before the first thing the user says.
 
     Returns:
@@ -162,46 +187,82 @@ def prompted(prompt: Prompt, template: ChatJinja) -> Prompted:
     Raises:
         FormatError: A message of the history holds what a template cannot be given.
     """
-    instruction = prompt.instruction
-    between = "\n" if prompt.system and any(instruction.parts) else ""
-    slots = ("system", MARKERS, MARKERS, MARKERS, *instruction.slots)
-    system = _text((prompt.system or "", "", between, "", *instruction.parts), slots)
-    question = _text((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
-    past = [dict(message) for message in dicts_from(list(prompt.history.messages), template)]
-    chat = [trace_message(template.takes.form(message), Origin("history")) for message in past]
-    if question:
-        chat.append({"role": "user", "content": question})
-    if system and not chat and template.writes(_WITH_SYSTEM[:1]) is None:
-        chat = [{"role": "user", "content": system}]
-    elif system:
-        chat = _with_system(system, chat, template)
-    own = plain_tools(prompt.tools.copy() if prompt.tools.names else None)
-    texts = [*instruction.parts[1::2], *prompt.user.parts[1::2], prompt.input or "", *texts_in(past), *own.texts]
+    past = template_dicts(prompt.history.messages, template)
+    own = tools_of(prompt)
+    values = (*prompt.instruction.parts[1::2], *prompt.user.parts[1::2], prompt.input or "")
+    chat = _around(past, prompt, system, template, lambda parts, _: "".join(parts))
+    return Prompted(chat, own.data, [*values, *texts_of(past), *own.texts])
+
+
+def traced_chat(prompt: Prompt, system: str, template: ChatJinja) -> list[dict[str, Any]]:
+    """The messages of a prompt, as :func:`prompted` has them, with the slots that their texts came from."""
+    past = template_dicts(prompt.history.messages, template)
+    chat = _around([trace_message(message, Origin("history")) for message in past], prompt, system, template, _traced)
 
     def placed(at: int, text: Traced) -> Traced:
         return map_origins(text, lambda origin: origin._replace(message=at))
 
-    shown = [map_texts(message, partial(placed, at)) for at, message in enumerate(map(template.with_content, chat))]
-    return Prompted(shown, own.data, texts, [*instruction.parts[::2], *prompt.user.parts[::2]])
+    return [map_texts(message, partial(placed, at)) for at, message in enumerate(chat)]
 
 
-def _text(parts: Sequence[str], slots: Sequence[str]) -> Traced:
+def tools_of(prompt: Prompt) -> PlainData:
+    """Return the tools of a prompt as plain data; no tools are None, as in transformers."""
+    return plain_tools(prompt.tools.copy() if prompt.tools.names else None)
+
+
+def literals_of(prompt: Prompt) -> Iterable[str]:
+    """Return the developer's own texts beside the values of a prompt."""
+    return (*prompt.instruction.parts[::2], *prompt.user.parts[::2])
+
+
+def _around(
+    past: list[dict[str, Any]],
+    prompt: Prompt,
+    system_text: str,
+    template: ChatJinja,
+    joined: Callable[[Sequence[str], Sequence[str]], str],
+) -> list[dict[str, Any]]:
+    """Put the system text and the user's question of a prompt around the messages of its history.
+
+    Args:
+        past: The messages.
+        prompt: The prompt.
+        system_text: Its system text.
+        template: The template.
+        joined: Makes a text of trusted and untrusted parts in turn, and their slots.
+    """
+    instruction = prompt.instruction
+    between = "\n" if system_text and any(instruction.parts) else ""
+    slots = ("system", MARKERS, MARKERS, MARKERS, *instruction.slots)
+    system = joined((system_text, "", between, "", *instruction.parts), slots)
+    question = joined((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
+    chat = [*past, {"role": "user", "content": template.content(question)}] if question else past
+    if not system:
+        return chat
+    if _takes_system(template, alone=not chat):
+        return [{"role": "system", "content": template.content(system)}, *chat]
+    first = next((at for at, message in enumerate(chat) if message["role"] == "user"), None)
+    if first is None:
+        return [{"role": "user", "content": template.content(system)}, *chat]
+    content = cast("str | list[object]", chat[first]["content"])
+    opening = system + joined((_BETWEEN,), (MARKERS,))
+    whole = opening + content if isinstance(content, str) else [{"type": "text", "text": opening}, *content]
+    return [*chat[:first], {**chat[first], "content": whole}, *chat[first + 1 :]]
+
+
+@lru_cache(maxsize=256)
+def _takes_system(template: ChatJinja, *, alone: bool) -> bool:
+    """Return True if a template takes a system message, alone or before a user's: tried once, nothing in it tells."""
+    system, user = _WITH_SYSTEM
+    if alone:
+        return template.writes([system]) is not None
+    return template.writes([system, user]) is not None or template.writes([user]) is None
+
+
+def _traced(parts: Sequence[str], slots: Sequence[str]) -> Traced:
     """A text made of trusted and untrusted parts in turn."""
     runs = [
         (len(part), Origin(slot, trusted=is_trusted(at, part)))
         for at, (part, slot) in enumerate(zip(parts, slots, strict=True))
     ]
     return Traced("".join(parts), runs)
-
-
-def _with_system(system: Traced, chat: list[dict[str, Any]], template: ChatJinja) -> list[dict[str, Any]]:
-    """A chat with its system text, in the place that the template has for it."""
-    if template.writes(_WITH_SYSTEM) is not None or template.writes(_WITH_SYSTEM[1:]) is None:
-        return [{"role": "system", "content": system}, *chat]
-    first = next((at for at, message in enumerate(chat) if message["role"] == "user"), None)
-    if first is None:
-        return [{"role": "user", "content": system}, *chat]
-    content = cast("str | list[object]", chat[first]["content"])
-    opening = system + Traced.of(_BETWEEN, OWN)
-    joined = opening + content if isinstance(content, str) else [{"type": "text", "text": opening}, *content]
-    return [*chat[:first], {**chat[first], "content": joined}, *chat[first + 1 :]]

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import jinja2
 
 from lazyprompt._base.json import MAX_DEPTH, checked_text
-from lazyprompt._base.roles import ROLES
 from lazyprompt.chat_templates.dialect import Refusal, compiled
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates.bounds import MAX_STEPS, MAX_WIDTH, check_length
@@ -50,7 +49,7 @@ class PlainData(NamedTuple):
     """Data that a template is given.
 
     Attributes:
-        data: The data: messages, or tools. Nothing changes it.
+        data: The data, as tools. Nothing changes it.
         texts: All texts in it.
     """
 
@@ -58,7 +57,7 @@ class PlainData(NamedTuple):
     texts: Sequence[str]
 
 
-def _with_reasoning(message: dict[str, object]) -> dict[str, object]:
+def with_reasoning(message: dict[str, object]) -> dict[str, object]:
     """Return a message with its reasoning under the names that transformers gives it."""
     reasoning = next((message[name] for name in REASONING if message.get(name) is not None), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
@@ -312,31 +311,26 @@ class ChatJinja:
             FormatError: A message, tool, document or variable is no plain data.
         """
         given = {"tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
-        return self.run(self.prepared(messages).data, {name: plain_data(value, name) for name, value in given.items()})
+        return self.run(self.prepared(messages), {name: plain_data(value, name) for name, value in given.items()})
 
-    def prepared(self, messages: Chat) -> PlainData:
+    def prepared(self, messages: Chat) -> list[dict[str, Any]]:
         """Messages as plain data, calls in the form that the template takes.
 
         Args:
             messages: The messages.
 
         Returns:
-            New messages, and all texts in them.
+            New messages.
 
         Raises:
             FormatError: A message is no plain data.
         """
-        chat: list[dict[str, Any]] = []
-        texts: list[str] = []
-        for at, message in enumerate(messages):
-            plain = _plain_message(message, f"messages[{at}]")
-            texts += texts_in({name: value for name, value in plain.items() if name != "role" or value not in ROLES})
-            formed = _with_reasoning(plain)
-            if "tool_calls" in plain or plain.get("content", "") is None:
-                formed = self.takes.form(formed)
-                texts += texts_in(formed) if formed != plain else ()
-            chat.append(formed)
-        return PlainData(chat, texts)
+        return [
+            with_reasoning(
+                self.takes.form(plain) if "tool_calls" in plain or plain.get("content", "") is None else plain
+            )
+            for plain in (_plain_message(message, f"messages[{at}]") for at, message in enumerate(messages))
+        ]
 
     def run(self, chat: Chat, given: Mapping[str, object], *, traced: bool = False) -> str:
         """Render what is plain data already.

@@ -37,6 +37,7 @@ _ASCII = frozenset(map(chr, range(128)))
 _WIDE = 8
 
 
+@lru_cache(maxsize=1_000)
 def may_cross(controls: Controls, literal: str) -> bool:
     """Return True if a control sequence could lie partly in this trusted text and partly in a value beside it."""
     folded, edges = fold(literal), _edges_of(controls)

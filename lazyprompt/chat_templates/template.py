@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Self
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt.chat_templates.bridge import Bridge, bridged
 from lazyprompt.chat_templates.check import TemplateReport, check_template
 from lazyprompt.chat_templates.controls import controls_of, is_clean, own_texts
-from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
-from lazyprompt.chat_templates.jinja import Chat, ChatJinja, plain_data, plain_tools, texts_in, with_json_arguments
+from lazyprompt.chat_templates.conversation import TAG, dicts_of, tagged, template_dicts, texts_of
+from lazyprompt.chat_templates.jinja import Chat, ChatJinja, plain_data, plain_tools, texts_in
 from lazyprompt.chat_templates.source import ChatSource, read_source
 from lazyprompt.chat_templates.traced import common_start
 from lazyprompt.chat_templates.trained import answer_end, trained_parts
-from lazyprompt.chat_templates.untrusted import Rendering
+from lazyprompt.chat_templates.untrusted import Rendering, Traces
 from lazyprompt.errors import HistoryError, TemplateError, did_you_mean
+from lazyprompt.messages.openai_form import OpenAIWriter, UrlPart, openai_dicts
+from lazyprompt.messages.parse import parse_messages
 from lazyprompt.messages.prompt import Composition, Rendered
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.safety.policy import OFF, Policy, policy_of
 from lazyprompt.training.samples import Train, TrainingSample, trained_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
     import tokenizers
 
-    from lazyprompt._base.json import JsonObject
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolLike
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
     from lazyprompt.training.masks import Mask
 
 
+# The form of the messages of a sample; thoughts stay, for they are in its text.
+_SAMPLE_FORM = OpenAIWriter(
+    text_lists=True, named_results=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}
+)
+_TAG = TAG.rstrip()
 # The template variables that hold untrusted text.
 _UNTRUSTED = frozenset(("tools", "documents"))
 
@@ -121,7 +128,7 @@ class ChatTemplate:
         """Render messages as the model's own template does.
 
         Args:
-            messages: OpenAI dicts (others that the template knows too), pairs or Msg, in any mixture.
+            messages: Messages in any form that a history may have; keys that only the template knows stay.
             tools: The tools: OpenAI dicts or Python functions.
             add_generation_prompt: Whether the text ends with what invites the assistant to speak.
             continue_final_message: Whether the last message is to be gone on with, so that nothing ends it; or the
@@ -138,25 +145,24 @@ class ChatTemplate:
 
         Raises:
             TemplateError: The template refuses the messages, fails, or asks for more than the bounds give.
-            FormatError: A message, tool, document or variable is no plain data.
-            HistoryError: A message has no accepted shape.
+            FormatError: A tool, document or variable is no plain data, or no template can be given a message.
+            HistoryError: A message has no accepted form, as one without a role.
             ToolsError: A tool cannot be described.
             SafetyError: There is a control sequence, and ``safety`` is ``raise``; or there is no such policy.
         """
         policy = policy_of(safety)
         jinja = self.jinja(tools=bool(tools), now=now)
-        data, texts = jinja.prepared(dicts_from(messages, jinja))
+        chat = template_dicts(parse_messages(messages, "messages"), jinja)
         own = plain_tools(dicts_of(tools))
         asked = {"documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
         given: dict[str, object] = {name: plain_data(value, name) for name, value in asked.items()}
         given["tools"] = own.data
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
-            return _continued(
-                Rendering(jinja, {**given, "add_generation_prompt": False}, self.controls(jinja), policy),
-                tagged(data, field),
-            )
-        return self.laid_out(jinja, data, given, policy, [*texts, *own.texts, *texts_in(given["documents"])])
+            given["add_generation_prompt"] = False
+            return _continued(Rendering(jinja, given, self.controls(jinja), policy).traced(tagged(chat, field)))
+        texts = [*texts_of(chat), *own.texts, *texts_in(given["documents"])]
+        return self.laid_out(jinja, chat, given, policy, texts)
 
     @property
     def markers(self) -> Markers:
@@ -244,8 +250,8 @@ class ChatTemplate:
             LazyPromptError: As in :meth:`bridge`.
         """
         jinja = self.jinja(tools=bool(tools))
-        new = jinja.prepared(dicts_from(new_messages, jinja)).data
-        chat = None if messages is None else jinja.prepared(dicts_from(messages, jinja)).data
+        new = template_dicts(parse_messages(new_messages, "new_messages"), jinja)
+        chat = None if messages is None else template_dicts(parse_messages(messages, "messages"), jinja)
         given = {name: plain_data(value, name) for name, value in variables.items()}
         given["tools"] = plain_tools(dicts_of(tools)).data
         rendering = Rendering(jinja, given, self.controls(jinja), policy_of(safety))
@@ -285,8 +291,9 @@ class ChatTemplate:
             LazyPromptError: As in :meth:`render`.
         """
         jinja = self.jinja(tools=bool(tools), now=now)
-        dicts = [dict(message) for message in dicts_from(messages, jinja)]
-        if not dicts or dicts[-1].get("role") != "assistant":
+        parsed = parse_messages(messages, "messages")
+        dicts = openai_dicts(parsed, _SAMPLE_FORM)
+        if not dicts or dicts[-1]["role"] != "assistant":
             raise HistoryError("a training sample ends with the answer: its last message is the assistant's")
         own = plain_tools(dicts_of(tools)).data
         given = {name: plain_data(value, name) for name, value in {"documents": None, **variables}.items()}
@@ -294,11 +301,10 @@ class ChatTemplate:
         trained = trained_messages(dicts, train)
         wanted = {at for at, is_trained in enumerate(trained) if is_trained}
         rendering = Rendering(jinja, given, self.controls(jinja), policy_of(safety))
-        found = trained_parts(rendering, jinja.prepared(dicts).data, wanted)
-        chat_given = tuple(cast("JsonObject", with_json_arguments(message)) for message in dicts)
+        found = trained_parts(rendering, template_dicts(parsed, jinja), wanted)
         tools_given = tuple(own or ())
         sample = TrainingSample(
-            found.parts, found.slots, found.trained, chat_given, trained, tools_given, part_messages=found.messages
+            found.parts, found.slots, found.trained, tuple(dicts), trained, tools_given, part_messages=found.messages
         )
         return sample.with_mask(mask) if mask else sample
 
@@ -333,11 +339,11 @@ class ChatTemplate:
     def laid_out(
         self,
         jinja: ChatJinja,
-        chat: Sequence[Mapping[str, Any]],
+        chat: Chat,
         given: Mapping[str, object],
         safety: Policy,
         texts: Sequence[str] | None,
-        traced: Sequence[Mapping[str, Any]] | None = None,
+        traced: Callable[[], Chat] | None = None,
     ) -> Rendered:
         """Render what is plain data already.
 
@@ -347,13 +353,13 @@ class ChatTemplate:
             given: The variables of the template.
             safety: The policy.
             texts: All texts that nobody trusts; None where they are to be looked at with all care in any case.
-            traced: The same messages with origins of their own.
+            traced: Returns the same messages with origins of their own.
 
         Returns:
             The text; its segments are found out when they are asked for.
         """
         rendering = Rendering(jinja, given, self.controls(jinja), safety)
-        with_origins = chat if traced is None else traced
+        with_origins = traced or (lambda: chat)
         own = None if traced is not None else texts_in([each for name, each in given.items() if name not in _UNTRUSTED])
         if safety.looks and (texts is None or not is_clean(jinja, rendering.controls, texts, own)):
             return Rendered(*_composition(rendering, with_origins))
@@ -402,23 +408,24 @@ def _own_system(template: ChatJinja) -> str | None:
     return head.removeprefix(opening).removesuffix(closing) or None if has_both else None
 
 
-def _composition(rendering: Rendering, chat: Chat) -> Composition:
+def _composition(rendering: Rendering, chat: Callable[[], Chat]) -> Composition:
     """Return the composition of a text."""
-    parts, origins, note = rendering.traced(chat)
+    parts, origins, note = rendering.traced(chat())
     return Composition(tuple(parts), tuple(origin.slot for origin in origins), note)
 
 
-def _continued(rendering: Rendering, chat: Chat) -> Rendered:
-    """The text up to the end of what is to be gone on with."""
-    parts, slots, note = _composition(rendering, chat)
-    text = "".join(parts)
-    at = text.rfind(CONTINUED.strip())
-    if at < 0:
+def _continued(traces: Traces) -> Rendered:
+    """Return the text up to the end of the message to continue."""
+    places = zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)
+    # The tag is ours, or the own text of a template that knows it.
+    tags = [at + part.rfind(_TAG) for at, part, origin in places if origin.trusted and _TAG in part]
+    if not tags:
         raise TemplateError("there is nothing to go on with: the template does not show the end of the last message")
     # A template that trims has trimmed the tag; what stands before it is then trimmed as well, as in transformers.
-    left = at if text.startswith(CONTINUED, at) else len(text[:at].rstrip())
+    text = traces.text
+    left = tags[-1] if text.startswith(TAG, tags[-1]) else len(text[: tags[-1]].rstrip())
     kept: list[str] = []
-    for part in parts:
+    for part in traces.parts:
         kept.append(part[:left])
         left -= len(kept[-1])
-    return Rendered(kept, slots, note)
+    return Rendered(kept, (origin.slot for origin in traces.origins))

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from jinja2 import nodes
 
 from lazyprompt._base.roles import ROLES
-from lazyprompt.chat_templates.conversation import CONTINUED
 from lazyprompt.chat_templates.dialect import parsed
 from lazyprompt.chat_templates.pieces import at_edge, within
 from lazyprompt.chat_templates.traced import OWN, Origin, Run, Traced, cut, map_texts, parts_of, trace
@@ -35,11 +34,10 @@ if TYPE_CHECKING:
 
 # The fields of a message that hold untrusted text.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
-# A thought and an answer in one text; a generation prompt may have opened the thought, or
-# it is to be gone on with.
-_THOUGHT = re.compile(
-    rf"\s*+(<think>)?(?:(?!<think>).)*?(</think>)|\s*+(<think>)(?=(?:(?!<think>).)*{CONTINUED}\Z)", re.DOTALL
-)
+# A thought and an answer in one text; a generation prompt may have opened the thought.
+_THOUGHT = re.compile(r"\s*+(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
+# A thought without an end, which only a message to continue may have.
+_OPEN_THOUGHT = re.compile(r"\s*+(<think>)(?!.*<think>)", re.DOTALL)
 _UNKNOWN = Origin("unknown")
 _WORD = re.compile(r"[\w.-]+")
 _PUNCTUATION = re.compile(r"([^\w\s])")
@@ -219,9 +217,11 @@ def _runs(part: str, origin: Origin) -> Iterator[Run]:
 def _with_thought(text: Traced) -> Traced:
     """Neutralise an assistant's content, but for the tags of its thought, which models write before an answer."""
     found = _THOUGHT.match(text)
+    if not found and text.runs[-1][1].trusted:
+        found = _OPEN_THOUGHT.match(text)
     runs: list[Run] = []
     at = 0
-    for start, end in map(found.span, (1, 2, 3)) if found else ():
+    for start, end in found.regs[1:] if found else ():
         if start >= 0:
             tag = [(length, origin._replace(trusted=True)) for length, origin in cut(text.runs, start, end)]
             runs += (*cut(text.runs, at, start), *tag)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lazyprompt.chat_templates.controls import turn_sequences_in
-from lazyprompt.chat_templates.conversation import dicts_from, prompted
+from lazyprompt.chat_templates.conversation import literals_of, prompted, template_dicts, tools_of, traced_chat
 from lazyprompt.chat_templates.pieces import may_cross
-from lazyprompt.chat_templates.traced import Origin, map_texts, trace_message
+from lazyprompt.chat_templates.traced import Origin, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.messages.openai_form import openai_dicts
@@ -90,31 +91,30 @@ class ChatTemplateWriter:
             SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
         jinja = self._template.jinja(tools=bool(prompt.tools.names))
-        given = prompted(prompt.with_system(self._system(prompt)), jinja)
-        origin = Origin("label", len(given.chat))
-        forms = [jinja.takes.form(dict(form)) for form in dicts_from([answer], jinja)]
-        chat = [*given.chat, *(trace_message(form, origin) for form in forms)]
+        asked = traced_chat(prompt, self._system(prompt), jinja)
+        origin = Origin("label", len(asked))
+        chat = [*asked, *(trace_message(form, origin) for form in template_dicts([answer], jinja))]
         answers = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
-        variables = {"tools": given.tools, "documents": None}
+        variables = {"tools": tools_of(prompt).data, "documents": None}
         found = trained_parts(Rendering(jinja, variables, self._template.controls(jinja), self._safety), chat, wanted)
         # The system text may be a message before the history, or stand in the first one.
-        first = len(given.chat) - len(openai_dicts(prompt.history.messages)) - (prompt.said is not None)
+        first = len(asked) - len(openai_dicts(prompt.history.messages)) - (prompt.said is not None)
         places = zip(found.slots, found.messages, strict=True)
         return found._replace(
             messages=tuple(None if slot != "history" or at is None else at - first for slot, at in places)
         )
 
     def _rendered(self, prompt: Prompt) -> Rendered:
-        jinja = self._template.jinja(tools=bool(prompt.tools.names))
-        given = prompted(prompt.with_system(self._system(prompt)), jinja)
-        variables = {"tools": given.tools, "documents": None, "add_generation_prompt": True}
-        controls = self._template.controls(jinja)
+        template, system = self._template, self._system(prompt)
+        jinja = template.jinja(tools=bool(prompt.tools.names))
+        controls = template.controls(jinja)
+        chat, tools, texts = prompted(prompt, system, jinja)
+        given = {"tools": tools, "documents": None, "add_generation_prompt": True}
         # A sequence may begin in the developer's own text and end in a value.
-        careful = any(may_cross(controls, literal) for literal in given.literals if literal)
-        texts = None if careful else given.texts
-        chat = map_texts(given.chat, str.__str__)
-        return self._template.laid_out(jinja, chat, variables, self._safety, texts, given.chat)
+        careful = any(may_cross(controls, literal) for literal in literals_of(prompt) if literal)
+        traced = partial(traced_chat, prompt, system, jinja)
+        return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
 
     def _guarded(self, label: str | None) -> list[str]:
         """An answer that may think and call tools, but not end its turn or open another."""

@@ -67,6 +67,8 @@ def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: 
     if isinstance(source, Base64Source):
         return "as it is" if rule.data else None
     url = source.url
+    if not url:
+        raise MediaError(f"{where} has no source: give it a url, base64 data, or a source")
     scheme = url.partition(":")[0].lower() if ":" in url else ""
     if scheme in ("http", "https"):
         if rule.url:

@@ -212,6 +212,13 @@ def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list
     """
     found: list[JsonObject] = []
     for message in messages:
+        content = message.content
+        is_text = isinstance(content, str) or {*map(type, content)} == {TextBlock}
+        if is_text and not (message.url or message.metadata or message.speaker):
+            # Most messages are texts alone.
+            plain = isinstance(content, str) and not writer.lists
+            found.append({"role": message.role, "content": message.text if plain else writer.content(message.blocks)})
+            continue
         # The form has pictures alone at the addresses of a message.
         pictures = [ImageBlock(source_of(url)) for url in message.urls]
         content = (*message.blocks, *pictures) if pictures else message.content

@@ -107,6 +107,8 @@ FORMS = (
 
 _OPENAI = Form("a message of OpenAI or Anthropic", _read_openai)
 _ITEM_FORMS = frozenset({form for form in FORMS if form.read is read_item})
+# The keys without which a dict is of no form but OpenAI's.
+_MARKS = frozenset().union(*(form.keys for form in FORMS)) - {"name", "role", "content"}
 # The forms in a list for the Responses API.
 _ITEMS = _ITEM_FORMS | {_OPENAI}
 
@@ -272,16 +274,13 @@ def _fields_of(given: object, where: str) -> Fields:
 
 def _form_of(item: Fields, where: str) -> Form:
     """Return the form of a dict."""
+    if _MARKS.isdisjoint(item):
+        return _OPENAI
     found = [form for form in FORMS if form.matches(item)]
     if len(found) > 1 or (found and found[0].read is read_content and "content" in item):
         names = " or ".join([*(form.name for form in found), *(["a message with 'content'"] * (len(found) == 1))])
         raise HistoryError(f"{where} could be {names}: it has {', '.join(map(repr, item))}; leave out the keys of one")
     return found[0] if found else _OPENAI
-
-
-def is_openai(item: Fields) -> bool:
-    """Return True if a dict is an OpenAI message (or Anthropic's, which is like it)."""
-    return not any(form.matches(item) for form in FORMS)
 
 
 def message_fields(item: object) -> Fields | None:

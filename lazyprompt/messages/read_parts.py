@@ -225,7 +225,12 @@ def _read_document(part: dict[str, object], where: str, _: Beside) -> Block:
 
 
 def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> Block:
-    """Read a block in dict form (``source``), or LangChain's block of the same type."""
+    """Read a block in dict form (``source``), or the part of that type of LangChain or transformers.
+
+    transformers' parts have the address under ``url``, ``path`` or the type's own name. A part without an address marks
+    the place of a medium that the model is given beside the messages.
+    Source: transformers' guide "Multimodal templates" and ``ProcessorMixin.apply_chat_template``.
+    """
     if "source" in part:
         block = block_from({"type": kind, **part}, where)
         part.clear()
@@ -235,8 +240,11 @@ def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> B
     data = standard_base64(part.pop("base64", None) or part.pop("data", None))
     if data:
         return MEDIA_BLOCKS[kind](Base64Source(needed_text(media_type, f"{where}.mime_type"), data))
-    source = source_of(needed_text(part.pop("url", None), f"{where}.url (or base64, or source)"))
-    return MEDIA_BLOCKS[kind](source)
+    addresses = [text_in(part.pop(key, None), f"{where}.{key}") for key in ("url", "path", kind)]
+    address = next(filter(None, addresses), "")
+    if part or kind == "file":
+        needed_text(address, f"{where}.url (or base64, or source)")
+    return MEDIA_BLOCKS[kind](source_of(address))
 
 
 def _read_url(part: dict[str, object], where: str, _: Beside, kind: str) -> Block:

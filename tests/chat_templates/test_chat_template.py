@@ -16,9 +16,11 @@ import pytest
 
 from lazyprompt import Msg
 from lazyprompt.chat_templates.controls import sequences_in
+from lazyprompt.chat_templates.conversation import template_dicts
 from lazyprompt.chat_templates.source import ChatSource
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import FormatError, HistoryError, SafetyError, TemplateError, TokenizerError, ToolsError
+from lazyprompt.messages.parse import parse_messages
 from support.chat_judges import (
     ANSWER,
     ARGUMENTS,
@@ -81,7 +83,10 @@ class Compared(NamedTuple):
 
 def compared(template: ChatTemplate, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> Compared:
     """Ours beside what transformers renders of the messages in the form the template takes, or why it refuses them."""
-    taken = [template.jinja().takes.form(message) for message in messages]
+    try:
+        taken = template_dicts(parse_messages(messages), template.jinja())
+    except HistoryError:
+        return Compared("", rendered=False)
     theirs, reason = judged(template.text, taken, tools=tools, **{"add_generation_prompt": True, **SPECIAL, **options})
     try:
         ours = template.render(messages, tools, now=NOW, **options)
@@ -149,7 +154,8 @@ def test_random_plain_chats_are_written_as_transformers_writes_them(share: int) 
     for name, template in share_of(share):
         for chat in random_chats(name, template, 15):
             assert compared(template, chat, safety="off").difference == "", (name, chat)
-            theirs, _ = judged(template.text, chat, add_generation_prompt=True, **SPECIAL)
+            taken = template_dicts(parse_messages(chat), template.jinja())
+            theirs, _ = judged(template.text, taken, add_generation_prompt=True, **SPECIAL)
             if theirs is not None:
                 safe = template.render(chat, now=NOW)
                 assert "".join(safe.parts) == safe.text, (name, chat)
@@ -159,9 +165,9 @@ def test_random_plain_chats_are_written_as_transformers_writes_them(share: int) 
 # What becomes of calls in each of the forms that they may have.
 FORMS: dict[str, tuple[str | None, object]] = {
     "dict": ("", ARGUMENTS),
-    "JSON": ("", json.dumps(ARGUMENTS)),
+    "JSON": ("", json.dumps(ARGUMENTS, ensure_ascii=False)),
     "dict, null": (None, ARGUMENTS),
-    "JSON, null": (None, json.dumps(ARGUMENTS)),
+    "JSON, null": (None, json.dumps(ARGUMENTS, ensure_ascii=False)),
 }
 
 
@@ -171,7 +177,7 @@ def test_calls_as_openai_sends_them_are_written_as_the_template_writes_one_of_it
         theirs = {}
         for form, (content, arguments) in FORMS.items():
             called = said("assistant", content, tool_calls=[call(1, arguments), call(2, arguments)])
-            chat = [USER, called, result(1, "rain"), result(2, "sun")]
+            chat = [*map(template.jinja().with_content, [USER, called, result(1, "rain"), result(2, "sun")])]
             text, _ = judged(template.text, chat, tools=TOOLS, add_generation_prompt=True, **SPECIAL)
             if text is not None:
                 theirs[form] = text
@@ -210,7 +216,6 @@ def a_result(number: int, content: str) -> dict[str, Any]:
 SLOTS = {
     "Systeem": "system",
     "Ontwikkelaar": "developer",
-    "Tovenaar": "role",
     "Vraagje": "user",
     "Vervolg": "user",
     "Antwoord": "assistant",
@@ -234,7 +239,6 @@ TURNS = [
 SEGMENTED: dict[str, tuple[list[dict[str, Any]], Any, set[str]]] = {
     "turns": (TURNS, None, {"Systeem", "Vraagje", "Antwoord", "Vervolg"}),
     "developer": ([said("developer", "Ontwikkelaar"), said("user", "Vraagje")], None, {"Ontwikkelaar", "Vraagje"}),
-    "unknown role": ([said("wizard", "Tovenaar")], None, {"Tovenaar"}),
     "parts": ([said("user", [{"type": "text", "text": "Vraagje"}])], None, {"Vraagje"}),
     "calls": (
         [
@@ -282,7 +286,7 @@ def test_each_word_stands_in_a_segment_of_its_message_and_nobody_trusts_it(share
         word: found for word, found in places.items() if found
     }
     # Words that are never shown would prove nothing.
-    assert {word for word, found in places.items() if not found} <= {"Gedacht", "Tovenaar", "Ontwikkelaar"}
+    assert {word for word, found in places.items() if not found} <= {"Gedacht", "Ontwikkelaar"}
     assert min(shown["turns"], shown["calls"], shown["thoughts"]) > 4
 
 
@@ -365,12 +369,11 @@ def test_a_thought_that_is_gone_on_with_keeps_the_tag_that_opens_it() -> None:
     [
         (PLAIN, [], {}, "there are no messages"),
         (
-            "{{ messages[0].content or '' }}",
-            [USER | {"content": None}],
+            "{{ messages[0].content[0].text or '' }}",
+            [USER | {"content": [{"type": "image"}]}],
             {},
             "the last message has no text in its 'content'",
         ),
-        (PLAIN, [USER | {"content": 3}], {}, "the last message has no text in its 'content'"),
         (PLAIN, [ANSWER], {"continue_final_message": "reasoning_content"}, "has no text in its 'reasoning_content'"),
         (
             PLAIN,
@@ -433,7 +436,7 @@ def test_a_template_is_a_value() -> None:
 def test_what_the_template_or_the_caller_gets_wrong_is_said() -> None:
     template = ChatTemplate.load(PLAIN)
     given: Any = template.render
-    with pytest.raises(FormatError, match=r"^messages\[0\].content is a bytes, which is no JSON value$"):
+    with pytest.raises(HistoryError, match=r"^messages\[0\].content is a bytes, not a list$"):
         given([said("user", b"x")])
     with pytest.raises(FormatError, match=r"^style is a function"):
         given([USER], style=lambda: None)

@@ -92,7 +92,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     "null content accepted": [(NULL, True, ""), (PLAIN, False, "it is given an empty text")],
     "text contents shown": [
         (PLAIN, True, ""),
-        (PARTS, False, "only parts: Msg are given to it as such, dicts as they are"),
+        (PARTS, False, "only parts: texts are given to it as such"),
         (REFUSES, False, ""),
     ],
     "content parts shown": [(PARTS, True, ""), (PLAIN, False, "")],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
 
 from lazyprompt import (
     Base64Source,
+    ChatFormatter,
     ImageBlock,
     Msg,
     TextBlock,
@@ -18,32 +18,101 @@ from lazyprompt import (
     ToolUseBlock,
     messages_from,
 )
-from lazyprompt.chat_templates.conversation import CONTINUED, dicts_from, dicts_of, tagged
+from lazyprompt.chat_templates.conversation import TAG, dicts_of, tagged, template_dicts
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.template import ChatTemplate
-from lazyprompt.errors import HistoryError, TemplateError, ToolsError
+from lazyprompt.errors import HistoryError, MediaError, TemplateError, ToolsError
+from lazyprompt.messages.parse import parse_messages
 from lazyprompt.messages.tools import ToolSet
 from support.chat_judges import SPECIAL, TOOLS, USER, judged, templates
 
 TEXTS = ChatJinja("{% for m in messages %}{{ m.content }}{% endfor %}")
 PARTS = ChatJinja("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}")
 BOTH = ChatJinja("{% for m in messages %}{{ m.content if m.content is string else m.content[0].text }}{% endfor %}")
+
+
+def dicts_from(messages: Any, template: ChatJinja) -> list[dict[str, Any]]:
+    return template_dicts(parse_messages(messages, "messages"), template)
+
+
 PICTURE = ImageBlock(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
 
 
-def test_dicts_stay_as_they_are() -> None:
-    """A template may know fields and roles that nobody else does."""
-    given: list[Any] = [{"role": "wizard", "content": [1], "spell": {"a": None}}, {}]
-    assert dicts_from(given, TEXTS) == dicts_from(tuple(given), TEXTS) == given
+def test_keys_that_a_template_may_know_stay() -> None:
+    given: list[Any] = [
+        {"role": "user", "content": "Hi", "name": "ann", "spell": {"a": [1]}, "cached": False},
+        {"role": "assistant", "content": "Hello", "thinking": "Hm."},
+        {"role": "tool", "tool_call_id": "c1", "name": "now", "content": "3"},
+    ]
+    expected = [given[0], given[1] | {"reasoning_content": "Hm."}, given[2]]
+    assert dicts_from(given, TEXTS) == dicts_from(tuple(given), TEXTS) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({}, r"messages\[0\] has no 'role'"),
+        ({"content": "Hi"}, r"messages\[0\] has no 'role'"),
+        ({"role": "wizard", "content": "Hi"}, r"messages\[0\] has role 'wizard'"),
+        ({"role": "user"}, r"messages\[0\] has neither content nor tool_calls"),
+    ],
+)
+def test_a_message_that_no_other_door_takes_is_refused(message: Any, reason: str) -> None:
+    """``render`` passed such dicts on to the template, which wrote half a turn."""
+    with pytest.raises(HistoryError, match=f"^{reason}"):
+        ChatTemplate.load(TEXTS.text).render([message])
+
+
+def test_dicts_are_cleaned_as_at_every_door() -> None:
+    """Broken arguments, signed thoughts and names like roles went into a template as they came."""
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": '}}
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    given: list[Any] = [
+        {"role": "user", "name": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call], "thinking_blocks": [thought]},
+    ]
+    function = {"name": "add", "arguments": {"raw_input": '{"a": '}}
+    assert dicts_from(given, TEXTS) == [
+        {"role": "user", "content": "Hi"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+            "reasoning_content": "Hm.",
+            "thinking": "Hm.",
+        },
+    ]
 
 
 def test_nulls_of_a_client_are_no_fields() -> None:
     """A template that asks for ``tool_calls`` broke at the null that ``model_dump()`` writes."""
     dumped: list[Any] = [{"role": "assistant", "content": "Hi", "tool_calls": None, "audio": None}]
     assert dicts_from(dumped, TEXTS) == [{"role": "assistant", "content": "Hi"}]
-    assert dicts_from([{"role": "assistant", "content": None, "tool_calls": []}], TEXTS) == [
-        {"role": "assistant", "content": None}
-    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "written"),
+    [
+        ({"type": "image"}, {"type": "image"}),
+        ({"type": "image", "url": "http://a/b.png"}, {"type": "image", "url": "http://a/b.png"}),
+        ({"type": "image", "image": "http://a/b.png"}, {"type": "image", "url": "http://a/b.png"}),
+        ({"type": "image", "path": "b.png"}, {"type": "image", "url": "b.png"}),
+        ({"type": "image_url", "image_url": {"url": "http://a/b.png"}}, {"type": "image", "url": "http://a/b.png"}),
+        ({"type": "video", "video": "b.mp4"}, {"type": "video", "url": "b.mp4"}),
+        ({"type": "audio"}, {"type": "audio"}),
+    ],
+)
+def test_media_of_any_form_are_parts_that_templates_know(part: Any, written: Any) -> None:
+    """A template for pictures did not show ``image_url``; transformers gives it ``image``."""
+    text = {"type": "text", "text": "a"}
+    (made,) = dicts_from([{"role": "user", "content": [text, part]}], BOTH)
+    assert made == {"role": "user", "content": [text, written]}
+
+
+def test_a_medium_that_no_message_has_is_refused_by_a_provider() -> None:
+    history: list[Any] = [{"role": "user", "content": [{"type": "image"}]}]
+    with pytest.raises(MediaError, match=r"has no source: give it a url, base64 data, or a source"):
+        ChatFormatter("openai").format(history)
 
 
 PAIRS: list[Any] = [("Hi", "Hello"), ["More", "Yes"]]
@@ -83,7 +152,7 @@ def test_a_text_takes_the_form_that_the_template_shows(template: ChatJinja, cont
 @pytest.mark.parametrize("template", [TEXTS, PARTS, BOTH])
 def test_what_is_no_text_stays_a_part(template: ChatJinja) -> None:
     (made,) = dicts_from([Msg("", [TextBlock(text="a"), PICTURE], "user")], template)
-    assert [part["type"] for part in made["content"]] == ["text", "image_url"]
+    assert [part["type"] for part in made["content"]] == ["text", "image"]
 
 
 def test_calls_and_results_become_messages_of_openais_form() -> None:
@@ -93,7 +162,7 @@ def test_calls_and_results_become_messages_of_openais_form() -> None:
     assert [message["role"] for message in made] == ["assistant", "tool"]
     assert made[0]["content"] == "So"
     assert made[0]["tool_calls"][0]["function"]["name"] == "add"
-    assert json.loads(made[0]["tool_calls"][0]["function"]["arguments"]) == {"a": 1}
+    assert made[0]["tool_calls"][0]["function"]["arguments"] == {"a": 1}
     assert (made[1]["tool_call_id"], made[1]["content"]) == ("c1", "3")
 
 
@@ -136,7 +205,8 @@ def test_thoughts_are_given_under_the_names_that_templates_know() -> None:
         "", [ThinkingBlock(thinking="Hm."), ThinkingBlock(thinking="So."), TextBlock(text="Yes")], "assistant"
     )
     (made,) = dicts_from([thoughtful], TEXTS)
-    assert made == {"role": "assistant", "content": "Yes", "reasoning_content": "Hm.\nSo."}
+    thought = "Hm.\nSo."
+    assert made == {"role": "assistant", "content": "Yes", "reasoning_content": thought, "thinking": thought}
     for name in ("qwen3", "gptoss"):
         template = ChatTemplate.load(templates()[name], **SPECIAL)
         made_text = template.render([Msg("", "Hi", "user"), thoughtful], add_generation_prompt=False).text
@@ -153,8 +223,8 @@ def test_thoughts_of_dicts_survive_beside_messages_of_other_forms(field: str) ->
     assert made.text == "Hm.|Hi"
 
 
-def test_empty_thoughts_are_none() -> None:
-    (made,) = dicts_from([Msg("", [ThinkingBlock(thinking=""), TextBlock(text="Yes")], "assistant")], TEXTS)
+def test_an_empty_thought_of_a_dict_is_none() -> None:
+    (made,) = dicts_from([{"role": "assistant", "content": "Yes", "reasoning_content": ""}], TEXTS)
     assert made == {"role": "assistant", "content": "Yes"}
 
 
@@ -172,7 +242,7 @@ def test_messages_are_never_changed() -> None:
     before = copy.deepcopy(given)
     for template in (TEXTS, PARTS):
         made = dicts_from(given, template)
-        made[1]["content"] = "changed"  # type: ignore[index]  # a new dict
+        made[1]["content"] = "changed"
     assert given == before
     assert messages_from(given) == messages_from(before)
 
@@ -227,14 +297,14 @@ def test_a_text_that_is_gone_on_with_is_tagged_at_its_end(field: str, changed: s
     before = copy.deepcopy(SAID)
     first, last = tagged([USER, SAID], field)
     assert first is USER
-    assert last == {name: f"{text}{CONTINUED}" if name in changed else text for name, text in before.items()}
+    assert last == {name: f"{text}{TAG}" if name in changed else text for name, text in before.items()}
     assert before == SAID
 
 
 def test_of_several_parts_the_last_text_is_tagged() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, {"type": "image"}]
     (made,) = tagged([{"role": "assistant", "content": parts}], "content")
-    assert made["content"] == [parts[0], {"type": "text", "text": f"b{CONTINUED}"}, parts[2]]
+    assert made["content"] == [parts[0], {"type": "text", "text": f"b{TAG}"}, parts[2]]
     assert parts[1]["text"] == "b"
 
 

@@ -7,6 +7,7 @@ done to ours the two are the same byte for byte.
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,8 +33,9 @@ Answer = tuple[str | None, str]
 
 def in_openai_form(chat: Chat) -> Chat:
     """A chat whose calls have their arguments as JSON."""
+    arguments = json.dumps(ARGUMENTS, ensure_ascii=False)
     return [
-        message | {"tool_calls": [call(at, json.dumps(ARGUMENTS)) for at, _ in enumerate(message["tool_calls"], 1)]}
+        message | {"tool_calls": [call(at, arguments) for at, _ in enumerate(message["tool_calls"], 1)]}
         if "tool_calls" in message
         else message
         for message in chat
@@ -73,10 +75,6 @@ class Peculiarity(NamedTuple):
     to_text: Callable[[str], str] = str
 
 
-def as_parts(chat: Chat) -> Chat:
-    return [message | {"content": [{"type": "text", "text": message["content"] or ""}]} for message in chat]
-
-
 def without_system(chat: Chat) -> Chat:
     system, first, *others = chat
     return [first | {"content": f"{system['content']}\n{first['content']}"}, *others]
@@ -105,12 +103,6 @@ def read(message: dict[str, Any]) -> dict[str, Any]:
 _CALLS = frozenset(("calls", "two calls, no content", "thinking and calls"))
 PECULIARITIES = (
     Peculiarity(
-        "text becomes a list of one part where the template knows parts only",
-        frozenset(("idefics3", "llava_next", "smolvlm")),
-        frozenset(CHATS),
-        to_chat=as_parts,
-    ),
-    Peculiarity(
         "the system message goes before the user's text where the template refuses it",
         frozenset(("gemma",)),
         frozenset(("system", "system and tools", "two calls, no content")),
@@ -119,8 +111,10 @@ PECULIARITIES = (
     Peculiarity(
         "a content that is null becomes empty, and the template shows calls only where it is null",
         frozenset(("deepseek_r1_distill",)),
-        frozenset(("two calls, no content",)),
-        to_chat=without_null,
+        _CALLS,
+        to_text=lambda text: re.sub(
+            "<｜tool▁calls▁begin｜>.*?(?=<｜tool▁outputs▁begin｜>)", "<｜end▁of▁sentence｜>", text, flags=re.DOTALL
+        ),
     ),
     Peculiarity(
         "None is written as nothing",

@@ -207,7 +207,7 @@ def test_a_template_makes_samples_of_whole_conversations() -> None:
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [{"type": "function", "function": {"name": "now", "arguments": "{}"}}],
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "now", "arguments": "{}"}}],
         },
         {"role": "tool", "tool_call_id": "1", "content": "Noon."},
         {"role": "assistant", "content": "Noon.", "reasoning_content": "Hm."},

@@ -283,9 +283,7 @@ def rendered_by_file(history: RoughHistory) -> str:
     return file.generate_prompt({**inputs, "past": history.items}, chat_template=TEMPLATE)
 
 
-@pytest.mark.parametrize(
-    "door", [rendered_by_module, rendered_by_file, pytest.param(rendered_by_template, marks=LATER)]
-)
+@pytest.mark.parametrize("door", [rendered_by_module, rendered_by_file, rendered_by_template])
 def test_a_chat_template_renders_the_same_at_every_door(door: Callable[[RoughHistory], str]) -> None:
     def text(door: Callable[[RoughHistory], str], history: RoughHistory) -> str | type[LazyPromptError]:
         try:
