@@ -214,7 +214,7 @@ class Edges:
 
     def is_inside(self, piece: str) -> bool:
         """Return True if a sequence has a piece within it, and more on both sides."""
-        return bool(piece) and piece in self._insides
+        return bool(piece) and JOINT not in piece and piece in self._insides
 
     def is_inside_reserved(self, piece: str) -> bool:
         """Return True if a reserved token could have a piece within it."""

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lazyprompt.chat_templates.pieces import (
@@ -90,6 +90,7 @@ def test_pieces_at_the_ends_of_texts(*, reserved: bool, backwards: bool, texts: 
 
 
 @given(FRAGMENTS)
+@example("\n")  # it joins the sequences that are searched
 def test_pieces_within_sequences(text: str) -> None:
     edges, piece = Edges(TEXTS, reserved=False), plain(text)
     assert edges.is_inside(piece) == any(piece in plain(each)[1:-1] for each in TEXTS if piece)
