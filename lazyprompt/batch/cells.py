@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.rows import Columns
 
 _INPUT = "input"
+# The columns that data for training has conversations in.
+_MESSAGES = ("messages", "conversations", "conversation")
+_MEDIA = ("images", "videos", "audios")
 # The kinds of a prompt file's inputs whose values are no text: a text may be meant for all others.
 _TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
 # The types of a missing value in pandas, beside NaN: pandas.NA, pandas.NaT.
@@ -127,14 +130,30 @@ class Cells:
         """
         return cast("ToolsLike", _parsed(cell(row, self.tools), self.tools, ToolsError))
 
+    def unused(self, row: Row) -> tuple[str, ...]:
+        """Return the columns that hold conversations, media or tools and that no part of the prompt takes."""
+        taken = {*self.slots.values(), self.input, self.history, self.tools, self.label, self.id}
+        return tuple(name for name in (*_MESSAGES, *_MEDIA, "tools") if name not in taken and row.get(name))
+
     def label_of(self, row: Row) -> str | None:
-        """Return the answer.
+        """Return the answer; None where there is none, and where the label is the rating of an answer.
 
         Raises:
-            SlotError: It cannot become text.
+            SlotError: It is neither a text nor a rating.
         """
         given = cell(row, self.label)
-        return None if given is None else value_text(given, self.label)
+        if given is None or isinstance(given, bool):
+            return None
+        if not isinstance(given, str):
+            raise SlotError(
+                f"column {self.label!r} is a {type(given).__name__}; an answer is text, and KTO's rating true or false"
+            )
+        return value_text(given, self.label)
+
+    def rating_of(self, row: Row) -> bool | None:
+        """Return KTO's rating of the answer: a label that is true or false; None if there is none."""
+        given = cell(row, self.label)
+        return given if isinstance(given, bool) else None
 
     def name_of(self, row: Row) -> str | None:
         """Return the name of the row.
@@ -173,7 +192,10 @@ def _missing(slot: str, column: str, row: Row) -> str:
     where = f" (for the slot {slot!r})" if slot not in ("", column) else ""
     if column in row:
         return f"column {column!r}{where} has no value"
-    return f"there is no column {column!r}{where}{did_you_mean(column, row)}; the row has {listed(row) or 'no columns'}"
+    messages = next((name for name in _MESSAGES if name in row), "")
+    advice = f"; if {messages!r} are messages, give --column history={messages}" if messages else ""
+    has = listed(row) or "no columns"
+    return f"there is no column {column!r}{where}{did_you_mean(column, row)}; the row has {has}{advice}"
 
 
 def _parsed(value: object, column: str | None, error: type[LazyPromptError]) -> object:

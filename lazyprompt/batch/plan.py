@@ -149,7 +149,8 @@ class RowPlan:
         if form.sample:
             label = cells.label_of(row)
             sample = self.prompter.training_sample(given, label, history, tools, train=self.train, model=self.model)
-            return sample.export(form.sample)
+            rating = cells.rating_of(row)
+            return sample.export(form.sample) | ({} if rating is None else {"label": rating})
         if self.prompty is not None and form.is_request:
             if tools:
                 raise ToolsError("the row has tools, and a prompt file names its own: take them out of one of both")

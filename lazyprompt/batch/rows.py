@@ -1,4 +1,4 @@
-"""Files of rows: JSON Lines, CSV and Parquet, read in constant memory; all rows, the first ones, or a sample.
+"""Files of rows: JSON Lines, CSV and Parquet, read in constant memory, and arrays of JSON, read as a whole.
 
 Sources of the rules: JSON is RFC 8259, one object a line, as jsonlines.org has it; CSV is RFC 4180 with a header line,
 in UTF-8.
@@ -24,7 +24,7 @@ from lazyprompt.errors import BatchError, did_you_mean, import_extra
 from lazyprompt.prompters.rows import RowFault
 
 Row: TypeAlias = Mapping[str, object]
-Kind: TypeAlias = Literal["jsonl", "csv", "parquet"]
+Kind: TypeAlias = Literal["jsonl", "json", "csv", "parquet"]
 Numbered: TypeAlias = Iterator[tuple[int, Row | RowFault]]
 Unread: TypeAlias = tuple[int, int, Row | RowFault | bytes]
 """A row with its number and that of its line; as bytes, it is JSON that was not read yet."""
@@ -37,6 +37,10 @@ _LONGEST_FIELD = 1 << 30
 _FIELD_LIMIT = Lock()
 # The most characters of a row that are shown in a fault.
 _SHOWN = 2000
+_A_ROW = 'a row is a JSON object, as {"question": "..."}'
+MAX_ARRAY = 1 << 30
+"""The largest file that is an array of JSON, in bytes."""
+
 MAX_LINE = 1 << 26
 """The longest line of a file of rows: bytes of JSON Lines, characters of CSV."""
 
@@ -56,7 +60,9 @@ class RowFile(NamedTuple):
 
 
 def row_file(path: str | os.PathLike[str], kind: Kind | None = None, resolved: Path | None = None) -> RowFile:
-    """Return a file of rows, its kind known by its name: ``.jsonl`` (``.ndjson``), ``.csv`` or ``.parquet`` (``.pq``).
+    """Return a file of rows, its kind known by its name.
+
+    The endings are ``.jsonl`` (``.ndjson``), ``.json``, ``.csv`` and ``.parquet`` (``.pq``).
 
     Args:
         path: Its path.
@@ -136,9 +142,9 @@ def about_rows(file: RowFile) -> int | None:
         file: The file.
 
     Returns:
-        The number of its lines; None for Parquet, which has none.
+        The number of its lines; None for Parquet and for an array of JSON, whose rows are no lines.
     """
-    if file.kind == "parquet":
+    if file.kind in ("parquet", "json"):
         return None
     with file.path.open("rb") as data:
         lines = sum(block.count(b"\n") for block in iter(lambda: data.read(1 << 20), b""))
@@ -255,6 +261,26 @@ def _read_jsonl(file: RowFile, start: int) -> Iterator[Unread]:
                     yield number, at, line
 
 
+def _read_array(file: RowFile, start: int) -> Iterator[Unread]:
+    with os.fdopen(_opened(file), "rb") as data:
+        text = data.read(MAX_ARRAY + 1)
+    if len(text) > MAX_ARRAY:
+        raise BatchError(f"{file.path} is larger than {MAX_ARRAY:,} bytes, and is read whole; make it JSON Lines")
+    try:
+        rows = cast("object", _decode(text.removeprefix(_BOM).decode()))
+    except (ValueError, RecursionError, _NoRowError) as error:
+        raise BatchError(f"{file.path} is no JSON: {error}") from error
+    if not isinstance(rows, list):
+        raise BatchError(f"{file.path} is a {type(rows).__name__}; rows are an array of objects, or JSON Lines")
+    for number, row in enumerate(cast("list[object]", rows), 1):
+        if number > start:
+            yield number, number, cast("Row", row) if isinstance(row, dict) else _no_row(row, number)
+
+
+def _no_row(item: object, number: int) -> RowFault:
+    return RowFault(number, f"item {number}: it is a {type(item).__name__}; {_A_ROW}", number, _shown(repr(item)))
+
+
 def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
     """Yield the lines of a file.
 
@@ -315,7 +341,7 @@ def _object(line: bytes) -> Row:
         # All that is left is that Python reads no integer of so many digits.
         raise _NoRowError("it holds an integer of more than 4,300 digits") from error
     if not isinstance(found, dict):
-        raise _NoRowError(f'it is a {type(found).__name__}; a row is a JSON object, as {{"question": "..."}}')
+        raise _NoRowError(f"it is a {type(found).__name__}; {_A_ROW}")
     return cast("Row", found)
 
 
@@ -355,9 +381,12 @@ def _checked_header(path: Path, header: list[str] | csv.Error) -> list[str]:
     if not header:
         raise BatchError(f"{path} is empty; its first line is to hold the names of the columns")
     for at, name in enumerate(header):
-        if not name or name in header[:at]:
-            what = f"is named {name!r} as another is" if name else "has no name"
+        # A column without a name is passed over: pandas writes the number of the row there.
+        if name and name in header[:at]:
+            what = f"is named {name!r} as another is"
             raise BatchError(f"{path}:1: column {at + 1} {what}; the first line names each column once")
+    if not any(header):
+        raise BatchError(f"{path}:1: no column has a name; the first line names each column once")
     if not is_well_formed("".join(header)):
         raise BatchError(f"{path}:1: the header is no UTF-8; save the file as UTF-8")
     return header
@@ -371,7 +400,7 @@ def _row_of_record(names: list[str], record: list[str] | csv.Error, number: int,
     elif not is_well_formed("".join(record)):
         reason = "it is no UTF-8"
     else:
-        return dict(zip(names, record, strict=True))
+        return {name: value for name, value in zip(names, record, strict=True) if name}
     text = ",".join(record).encode(errors="surrogateescape").decode(errors="replace")
     return RowFault(number, f"line {at}: {reason}", at, _shown(text))
 
@@ -416,12 +445,14 @@ def arrow() -> Any:  # noqa: ANN401 - a module that may not be there
 
 _READERS: dict[Kind, Callable[[RowFile, int], Iterator[Unread]]] = {
     "jsonl": _read_jsonl,
+    "json": _read_array,
     "csv": _read_csv,
     "parquet": _read_parquet,
 }
 _ENDINGS: dict[str, Kind] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
     ".csv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",

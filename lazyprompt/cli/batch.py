@@ -12,7 +12,7 @@ import click
 from lazyprompt.batch.database import BatchStoppedError
 from lazyprompt.batch.forms import FORMS, LineCounter
 from lazyprompt.batch.plan import RowPlan
-from lazyprompt.batch.rows import Choice, row_file
+from lazyprompt.batch.rows import Choice, read_rows, row_file
 from lazyprompt.batch.run import BatchJob, Outcome, run_batch
 from lazyprompt.cli.options import (
     Options,
@@ -28,7 +28,7 @@ from lazyprompt.cli.progress import progress_bar, stop_signals
 from lazyprompt.cli.prompts import PromptRequest, open_file
 from lazyprompt.cli.streams import WrongUseError, blaming, json_or_text, note
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, MissingExtraError
-from lazyprompt.prompters.rows import Columns
+from lazyprompt.prompters.rows import Columns, RowFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,8 +126,8 @@ class _Command(click.Command):
 def command(context: click.Context, **options: Unpack[_BatchOptions]) -> None:
     r"""Write a prompt for each row of a file.
 
-    PROMPT_FILE is a .prompty or YAML prompt file, ROWS a .jsonl, .csv or .parquet file, whose columns are
-    the slots of the prompt.
+    PROMPT_FILE is a .prompty or YAML prompt file, ROWS a .jsonl, .json, .csv or .parquet file, whose columns
+    are the slots of the prompt.
 
     A run that was stopped, killed or had no room on the disk goes on where it was when the same command is given
     again, and writes what it would have written at once. A file that a service would refuse as too large is split.
@@ -157,10 +157,19 @@ def command(context: click.Context, **options: Unpack[_BatchOptions]) -> None:
     except LazyPromptError as error:
         raise WrongUseError(_blamed(job, error), str(error)) from error
     note(_summary(job, outcome))
+    _note_unused(job)
     if outcome.left_over:
         note(f"of an earlier run, and not of this one: {_named(outcome.left_over)}")
     if outcome.rejected:
         context.exit(_DONE_WITH_REJECTS)
+
+
+def _note_unused(job: BatchJob) -> None:
+    """Name the columns of the first row that look like a part of a prompt and are none."""
+    _, first = next(read_rows(job.rows), (0, RowFault(0, "")))
+    if not isinstance(first, RowFault) and (unused := job.plan.cells.unused(first)):
+        what = "is a column that no prompt takes" if len(unused) == 1 else "are columns that no prompt takes"
+        note(f"{', '.join(map(repr, unused))} {what}; --column NAME=COLUMN gives one to a slot, or to history")
 
 
 def _runner(options: _BatchOptions) -> Callable[..., Outcome]:

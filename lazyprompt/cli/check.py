@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _FOUND = 1
+_PLACEHOLDERS = {"bos_token": "<s>", "eos_token": "</s>"}
 _DIALECTS = ("v2", "agentschema", "v1")  # their table costs 160 ms
 
 
@@ -121,8 +122,12 @@ def _prompt_files(given: str, roots: Sequence[str]) -> Iterator[tuple[Path, Path
 @click.command("check-template")
 @click.argument("path")
 @click.option("--name", metavar="NAME", help="Which of several templates.")
+@click.option(
+    "--bos-token", metavar="TEXT", help="The beginning of text, where a template lacks its tokenizer.  [default: <s>]"
+)
+@click.option("--eos-token", metavar="TEXT", help="The end of text, in the same case.  [default: </s>]")
 @json_option
-def check_template(path: str, *, name: str | None, as_json: bool) -> None:
+def check_template(path: str, *, name: str | None, bos_token: str | None, eos_token: str | None, as_json: bool) -> None:
     r"""Find out what a model's chat template can do.
 
     PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template is tried out on short chats: does it
@@ -136,8 +141,14 @@ def check_template(path: str, *, name: str | None, as_json: bool) -> None:
     """
     from lazyprompt.chat_templates.template import ChatTemplate
 
+    given = {"bos_token": bos_token, "eos_token": eos_token}
+    tokens = {token: text for token, text in given.items() if text is not None}
     with blaming("PATH"):
-        report = ChatTemplate.load(Path(path), name=name).check(_tokenizer_beside(Path(path)))
+        template = ChatTemplate.load(Path(path), name=name, **tokens)
+        # A template alone knows no tokens of its tokenizer.
+        used = {token: text for token, text in _PLACEHOLDERS.items() if token in template.text}
+        template = ChatTemplate.load(Path(path), name=name, **{**used, **template.special_tokens})
+        report = template.check(_tokenizer_beside(Path(path)))
     if as_json:
         write_json([finding._asdict() for finding in report.findings])
     else:

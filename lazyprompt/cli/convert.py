@@ -52,7 +52,9 @@ def _read(path: Path, params: dict[str, str], roots: tuple[str, ...]) -> Prompty
     from lazyprompt.files.references import References
 
     if path.suffix.lower() not in YAML_SUFFIXES:
-        references = References(path.parent, tuple(map(Path, roots)), dict(params), HiddenEnvironment())
+        references = References(
+            path.parent, tuple(map(Path, roots)), dict(params), HiddenEnvironment(), connects_later=True
+        )
         return Prompty.of_file(path, references)
     file = PromptFile.load(path)
     return Prompty.from_prompter(file.prompter, name=path.stem, model=file.model)

@@ -39,6 +39,7 @@ class Options(TypedDict):
     system: str | None
     extra_keys: tuple[str, ...]
     values: dict[str, str]
+    undefined: Literal["error", "empty"] | None
     text: str | None
     history: str | None
     tools: str | None
@@ -123,6 +124,11 @@ env_option = click.option(
 )
 reference_options = with_options(_params_option, root_option)
 
+undefined_option = click.option(
+    "--undefined",
+    type=click.Choice(["error", "empty"]),
+    help="A name in a prompt file without a value: an error, or empty text.  [default: error]",
+)
 system_option = text_option("--system", help="The system text, in place of the model's own.")
 values_option = settings_option("--set", "values", metavar="NAME=VALUE", help="The value of a slot, or of an input.")
 tools_option = click.option("--tools", metavar="FILE.json", help="Tools in the OpenAI form.")
@@ -139,6 +145,7 @@ words_options = with_options(
     text_option("--input", "text", help="The user's text, or the value of the only open slot in the user's part."),
     click.option("--history", metavar="FILE.json", help="Pairs or OpenAI messages."),
     tools_option,
+    undefined_option,
     reference_options,
 )
 prompt_options = with_options(

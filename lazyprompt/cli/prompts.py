@@ -292,7 +292,8 @@ def open_file(options: Options) -> PromptRequest | None:
     """
     name, params, roots = options["prompt_file"], options["params"], options["roots"]
     has_references = name is not None and Path(name).suffix.lower() == ".prompty"
-    for option, given in (("--param", params), ("--root", roots)):
+    undefined = options.get("undefined")
+    for option, given in (("--param", params), ("--root", roots), ("--undefined", undefined)):
         if given and not has_references:
             raise WrongUseError(option, "it is for files whose names end with .prompty")
     if name is None:
@@ -306,7 +307,9 @@ def open_file(options: Options) -> PromptRequest | None:
             # A command without --env shows the prompt, and sends nothing.
             environment, named = (HiddenEnvironment(), None) if env is None else (None, frozenset(env))
             allowed = tuple(map(Path, roots))
-            file = Prompty.of_file(place, References(place.parent, allowed, dict(params), environment, named))
+            # No command needs the connection: its settings may stay references.
+            references = References(place.parent, allowed, dict(params), environment, named, connects_later=True)
+            file = Prompty.of_file(place, references, undefined or "error")
             return PromptRequest(file.prompter, file)
         from lazyprompt.files.prompt_file import PromptFile
 

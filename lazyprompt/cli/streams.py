@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import click
 
@@ -212,8 +212,12 @@ def write_text(text: str, path: str | None = None) -> None:
         stdout: TextIO | None = sys.stdout  # None if the process was started without it
         if stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        stdout.buffer.write(data)
-        stdout.buffer.flush()
+        binary: BinaryIO | None = getattr(stdout, "buffer", None)
+        if binary is None:  # a stream of a program that runs the command, as io.StringIO
+            stdout.write(text)
+            return
+        binary.write(data)
+        binary.flush()
         return
     try:
         write_whole(Path(path), data)

@@ -20,6 +20,7 @@ from lazyprompt._base.secret import secrets_within
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
 from lazyprompt.files.properties import RICH, Medium, Thread, checked_inputs, rich_value, schema_of
 from lazyprompt.files.roles import Layout, Section, layout_of, sections
+from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import (
     Turn,
     as_sent,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from lazyprompt.files.dialects.dialects import Dialect
     from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step
+    from lazyprompt.formatters.report import Payload, Report
+    from lazyprompt.prompters.payload_target import PayloadTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +115,24 @@ class Filling:
     def open_input(self, given: Container[str] = ()) -> str:
         """Return the only input without a value: of those that need one, of those not declared, of all but threads.
 
+        Of several, it is the only one that takes text.
+
         Args:
             given: The inputs that have a value.
 
         Raises:
             SlotError: There are several, or there is none.
         """
-        declared = [each.name for each in self.spec.inputs]
+        kinds = {each.name: each.kind for each in self.spec.inputs}
+        declared = [*kinds]
         needed = [each.name for each in self.spec.inputs if each.is_needed]
         for names in (needed, [name for name in self.template.slots if name not in declared], declared):
             left = [name for name in names if name not in given and name not in self._threads]
-            if len(left) == 1 or (names is declared and INPUT in left):
-                return left[0] if len(left) == 1 else INPUT
+            takers = [name for name in left if kinds.get(name, "string") in _TAKE_TEXT]
+            if len(left) == 1 or len(takers) == 1:
+                return (takers or left)[0]
+            if names is declared and INPUT in left:
+                return INPUT
             if left:
                 could = f"a text alone could be the value of {listed(left)} of {self.called}"
                 raise SlotError(f"{could}; give a dict, {dict_form(left)}")
@@ -152,7 +161,7 @@ class Filling:
             SlotError: Some are missing, or not of their kind; or a variable is nowhere.
             TemplateError: The template fails.
         """
-        return self.template.fill(self._ready(checked_inputs(self.inputs_of(inputs), self.spec.inputs)))
+        return self._fill(self._ready(checked_inputs(self.inputs_of(inputs), self.spec.inputs)))
 
     def filled(self, inputs: object, history: HistoryLike | None = None, *, in_loop: bool = False) -> Filled:
         """Return the filled template as turns.
@@ -180,7 +189,7 @@ class Filling:
         values = checked_inputs(given, [each for each in self.spec.inputs if each.name not in missing])
         held = self._ready(values, missing)
         try:
-            found = self._sections(self.template.fill(held))
+            found = self._sections(self._fill(held))
             steps = [*self.dialect.steps(found)]
             tools = tuple(self.dialect.tools(found))
         except PromptFileError as error:
@@ -197,6 +206,13 @@ class Filling:
             checked_inputs(given, self.spec.inputs)
             raise SlotError(f"{self.called}: no value for {listed(sorted(missing))}")
         return Filled(tuple(steps), tools, missing)
+
+    def _fill(self, held: Mapping[str, object]) -> Sequence[str]:
+        try:
+            return self.template.fill(held)
+        except SlotError as error:
+            why = "undefined='empty' (--undefined empty) reads a name without a value as empty"
+            raise SlotError(f"{error}; {why}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: nothing that was made on first use."""
@@ -252,6 +268,8 @@ def shown(part: str) -> str:
     return f"__PROMPTY_THREAD_{token_hex(4)}_{cast('Thread | Medium', part.held).name}__"
 
 
+# The kinds of inputs that a text without a name can be the value of, where there are others.
+_TAKE_TEXT = frozenset(("string", "union"))
 # The parts of a text that is not there.
 _NOTHING = ("",)
 # It never changes, so all prompters of files have one.
@@ -354,6 +372,29 @@ class FilePrompter(Prompter):
             named: Mapping[str, object] = cast("Mapping[str, object]", given or {})
             return {**called(self._fixed, named), **named}
         return self._filling.with_text(called(self._fixed, ()), self.name_of_text(), given)
+
+    @property
+    def left_out(self) -> Report:
+        """The tools of the file that no request has, as they are no functions."""
+        return self._left
+
+    def request(self, prompt: Prompt, provider: str | None = None, api: str | None = None) -> Payload:
+        """Return the whole request of a prompt; see :meth:`lazyprompt.Prompty.request`.
+
+        Args:
+            prompt: A prompt of this prompter.
+            provider: The provider; None is the one of the file, or else ``openai``.
+            api: The interface; None is the one of the file, or else ``chat``.
+
+        Raises:
+            FormatError: There is no such provider or interface; or the messages have no form there.
+        """
+        spec = self._filling.spec
+        own = {each.name for each in spec.tools}
+        named = [tool for tool, name in zip(prompt.tools.copy(), prompt.tools.names, strict=True) if name not in own]
+        profile = target_of(*sent_to(spec, provider, api)).profile
+        messages = cast("PayloadTarget", self.target(profile)).messages(prompt)
+        return request(spec, messages, provider, api, tools=named, report=cast("Report", prompt.report))
 
     @property
     def response_format(self) -> JsonObject | None:

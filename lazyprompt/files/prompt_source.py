@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -69,8 +69,10 @@ class PromptSource:
             spoken = dialect_of(written, parts.body) if dialect is None else dialect_named(dialect)
         except TemplateError as error:
             raise PromptFileError(f"{name}:1:1: {error}") from error
-        seen = references.resolved(written, source)
-        translated = spoken.translate(Reading(source, seen, parts.body, references))
+        # A file of the first version is read without its connection, as by its own tools.
+        looking = replace(references, connects_later=True) if spoken.name == "v1" else references
+        seen = looking.resolved(written, source)
+        translated = spoken.read(Reading(source, seen, parts.body, references))
         spec, body = read_spec(translated.fields, source), translated.body
         begin = written["instructions"].at if not body and "instructions" in written else parts.body_at
         whole = expanded(body or spec.instructions or "", spec.engine, references, source, begin)

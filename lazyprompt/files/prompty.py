@@ -23,7 +23,7 @@ from lazyprompt.files.roles import TemplateSegment, check_strict, segments_of
 from lazyprompt.files.targets import read_answer, request, sent_to
 from lazyprompt.files.turns import messages_of, neutral
 from lazyprompt.files.yaml_nodes import text_of_file
-from lazyprompt.messages.history import History, HistoryLike
+from lazyprompt.messages.parse import parse_messages
 from lazyprompt.prompters.definition import Origin
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.writing.rewriting import Changes
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.formatters.report import Payload
+    from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.tools import ToolsLike
@@ -428,9 +429,8 @@ class Prompty(PromptSource):
             FormatError: There is no such provider or interface; or the messages have no form there.
         """
         if messages is not None:
-            return request(self.spec, History.of(messages).messages, provider, api)
-        made = self.filled(inputs, history)
-        return request(self.spec, messages_of(made.steps), provider, api, tools=made.tools)
+            return request(self.spec, parse_messages(messages), provider, api, report=self.prompter.left_out)
+        return self.prompter.request(self.prompter.fill(inputs, history), provider, api)
 
     def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:
         """Render the prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.

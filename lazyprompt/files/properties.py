@@ -219,7 +219,7 @@ def _property(source: Source, node: Node, where: str, name: str) -> Property:
         kind,
         source.text_of(fields.get("description"), f"{where}.description"),
         source.flag_of(fields.get("required"), f"{where}.required") or False,
-        plain(fields.get("default")),
+        _default(kind, fields.get("default")),
         plain(fields.get("example")),
         () if enum is None else tuple(map(plain, source.list_of(enum, f"{where}.enumValues"))),
         source.flag_of(fields.get("nullable"), f"{where}.nullable") or False,
@@ -228,6 +228,12 @@ def _property(source: Source, node: Node, where: str, name: str) -> Property:
         _choices(source, fields, where),
         one_of="oneOf" in fields,
     )
+
+
+def _default(kind: str, node: Node | None) -> Json:
+    """Return a default; an empty mapping for a thread, as some files have it, is one without messages."""
+    value = plain(node)
+    return [] if kind == "thread" and value == {} else value
 
 
 def _of_name(source: Source, node: Node, where: str, name: str) -> Property:
@@ -352,13 +358,22 @@ def rich_value(name: str, kind: str, value: object) -> Thread | Medium:
     """
     if kind == "thread":
         try:
-            return Thread(name, messages_from(cast("Any", value)))
+            return Thread(name, messages_from(cast("Any", [*map(_with_plain_role, cast("list[object]", value))])))
         except LazyPromptError as error:
             raise type(error)(f"input {name}: {error}") from error
     if isinstance(value, MediaBlock):
         return Medium(name, value)
     source = value if isinstance(value, (URLSource, Base64Source)) else _source_of(cast("str", value), kind)
     return Medium(name, MEDIA[kind](source))
+
+
+def _with_plain_role(message: object) -> object:
+    """Return a message whose role is written in small letters: in a prompt file, ``Assistant:`` is a role too."""
+    if not isinstance(message, dict):
+        return message
+    fields = cast("dict[str, object]", message)
+    role = fields.get("role")
+    return {**fields, "role": role.lower()} if isinstance(role, str) else fields
 
 
 def _source_of(text: str, kind: str) -> URLSource | Base64Source:

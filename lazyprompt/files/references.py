@@ -1,6 +1,6 @@
 """References in the strings of a front matter: ``${env:NAME:default}``, ``${file:path}``, ``${params:name}``.
 
-A string that is one reference becomes its value, of whatever kind; references within text become text.
+A string that is one reference becomes its value, of whatever kind. Within longer text, a reference is text.
 They are looked up once, when a file is loaded: nothing that is put into a template later is looked at.
 """
 
@@ -18,7 +18,6 @@ from lazyprompt._base.json import checked
 from lazyprompt._base.secret import SecretText, variable
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, did_you_mean
 from lazyprompt.files.yaml_nodes import (
-    KINDS,
     MAX_BYTES,
     MAX_DEPTH,
     Node,
@@ -54,6 +53,7 @@ class References:
         named: The variables that may be used outside of connection settings; None is all.
         layers: Directories that are as one tree, in which included files are looked for.
         trace: Notes the files and variables that were looked at.
+        connects_later: True if a connection setting may stay a reference whose variable is not set.
     """
 
     base: Path | None = None
@@ -63,6 +63,7 @@ class References:
     named: frozenset[str] | None = None
     layers: tuple[Path, ...] = ()
     trace: Trace | None = field(default=None, compare=False, repr=False)
+    connects_later: bool = False
 
     def resolved(self, fields: dict[str, Node], source: Source) -> dict[str, Node]:
         """Return the fields of a front matter with all references looked up.
@@ -180,23 +181,9 @@ class _Looking:
             raise kind(str(self._source.pointed(node.at, str(error)))) from error
 
     def _text(self, text: str) -> Value:
-        """Return the value of a string that holds references."""
-        whole = _REFERENCE.fullmatch(text)
-        if whole is not None:
-            return self._found(whole)
-        pieces: list[str] = []
-        end = 0
-        for match in _REFERENCE.finditer(text):
-            found = self._found(match)
-            if isinstance(found, list | dict) or found is None:
-                raise ValueError(f"{match[0]} is {KINDS[type(found)]}, which has no place within text")
-            pieces += (text[end : match.start()], found if isinstance(found, str) else json.dumps(found))
-            end = match.end()
-        pieces.append(text[end:])
-        made = "".join(pieces)
-        if not any(isinstance(piece, SecretText) for piece in pieces):
-            return made
-        return SecretText(made, "".join(each.reference if isinstance(each, SecretText) else each for each in pieces))
+        """Return the value of a string: of a reference what it leads to, of any other text the text itself."""
+        match = _REFERENCE.fullmatch(text)
+        return text if match is None else self._found(match)
 
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
@@ -224,6 +211,8 @@ class _Looking:
                 f"${{env:{name}}} would enter what is sent, outside of connection settings; give --env {name} if this "
                 "file may use it"
             )
+        if self._connects and self._references.connects_later and name not in environment and given == name:
+            return f"${{env:{given}}}"
         found = variable(given, environment)
         # A default stands in the file, for all to read.
         return SecretText(found, f"${{env:{given}}}") if name in environment else found

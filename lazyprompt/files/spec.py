@@ -32,7 +32,10 @@ ENGINES: Final[Mapping[str, Callable[..., Template]]] = {
     "jinja2": partial(JinjaTemplate, is_portable=True),
     "mustache": MustacheTemplate,
 }
-"""The parsers of templates, by the names that ``template.format`` has for their syntaxes."""
+"""The parsers of templates, by their syntaxes."""
+
+_FORMATS: Final = {**{each: each for each in ENGINES}, "nunjucks": "jinja2"}
+"""The syntaxes, by the names that ``template.format`` has for them."""
 
 _TEXTS = ("name", "displayName", "description")
 FIELDS: Final = (*_TEXTS, "metadata", "model", "inputs", "outputs", "tools", "template", "instructions", "kind")
@@ -206,10 +209,10 @@ def _engine(source: Source, template: Node | None) -> str:
     form = source.mapping_of(template, "template").get("format")
     kind = form.fields.get("kind") if form is not None and isinstance(form.value, dict) else form
     name = None if kind is None else kind.value
-    if form is not None and name is not None and name not in [*ENGINES]:
-        known = f"{did_you_mean(str(name), ENGINES)}; the formats are {', '.join(ENGINES)}"
+    if form is not None and name is not None and name not in [*_FORMATS]:
+        known = f"{did_you_mean(str(name), _FORMATS)}; the formats are {', '.join(_FORMATS)}"
         raise source.pointed(form.at, f"Invalid template format: {name!r} is none{known}")
-    return str(name or "jinja2")
+    return _FORMATS[str(name or "jinja2")]
 
 
 def _tool(source: Source, node: Node, where: str, name: str) -> ToolSpec:
@@ -343,4 +346,5 @@ class Reading:
 def fits(node: Node, kind: str) -> bool:
     """Return True if a value may be that of a property of a kind."""
     found = kind_of(node.value)
-    return node.value is None or kind in (found, "union") or (kind == "float" and found == "integer")
+    also = {"float": "integer", "thread": "array"}.get(kind)
+    return node.value is None or kind in (found, "union") or found == also

@@ -1,48 +1,44 @@
 """Whole requests of prompt files, and the answers to them.
 
 A target is data: the places of a prompt file's options in an interface of a provider, and its other properties.
-Messages and tools are written by the formatters: a target only names the profile, and the few rules in which Prompty's
-specification (section 7) differs from it. The payload's report lists all that a request cannot carry.
+Messages and tools are written by the formatters, as all other payloads: a target only names the profile, and the few
+rules in which Prompty's specification (section 7) differs from it. The payload's report lists all that a request cannot
+carry.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from base64 import b64encode
-from binascii import a2b_base64
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.client_objects import fields_of
-from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt._base.secret import revealed
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.files.properties import MediaBlock, Property, schema_of
 from lazyprompt.files.spec import OPTIONS, OTHERS, Spec, snake_names
-from lazyprompt.files.turns import functions_of, named_functions, note_attributes
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.formatter import ChatFormatter
+from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import PDF, Media, MediaKind, Profile
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages.msg import Base64Source, FileBlock, Msg, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
+from lazyprompt.messages.msg import FileBlock, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from lazyprompt.messages.openai_form import UrlPart, write_part
+from lazyprompt.messages.tools import ToolSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lazyprompt._base.json import Fields, Json, JsonObject
-    from lazyprompt.messages.msg import Block
+    from lazyprompt.formatters.report import Report
+    from lazyprompt.messages.msg import Block, Msg
 
 Place: TypeAlias = tuple[str, ...]
 """A place in a request: the keys that lead to it."""
-
-_URLSAFE = str.maketrans("-_", "+/")
 
 
 def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
@@ -140,9 +136,9 @@ _ROWS = (
         "openai",
         options=_CHAT(maxOutputTokens="max_completion_tokens"),
         changes={
-            "form": ChatForm(parts={"file": _FilePart("file")}),
-            # Which formats a model hears changes from model to model: a format is sent by its own name.
-            "media": {"image": Media(("image/*",)), "audio": Media(("audio/*",), url=False), "file": Media(PDF)},
+            "form": ChatForm(text_lists=True, parts={"file": _FilePart("file")}),
+            # Section 7.1.2 has a file by its address, and a sound of any format by its own name.
+            "media": {**OPENAI.media, "audio": Media(("audio/*",), url=False), "file": Media(PDF)},
         },
         structured="response_format",
     ),
@@ -154,8 +150,6 @@ _ROWS = (
             allowMultipleToolCalls="parallel_tool_calls",
             reasoningEffort="reasoning.effort",
         ),
-        # The developer's texts are one: the instructions.
-        changes={"system": "first", "developer": False},
         structured="text",
     ),
     Target("openai", "embedding"),
@@ -226,7 +220,8 @@ def request(
     provider: str | None = None,
     api: str | None = None,
     *,
-    tools: Sequence[Mapping[str, Json]] = (),
+    tools: Sequence[JsonObject] = (),
+    report: Report = (),
 ) -> Payload:
     """Return the request of a prompt file, with a report of the options, tools and blocks that have no place in it.
 
@@ -235,7 +230,8 @@ def request(
         messages: Its messages.
         provider: The provider; None is the one of the file, or else ``openai``.
         api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the one of the file, or else ``chat``.
-        tools: Tools beside those of the front matter.
+        tools: Functions beside those of the front matter, in OpenAI's form.
+        report: What the messages and tools lack of the file's.
 
     Raises:
         FormatError: The provider is unknown or has no such interface; or the messages have no form there.
@@ -243,7 +239,7 @@ def request(
     """
     model = spec.model
     target = target_of(*sent_to(spec, provider, api))
-    notes = Notes()
+    notes = Notes(report)
     body: dict[str, Any] = {"model": model["id"]} if model.get("id") else {}
     if not body:
         notes.add("model", "model", "left out", "the file names no model: it is model.id")
@@ -271,20 +267,16 @@ class _Asked(NamedTuple):
     spec: Spec
     messages: Sequence[Msg]
     target: Target
-    tools: Sequence[Mapping[str, Json]]
+    tools: Sequence[JsonObject]
     notes: Notes
 
     def talk(self) -> dict[str, Any]:
         """Return the messages, the tools and the form of the answer."""
         spec, target = self.spec, self.target
-        held: dict[str, str] = {}
-        shown = [_as_sent(message, at, target, held, self.notes) for at, message in enumerate(self.messages)]
-        made = ChatFormatter(target.own_profile()).format(shown, tools=self._functions() or None)
+        _note_addresses(self.messages, target, self.notes)
+        made = ChatFormatter(target.own_profile()).format_parsed(self.messages, self._functions())
         self.notes.extend(made.report)
         body: dict[str, Any] = dict(made)
-        if held:
-            places = re.compile("|".join(map(re.escape, held)))
-            body = json.loads(places.sub(lambda match: json.dumps(held[match[0]])[1:-1], json.dumps(body)))
         if not target.text_content:
             for message in body["messages"]:
                 if isinstance(message["content"], str):
@@ -300,7 +292,7 @@ class _Asked(NamedTuple):
             body |= _STRUCTURED[target.structured](spec.outputs)
         return body
 
-    def _functions(self) -> list[JsonObject]:
+    def _functions(self) -> ToolSet:
         specs = self.spec.tools
         if not self.target.strict_tools:
             for index, each in enumerate(specs):
@@ -311,7 +303,7 @@ class _Asked(NamedTuple):
         elif self.target.api == "chat":
             # There, a tool that asks for nothing is not strict; to the Responses API it is.
             specs = tuple(replace(each, strict=each.strict or None) for each in specs)
-        return [*functions_of(specs, self.notes), *named_functions(self.tools, self.notes)]
+        return ToolSet.of([*(each.function() for each in specs if each.kind == "function"), *self.tools])
 
     def embed(self) -> dict[str, Any]:
         """Return the text to embed, or the texts of several messages."""
@@ -349,53 +341,17 @@ def _joined(blocks: Sequence[Block]) -> str:
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _as_sent(message: Msg, at: int, target: Target, held: dict[str, str], notes: Notes) -> Msg:
-    """Return a message as a formatter is to see it: a name that is only the role is none, texts alone are one."""
-    content = message.content
-    if not isinstance(content, str):
-        joins = target.text_content or message.role in SYSTEM_ROLES
-        if joins and all(isinstance(block, TextBlock) and not block.signature for block in content):
-            content = _joined(content)
-        else:
-            content = _sent_blocks(content, f"messages[{at}].content", target, held, notes)
-    note_attributes(message.metadata, at, notes)
-    name = "" if message.name == message.role else message.name
-    return message.evolve(name=name, content=content, metadata=None)
-
-
-def _sent_blocks(
-    blocks: Sequence[Block], where: str, target: Target, held: dict[str, str], notes: Notes
-) -> tuple[Any, ...]:
-    """Return blocks; data that is no base64 is sent as it was given, so a placeholder stands for it until then."""
-    made: list[Block] = []
-    for index, block in enumerate(blocks):
-        place, changed = f"{where}[{index}]", block
-        if isinstance(block, ToolResultBlock) and not isinstance(block.output, str):
-            changed = replace(block, output=_sent_blocks(block.output, f"{place}.output", target, held, notes))
-        elif isinstance(block, MediaBlock):
-            source, why = block.source, ""
-            if isinstance(source, URLSource) and target.passes_on(block):
-                why = (
-                    f"{target.profile} refuses an address here, which Prompty sends: give data, or see api='responses'"
-                )
-                notes.add(place, block.kind, "changed", why, source.url)
-            elif isinstance(source, Base64Source) and not _is_base64(source.data):
-                notes.add(place, block.kind, "changed", "its data is no base64, and is sent as it was given")
-                data = b64encode(blake2s(f"{place}\0{source.data}".encode()).hexdigest().encode()).decode()
-                held[data] = source.data
-                changed = replace(block, source=Base64Source(source.media_type, data))
-        made.append(changed)
-    return tuple(made)
-
-
-def _is_base64(data: str) -> bool:
-    if not data or data.startswith("data:"):
-        return True  # the formatter says what is wrong with it
-    try:
-        a2b_base64("".join(data.split()).translate(_URLSAFE), strict_mode=True)
-    except ValueError:
-        return False
-    return True
+def _note_addresses(messages: Sequence[Msg], target: Target, notes: Notes) -> None:
+    """Note the media whose addresses Prompty's specification sends and the provider refuses."""
+    why = f"{target.profile} refuses an address here, which Prompty sends: give data, or see api='responses'"
+    for at, message in enumerate(messages):
+        for index, given in enumerate(message.blocks):
+            within = (
+                given.output if isinstance(given, ToolResultBlock) and not isinstance(given.output, str) else (given,)
+            )
+            for block in within:
+                if isinstance(block, MediaBlock) and isinstance(block.source, URLSource) and target.passes_on(block):
+                    notes.add(f"messages[{at}].content[{index}]", block.kind, "changed", why, block.source.url)
 
 
 def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Target, notes: Notes) -> None:

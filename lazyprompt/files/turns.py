@@ -185,18 +185,21 @@ def result_turn(section: Section) -> Turn:
 _Medium: TypeAlias = "tuple[str, dict[str, Json]] | None"
 
 
-def steps_with_media(section: Section, medium: Callable[[str, str], _Medium]) -> Iterator[Step]:
+def steps_with_media(
+    section: Section, medium: Callable[[str, str], _Medium], address_of: Callable[[str], str] = str
+) -> Iterator[Step]:
     """Find the steps of a section, with the media that its own text has in Markdown; what is in a value is text.
 
     Args:
         section: The section.
         medium: Gives the kind and the attributes of a medium, by the words in brackets and the address; None for text.
+        address_of: Makes an address of one as it is written.
     """
     for step in steps_of(section):
-        yield step if isinstance(step, Thread) else replace(step, items=tuple(_with_media(step, medium)))
+        yield step if isinstance(step, Thread) else replace(step, items=tuple(_with_media(step, medium, address_of)))
 
 
-def _with_media(turn: Turn, medium: Callable[[str, str], _Medium]) -> Iterator[Item]:
+def _with_media(turn: Turn, medium: Callable[[str, str], _Medium], address: Callable[[str], str]) -> Iterator[Item]:
     for item in turn.items:
         if not isinstance(item, TextItem):
             yield item
@@ -204,10 +207,10 @@ def _with_media(turn: Turn, medium: Callable[[str, str], _Medium]) -> Iterator[I
         filled = Scanned(item.parts)
         end = 0
         for match in _MEDIUM.finditer(filled.text) if "](" in filled.text else ():
-            address = "".join(filled.between(*match.span(2)))
-            if named := medium(match[1], address):
+            given = "".join(filled.between(*match.span(2)))
+            if named := medium(match[1], given):
                 yield from text_items(filled.between(end, match.start()))
-                yield Shown(MEDIA[named[0]](source_of(address)), named[1])
+                yield Shown(MEDIA[named[0]](source_of(address(given))), named[1])
                 end = match.end()
         yield from text_items(filled.between(end, len(filled.text))) if end else [item]
 
@@ -346,16 +349,12 @@ def as_sent(steps: Iterable[Step], notes: Notes) -> list[Step]:
             continue
         places = _PLACES.get(step.role, _PLACES_OF_OTHERS)
         kept = {name: value for name, value in step.attributes.items() if name in places}
-        note_attributes((name for name in step.attributes if name not in places), at, notes)
+        for name in step.attributes:
+            if name not in places:
+                notes.add(f"messages[{at}]", "metadata", "left out", f"the attribute {name!r} is the template's own")
         found.append(step if len(kept) == len(step.attributes) else replace(step, attributes=kept))
         at += 1
     return found
-
-
-def note_attributes(names: Iterable[str], at: int, notes: Notes) -> None:
-    """Note attributes that stay behind, and the message that has them."""
-    for name in names:
-        notes.add(f"messages[{at}]", "metadata", "left out", f"the attribute {name!r} is the template's own")
 
 
 def neutral(steps: Sequence[Step]) -> list[JsonObject]:

@@ -19,6 +19,7 @@ from lazyprompt.messages.read_gemini import read_content
 from lazyprompt.messages.read_langchain import TYPES, read_message, read_tuple
 from lazyprompt.messages.read_openai import ITEMS, continues, joined, parted, read_item, read_openai
 from lazyprompt.messages.read_parts import PART_TYPES
+from lazyprompt.messages.read_sharegpt import KEYS, read_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     Reader: TypeAlias = Callable[[Fields, str, OpenCalls], tuple[Msg, ...]]
 
 _ACCEPTED = (
-    "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini or the Responses API, a LangChain tuple or "
-    "message, or a Msg"
+    "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini, ShareGPT or the Responses API, a "
+    "LangChain tuple or message, or a Msg"
 )
 # The number of items of a pair, and of keys of a message that is a role and a content.
 _PAIR = _BARE = 2
@@ -90,6 +91,7 @@ _ATTRIBUTES = (
 FORMS = (
     Form("a content of Gemini", read_content, frozenset({"parts"})),
     Form("a message of LangChain", read_message, frozenset({"type"}), TYPES),
+    Form("a message of ShareGPT", read_turn, KEYS),
     Form("an item of the Responses API", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})),
     # Each release of the API has new types of items.
     Form(

@@ -68,6 +68,8 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     Raises:
         HistoryError: It has no known role, or a part of it has the wrong shape.
     """
+    if message.get("role") == "function" or message.get("function_call"):
+        message = _with_tools(message, waiting)
     role = message.get("role")
     if role not in ROLES:
         raise HistoryError(
@@ -146,6 +148,18 @@ def _chat_native(message: Fields, beside: Beside, where: str) -> JsonObject | No
         if key == "content" or (key in SENT | UNSAID and value not in (None, []))
     }
     return checked_object(kept, where, HistoryError)
+
+
+def _with_tools(message: Fields, waiting: OpenCalls) -> Fields:
+    """Return a message of the API before it had tools, with its ``function_call`` or role ``function`` as of today."""
+    made = {key: value for key, value in message.items() if key != "function_call"}
+    call, name = message.get("function_call"), message.get("name")
+    if call and not message.get("tool_calls"):
+        made["tool_calls"] = [{"function": call}]
+    if message.get("role") == "function":
+        # The result of a function has its name alone.
+        made |= {"role": "tool", "tool_call_id": next((id_ for id_ in waiting if waiting[id_] == name), "")}
+    return made
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:

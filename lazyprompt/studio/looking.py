@@ -68,7 +68,9 @@ class Looking:
         self.workspace = workspace
         # One file alone is read as Prompty.load reads it, the files of a directory as PromptLibrary does.
         layers = () if workspace.only is not None else (workspace.root,)
-        self._references = References(None, roots, dict(params or {}), HiddenEnvironment(), layers=layers)
+        self._references = References(
+            None, roots, dict(params or {}), HiddenEnvironment(), layers=layers, connects_later=True
+        )
         self._drafts: FileCache[Draft] = FileCache(_MOST_TEXTS)
 
     def _read(self, path: str, text: str) -> Draft:

@@ -29,6 +29,7 @@ MAX_NAMES = 200_000
 
 _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
 # What Jinja reads otherwise than as the name of a value.
+_UNDEFINED = re.compile(r"('[^']*') is undefined")
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
 
@@ -154,8 +155,10 @@ class CompiledTemplate(ABC):
         try:
             return self._render(values)
         except UndefinedError as error:
+            missing = _UNDEFINED.fullmatch(str(error.message))
+            what = f"no value for {missing[1]}" if missing else error.message
             slots = ", ".join(map(repr, self.slots))
-            raise SlotError(f"{self.syntax}: {error.message}; the slots are {slots}") from error
+            raise SlotError(f"{self.syntax}: {what}; the slots are {slots}") from error
         except LazyPromptError:
             raise
         except FAILURES as error:

@@ -16,8 +16,8 @@ from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References, text_in_place
-from lazyprompt.files.targets import request, sent_to, target_of
-from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn, messages_of
+from lazyprompt.files.targets import sent_to, target_of
+from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn
 from lazyprompt.files.yaml_nodes import plain
 from lazyprompt.inspect.cautions import Mark, marks_of
 from lazyprompt.inspect.counting import counter_named
@@ -113,7 +113,8 @@ class LoadedPrompt:
         if path.suffix.lower() in YAML_SUFFIXES:
             made = PromptFile.loads(held, str(path))
             return cls(made.prompter, None, {"model": made.model, **cls.of(made.prompter).settings})
-        references = References(path.parent, tuple(map(Path, roots)), dict(params or {}), environment, named)
+        places = tuple(map(Path, roots))
+        references = References(path.parent, places, dict(params or {}), environment, named, connects_later=True)
         return cls.of(Prompty.of_file(path, references, text=held))
 
     @classmethod
@@ -237,7 +238,7 @@ class RenderedCase:
         if file is None or not isinstance(value, Filled) or not _takes_requests(file, provider):
             prompt = self.prompt if isinstance(value, Filled) else value
             return cast("Payload", self.source.prompter.target(provider).render(prompt))
-        return request(file.spec, messages_of(value.steps), provider, tools=value.tools)
+        return file.prompter.request(self.prompt, provider)
 
     @cached_property
     def turns(self) -> tuple[TurnText, ...]:

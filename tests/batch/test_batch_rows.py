@@ -244,7 +244,7 @@ def test_any_object_is_read_as_python_reads_it(tmp_path_factory: pytest.TempPath
     ("text", "message"),
     [
         (b"", "is empty; its first line is to hold the names"),
-        (b"a,\n1,2\n", "rows.csv:1: column 2 has no name"),
+        (b",\n1,2\n", "rows.csv:1: no column has a name"),
         (b"a,b,a\n1,2,3\n", "rows.csv:1: column 3 is named 'a' as another is"),
         (b"\xff,b\n1,2\n", "rows.csv:1: the header is no UTF-8"),
         (b'"a"b,c\n', "rows.csv:1: the header cannot be read"),
@@ -283,7 +283,7 @@ def test_a_long_field_of_csv_is_read_and_the_limit_of_others_stays(tmp_path: Pat
 def test_files_are_told_by_their_names(tmp_path: Path) -> None:
     assert row_file("a/b.NDJSON").kind == "jsonl"
     assert row_file("a.txt", "csv").kind == "csv"
-    with pytest.raises(BatchError, match=r"ends in '.jsonn' \(did you mean '.jsonl'\?\)"):
+    with pytest.raises(BatchError, match=r"ends in '.jsonn' \(did you mean '.json'\?\)"):
         row_file("a.jsonn")
     with pytest.raises(BatchError, match="there is no kind 'xml'"):
         row_file("a.txt", "xml")  # type: ignore[arg-type]

@@ -46,7 +46,9 @@ def test_a_template_is_asked_for_what_it_can_do(run: Callable[..., Ran], tmp_pat
     path = write(tmp_path / "chat.jinja", PLAIN)
     ran = run("check-template", path)
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out.decode() == f"{ChatTemplate.load(path).check()}\n"
+    bos = "<s>"
+    template = ChatTemplate.load(path, bos_token=bos)
+    assert ran.out.decode() == f"{template.check()}\n"
     assert b"\nstop token trained            yes  '</>'\n" in ran.out
 
 

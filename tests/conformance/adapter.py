@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fuzz.rendered import messages_from_text
 from lazyprompt import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, TextBlock, URLSource
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Data = dict[str, Any]
 
 _COLLECTORS: dict[str, Callable[[], Collector]] = {"openai": ChatCollector, "anthropic": AnthropicCollector}
+_DATA = "YmFzZTY0ZGF0YQ=="
 _MEDIA = {"image": ImageBlock, "audio": AudioBlock, "file": FileBlock}
 
 
@@ -65,7 +66,9 @@ def to_request(given: Data) -> Data:
         "outputs": given.get("outputs") or [],
     }
     messages = [_message(each) for each in given["messages"]]
-    return dict(request(_spec(fields), messages, given.get("provider"), given.get("apiType")))
+    made = request(_spec(fields), messages, given.get("provider"), given.get("apiType"))
+    # The vectors have a word in the place of data, which is to be base64.
+    return cast("Data", json.loads(json.dumps(made).replace(_DATA, "base64data")))
 
 
 def process_stream(provider: str, events: Sequence[Data]) -> Data:
@@ -126,9 +129,13 @@ def _thread(value: object) -> list[Msg]:
 def _message(given: Data) -> Msg:
     content = given.get("content", given.get("parts"))
     metadata = dict(given.get("metadata") or {})
-    name = str(metadata.pop("name", given["role"]))
+    name = metadata.pop("name", None)
     blocks = content if isinstance(content, str) or content is None else [_block(part) for part in content]
-    return Msg(name, blocks, given["role"], metadata=metadata)
+    if isinstance(blocks, list) and len(blocks) == 1 and isinstance(blocks[0], TextBlock):
+        # As a text alone stands in a prompt file.
+        blocks = blocks[0].text
+    message = Msg(str(name or given["role"]), blocks, given["role"], metadata=metadata)
+    return message if name else message.without_speaker()
 
 
 def _block(part: Data) -> Block:
@@ -139,7 +146,7 @@ def _block(part: Data) -> Block:
     media_type = part.get("mediaType")
     source = source_of(value)
     if isinstance(source, URLSource) and "://" not in value and (media_type or kind == "audio"):
-        source = Base64Source(media_type or "audio/wav", value)
+        source = Base64Source(media_type or "audio/wav", value.replace("base64data", _DATA))
     return ImageBlock(source, detail=part.get("detail")) if kind == "image" else _MEDIA[kind](source)
 
 

@@ -20,7 +20,7 @@ KEY = "sk-abcdef-123456"
 FILE = """---
 model:
   id: gpt-4o
-  connection: {apiKey: "${env:SHOP_KEY}", headers: ["Bearer ${env:SHOP_KEY}"], endpoint: "${env:NO_SUCH:https://x.y}"}
+  connection: {apiKey: "${env:SHOP_KEY}", headers: ["${env:SHOP_KEY}"], endpoint: "${env:NO_SUCH:https://x.y}"}
   options: {additionalProperties: {user: "${env:SHOP_KEY}"}}
 inputs: {code: {kind: string, default: "${env:SHOP_KEY}"}}
 ---
@@ -58,7 +58,7 @@ def test_whoever_sends_it_has_it(prompt: Prompty) -> None:
     body = prompt.request()
     assert (body["messages"][0]["content"], body["user"], type(body["user"])) == (KEY, KEY, str)
     told = prompt.to_dict()
-    assert json.loads(json.dumps(told))["model"]["connection"]["headers"] == [f"Bearer {KEY}"]
+    assert json.loads(json.dumps(told))["model"]["connection"]["headers"] == [KEY]
     assert isinstance(told["model"]["connection"]["apiKey"], SecretText)  # type: ignore[index,call-overload]  # as above
 
 

@@ -6,6 +6,7 @@ import base64
 import pickle
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -222,6 +223,19 @@ class TestWhatIsSent:
         again = pickle.loads(pickle.dumps(prompt.request()))  # noqa: S301 - our own
         assert (again, again.report) == (prompt.request(), prompt.request().report)
 
+    def test_an_empty_turn_of_the_user_is_left_out(self) -> None:
+        """``request`` sent the empty turn that ``generate_prompt`` left out."""
+        prompt = prompt_of("inputs: {q: {kind: string, default: ''}}", "system:\nS\nuser:\nHi\nuser:\n{{ q }}")
+        for made in (prompt.request(provider="vllm"), prompt.generate_prompt({}, format="vllm")):
+            assert made["messages"] == [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}]
+
+    def test_several_texts_of_one_message_stay_apart(self) -> None:
+        """``request`` joined them with nothing between, where the formatter sends parts or lines."""
+        texts = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
+        for provider in ("openai", "openai-responses", "anthropic", "gemini", "ollama"):
+            made, sent = prompt_of("model: m").request(messages=texts, provider=provider), ChatFormatter(provider)
+            assert {key: made[key] for key in made if key in ("messages", "input", "contents")} == sent.format(texts)
+
     def test_messages_in_the_place_of_those_of_the_template(self) -> None:
         made = prompt_of("model: m").request(messages=[["a", "b"], {"role": "user", "content": "c"}])
         assert [each["content"] for each in made["messages"]] == ["a", "b", "c"]
@@ -316,11 +330,11 @@ class TestMedia:
         with pytest.raises(MediaError, match="expected http"):
             MEDIA.generate_prompt({"p": "aGVsbG8="}, format="gemini")
 
-    def test_data_that_is_no_base64_is_sent_as_it_is_given_and_told(self) -> None:
-        made = MEDIA.request({"p": ImageBlock(Base64Source("image/png", "base64data"))}, provider="anthropic")
-        source = made["messages"][0]["content"][0]["source"]
-        assert source == {"type": "base64", "media_type": "image/png", "data": "base64data"}
-        assert "its data is no base64, and is sent as it was given" in [each.reason for each in made.report]
+    def test_data_that_is_no_base64_is_refused_by_all_alike(self) -> None:
+        given = {"p": ImageBlock(Base64Source("image/png", "base64data"))}
+        for make in (MEDIA.request, partial(MEDIA.generate_prompt, format="openai")):
+            with pytest.raises(MediaError, match="the data is no base64: its padding is wrong"):
+                make(given)
 
     def test_a_file_at_an_address(self) -> None:
         """OpenAI's chat refuses one: a request is as Prompty has it, and says so; the other form says what to do."""

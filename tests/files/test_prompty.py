@@ -239,7 +239,7 @@ class TestInputs:
             "---\ninputs: {a: {kind: string}}\n---\n[{{ a }}{% if a %}x{% endif %}{{ a|default('d') }}]"
         )
         assert prompt.render() == "[d]"
-        with pytest.raises(SlotError, match="'q' is undefined"):
+        with pytest.raises(SlotError, match="no value for 'q'"):
             Prompty.loads("{{ q }}").messages()
         assert Prompty.loads("[{{ q }}{{ a.b.c }}]", undefined="empty").render() == "[]"
         mustache = "---\ninputs: {a: {kind: string}}\ntemplate: {format: mustache}\n---\n[{{a}}{{^a}}none{{/a}}]"

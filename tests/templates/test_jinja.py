@@ -267,12 +267,12 @@ def test_the_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{{ missing }}", "'missing' is undefined; the slots are 'missing'"),
+        ("{{ missing }}", "no value for 'missing'; the slots are 'missing'"),
         ("{{ d.missing }}", "'dict object' has no attribute 'missing'; the slots are 'd'"),
         ("{{ d.missing.more }}", "'dict object' has no attribute 'missing'"),
-        ("{% for i in missing %}{% endfor %}", "'missing' is undefined"),
-        ("{% if missing %}{% endif %}", "'missing' is undefined"),
-        ("{{ lipsum() }}", "'lipsum' is undefined"),
+        ("{% for i in missing %}{% endfor %}", "no value for 'missing'"),
+        ("{% if missing %}{% endif %}", "no value for 'missing'"),
+        ("{{ lipsum() }}", "no value for 'lipsum'"),
     ],
 )
 def test_what_is_not_there_is_an_error(text: str, said: str) -> None:
@@ -390,7 +390,7 @@ def test_values_know_the_names_that_they_are_from() -> None:
 def test_a_lenient_template_takes_what_is_not_there_for_empty() -> None:
     text = "[{{ a }}{{ b.c.d }}{% if e %}x{% endif %}{{ f|default('g') }}]"
     assert "".join(JinjaTemplate(text, lenient=True).fill({})) == "[g]"
-    with pytest.raises(SlotError, match="'a' is undefined"):
+    with pytest.raises(SlotError, match="no value for 'a'"):
         JinjaTemplate(text).fill({})
 
 

@@ -262,7 +262,7 @@ class Subject:
                 seen[name] = references.resolved({name: node}, source)[name]
             except PromptFileError as error:
                 self._fault(error, self.of(failing(node, references, source)))
-        self.in_v2, self.body, _ = self.dialect.translate(Reading(source, seen, self.body, references))
+        self.in_v2, self.body, _ = self.dialect.read(Reading(source, seen, self.body, references))
         good: dict[str, Node] = {}
         for name, node in self.in_v2.items():
             try:

@@ -15,12 +15,12 @@ from lazyprompt.files.dialects.prompty_v1 import V1_ROLES, v1_fields, v1_steps
 from lazyprompt.files.roles import ROLES, Section
 from lazyprompt.files.spec import Reading, Translated
 from lazyprompt.files.turns import Step, steps_of
+from lazyprompt.files.yaml_nodes import Node, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.files.yaml_nodes import Node
 
 
 def _steps(sections: Sequence[Section]) -> Iterator[Step]:
@@ -44,6 +44,18 @@ class Dialect(NamedTuple):
     tools: Callable[[Sequence[Section]], list[JsonObject]] = lambda _: []
     translate: Callable[[Reading], Translated] = lambda reading: Translated(reading.fields, reading.body)
 
+    def read(self, reading: Reading) -> Translated:
+        """Return a file as Prompty v2 has it; a template with sections of Mustache says that it is one."""
+        made = self.translate(reading)
+        text = made.body or made.fields.get("instructions", _NOWHERE).value
+        if "template" in made.fields or not isinstance(text, str) or "{%" in text or not _OF_MUSTACHE.search(text):
+            return made
+        place = next(iter(reading.fields.values()), _NOWHERE)
+        reading.note(place, "{{#name}} in the template is of Mustache: template: {format: mustache} says so")
+        return Translated(
+            {**made.fields, "template": written({"format": "mustache"}, place)}, made.body, tuple(sorted(reading.notes))
+        )
+
     def __reduce__(self) -> tuple[Callable[[str], Dialect], tuple[str]]:
         return dialect_named, (self.name,)
 
@@ -63,6 +75,9 @@ _OF_AGENTS = re.compile(
     r"[^\S\n]*+:[^\S\n]*+$|!\[type\s*+=\s*+\"(?:image|file|audio)\"[^\]\n]*+\]\(",
     re.MULTILINE,
 )
+
+_OF_MUSTACHE = re.compile(r"\{\{[#^]\s*([\w.]+)\s*\}\}.*?\{\{/\s*\1\s*\}\}", re.DOTALL)
+_NOWHERE = Node(None, 0, 0)
 
 _OF_V1_MODEL = {"api", "configuration", "parameters"}
 

@@ -31,15 +31,21 @@ V1_KINDS: Final[Mapping[str, str]] = {
     "double": "float",
     "int": "integer",
     "bool": "boolean",
+    "str": "string",
+    "text": "string",
+    "image": "string",
     "list": "array",
+    "tuple": "array",
     "dict": "object",
+    "json": "object",
+    "json_object": "object",
     "any": "union",
 }
 """The names of its types in Prompty v2, where they are others."""
 
 _TYPES = (*V1_KINDS, *KINDS_OF_PROPERTY)
 _PROVIDERS = {
-    **dict.fromkeys(("azure", "azure_openai", "azure_beta", "azure_openai_beta"), "foundry"),
+    **dict.fromkeys(("azure", "azure_openai", "azure_open_ai", "azure_beta", "azure_openai_beta"), "foundry"),
     **dict.fromkeys(("openai", "openai_beta"), "openai"),
     **dict.fromkeys(("serverless", "azure_serverless"), "foundry"),
 }
@@ -53,11 +59,15 @@ _OF_OPTIONS = {
     "stop": "stopSequences",
     "parallel_tool_calls": "allowMultipleToolCalls",
 }
-_APIS = {"chat": "chat", "completion": "chat", "embedding": "embedding", "image": "image"}
-_PROPERTY = ("type", "sample", "default", "description", "required", "is_required", "strict", "items", "properties")
+_APIS = {"completion": "chat", **{api: api for api in ("chat", "embedding", "image", "realtime", "responses")}}
+_PROPERTY = (
+    *("type", "sample", "default", "description", "required", "is_required", "strict", "items", "properties"),
+    *("is_chat_input", "is_chat_history"),
+)
 _KEPT = ("description", "kind", "enumValues", "nullable", "example")
 _THREAD = re.compile(r"^[^\S\n]*+!\[thread\][^\S\n]*+$", re.MULTILINE)
 _THREAD_SLOT = "{{thread}}"
+_OF_PROMPTFLOW = re.compile(r"data:image/[\w.+-]+;(?:path|url):")
 # The similarity of two names from which one is taken for a mistake.
 _ALIKE = 0.75
 
@@ -76,7 +86,7 @@ def v1_fields(reading: Reading) -> Translated:
         what = "base names another file, whose fields this one would take over; that is not read: copy them in here"
         raise reading.source.pointed(given["base"].key_at, what)
     place = next(iter(given.values()), Node(None, 0, 0))
-    made = {name: node for name, node in given.items() if name != "sample"}
+    made = {name: node for name, node in given.items() if name not in ("sample", "outputs")}
     tools: list[Node] = []
     if "model" in given and isinstance(given["model"].value, dict):
         made["model"] = written(_model(given["model"], tools, reading), given["model"])
@@ -89,14 +99,21 @@ def v1_fields(reading: Reading) -> Translated:
         inputs = {name: _with_items(node, reading) for name, node in inputs.items()}
         made["inputs"] = written(inputs, given.get("inputs") or given.get("sample") or place)
     if "outputs" in given:
-        made["outputs"] = written(_declared("outputs", reading), given["outputs"])
+        made["metadata"] = _with_outputs(given.get("metadata"), given["outputs"], reading)
     if "template" in given:
         made["template"] = _template(given["template"], reading)
     if "tools" in given:
-        tools = [*reading.source.list_of(given["tools"], "tools", "are"), *tools]
+        tools = [*reading.source.list_of(_looked_up(given["tools"], reading), "tools", "are"), *tools]
     if tools or "tools" in given:
         made["tools"] = written([_tool(item, reading) for item in tools], given.get("tools") or tools[0])
     return Translated(made, body, tuple(sorted(reading.notes)))
+
+
+def _with_outputs(metadata: Node | None, node: Node, reading: Reading) -> Node:
+    """Return the metadata with the outputs: in the first version these describe an answer, and ask for none."""
+    reading.note(node, "outputs are metadata.outputs now: in the first version they ask for no form of the answer")
+    fields = reading.mapping(metadata, "metadata")
+    return written({**fields, "outputs": written(_declared("outputs", reading), node)}, node)
 
 
 def _template(node: Node, reading: Reading) -> Node:
@@ -114,6 +131,10 @@ def _model(node: Node, tools: list[Node], reading: Reading) -> dict[str, Plain]:
     if "api" in given:
         made["apiType"] = _api(given["api"], reading)
     for name in ("configuration", "connection"):
+        if name == "connection" and name in given and isinstance(given[name].value, str):
+            # The name of a connection of promptflow.
+            made["connection"] = written({"kind": "reference", "name": given[name]}, given[name])
+            continue
         part = reading.mapping(given.get(name), f"model.{name}")
         if "kind" in part:  # it is written as in Prompty v2 already
             made["connection"] = given[name]
@@ -136,7 +157,7 @@ def _options(given: Mapping[str, Node], tools: list[Node], reading: Reading) -> 
             reading.note(given[name], "model.parameters are model.options now")
         if "tools" in part:
             reading.note(part["tools"], f"model.{name}.tools are tools now")
-            tools += reading.source.list_of(part.pop("tools"), f"model.{name}.tools", "are")
+            tools += reading.source.list_of(_looked_up(part.pop("tools"), reading), f"model.{name}.tools", "are")
         others = reading.mapping(part.pop(OTHERS, None), f"model.{name}.{OTHERS}")
         made |= _in_v2(part, f"model.{name}", reading)
         if others:
@@ -254,9 +275,16 @@ def _samples(node: Node, reading: Reading) -> dict[str, Node]:
     if isinstance(node.value, str):
         is_path = node.value.lower().endswith((".json", ".yaml", ".yml"))
         named = node._replace(value=f"${{file:{node.value}}}") if is_path else node
-        found = reading.references.resolved({"sample": named}, reading.source)["sample"]
-        node = found._replace(at=node.at, key_at=node.key_at)
+        node = _looked_up(named, reading)
     return reading.mapping(node, "sample")
+
+
+def _looked_up(node: Node, reading: Reading) -> Node:
+    """Return what a reference leads to, in the place of the reference; any other value is returned as it is."""
+    if not isinstance(node.value, str):
+        return node
+    found = reading.references.resolved({"": node}, reading.source)[""]
+    return found._replace(at=node.at, key_at=node.key_at)
 
 
 def _with_sample(fields: Mapping[str, Node], sample: Node, where: str, reading: Reading) -> dict[str, Node]:
@@ -303,7 +331,10 @@ def _property(node: Node, where: str, reading: Reading) -> Node:
         kind = kind_of(node.value)
         return written({"kind": kind} if node.value is None else {"kind": kind, "default": node}, node)
     made = {name: given[name] for name in (*_KEPT, "default") if name in given}
-    if "type" in given:
+    history = given.get("is_chat_history")
+    if history is not None and history.value is True:
+        made["kind"] = history._replace(value="thread")
+    elif "type" in given:
         made["kind"] = _kind(given["type"], f"{where}.type", reading)
     required = given.get("required") or given.get("is_required")
     if required is not None:
@@ -325,9 +356,12 @@ def _property(node: Node, where: str, reading: Reading) -> Node:
 
 def _kind(node: Node, where: str, reading: Reading) -> Node:
     name = reading.text(node, where)
-    if name not in _TYPES:
-        raise reading.fault(node, f"{where} is {name!r}{did_you_mean(name, _TYPES)}; the types are {', '.join(_TYPES)}")
-    return node._replace(value=V1_KINDS.get(name, name))
+    # As List[str] and Dict[str, int] of Python.
+    plain_name = name.partition("[")[0].strip().lower()
+    if plain_name not in _TYPES:
+        known = f"{did_you_mean(name, _TYPES)}; the types are {', '.join(_TYPES)}"
+        reading.note(node, f"{where} is {name!r}, and takes any value{known}")
+    return node._replace(value=V1_KINDS.get(plain_name, plain_name if plain_name in _TYPES else "union"))
 
 
 def _tool(node: Node, reading: Reading) -> Node:
@@ -353,4 +387,10 @@ def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:
             yield result_turn(section)
         else:
             # A local path among the addresses is opened by a media resolver alone.
-            yield from steps_with_media(section, lambda _, address: ("image", {}) if address else None)
+            yield from steps_with_media(section, lambda _, address: ("image", {}) if address else None, _address)
+
+
+def _address(text: str) -> str:
+    """Return an address as other programs have it; promptflow writes ``data:image/png;path:cat.png``, and ``url:``."""
+    match = _OF_PROMPTFLOW.match(text)
+    return text if match is None else text[match.end() :]

@@ -82,7 +82,7 @@ class Original:
         references = replace(self.prompty.references, environment={})
         reading = Reading(self.source, dict(self.parts.fields or {}), self.parts.body, references)
         try:
-            return dialect_named(self.prompty.dialect).translate(reading)
+            return dialect_named(self.prompty.dialect).read(reading)
         except PromptFileError as error:
             raise FormatError(
                 f"{error}\nTo convert this file, write out what is referred to there: references are not looked up, so "

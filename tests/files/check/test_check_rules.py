@@ -101,7 +101,7 @@ FINDINGS = [
     ("LP061", front("metadata:\n  keys:\n    - password: abcdefgh"), 4, 17),
     ("LP062", front("inputs: {a: {default: '${env:AWS_SECRET_ACCESS_KEY}'}}"), 2, 23),
     ("LP062", front("model: {options: {additionalProperties: {user: '${env:USER}'}}}"), 2, 48),
-    ("LP062", front("tools:\n  - name: f\n    description: 'Look in ${env:HOME}.'"), 4, 18),
+    ("LP062", front("tools:\n  - name: f\n    description: '${env:HOME}'"), 4, 18),
     ("LP062", front("inputs: {connection: {default: '${env:KEY:none}'}}"), 2, 32),
     ("LP062", front("metadata: {a: ['x', '${ENV:KEY}']}"), 2, 21),
     ("LP061", front("metadata:\n  password: |\n    hunter2\n    hunter3\n"), 4, 5),

@@ -263,10 +263,10 @@ class TestInputs:
 
     def test_outputs(self) -> None:
         prompt = read("outputs: {answer: {type: string, description: A.}, score: {type: number}}")
-        assert [(each.name, each.kind, each.description) for each in prompt.outputs] == [
-            ("answer", "string", "A."),
-            ("score", "float", None),
-        ]
+        assert prompt.outputs == ()
+        assert prompt.metadata == {
+            "outputs": {"answer": {"description": "A.", "kind": "string"}, "score": {"kind": "float"}}
+        }
 
 
 class TestTurns:
@@ -323,7 +323,6 @@ class TestBadInput:
             ("model: {parameters: {max_tokens: true}}", "2:34", "max_tokens is true or false, and must be a number"),
             ("model: {parameters: {stop: a, stop_sequences: [b]}}", "2:47", "a second time what stopSequences is"),
             ("model: {parameters: {tools: x}}", "2:29", "model.parameters.tools are text, and must be a list"),
-            ("inputs: {a: {type: strnig}}", "2:20", "inputs.a.type is 'strnig' (did you mean 'string'?)"),
             ("inputs: {a: {type: string, smaple: x}}", "2:28", "did you mean 'sample'"),
             ("inputs: [{type: string}]", "2:10", "one of inputs has no name"),
             ("inputs: text", "2:9", "inputs is text, and must be a mapping"),

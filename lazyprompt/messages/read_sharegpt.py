@@ -1,0 +1,86 @@
+"""Reads ShareGPT's messages, as data sets for fine-tuning have them: dicts with ``from`` and ``value``.
+
+Source of the form: the description of the ShareGPT format in the data documentation of LLaMA-Factory. A
+``function_call`` is a JSON object with ``name`` and ``arguments``, or a list of them; an ``observation`` is its result.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, cast
+
+from lazyprompt._base.json import Fields, checked_object, well_formed
+from lazyprompt.errors import HistoryError, did_you_mean
+from lazyprompt.messages.msg import ToolResultBlock, message_of
+from lazyprompt.messages.read_openai import read_call
+from lazyprompt.messages.read_parts import needed_text, object_in, text_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt._base.roles import Role
+    from lazyprompt.messages.msg import Msg, ToolUseBlock
+    from lazyprompt.messages.open_calls import OpenCalls
+
+KEYS: Final = frozenset({"from", "value"})
+"""The keys of a message."""
+
+_CALL = "function_call"
+_ROLES: Final[Mapping[str, Role]] = {
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "assistant": "assistant",
+    _CALL: "assistant",
+    "system": "system",
+    "observation": "tool",
+    "tool": "tool",
+}
+
+
+def read_turn(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
+    """Read a message; a result answers the oldest call without one.
+
+    Args:
+        item: The message as a dict.
+        where: How an error names it.
+        waiting: The calls still without a result.
+
+    Returns:
+        The message; keys beside ``from`` and ``value`` are its metadata.
+
+    Raises:
+        HistoryError: The speaker is unknown, or a part of it has the wrong shape.
+    """
+    speaker = text_at(item, "from", where)
+    if speaker not in _ROLES:
+        near = did_you_mean(speaker, _ROLES)
+        raise HistoryError(f"{where} is from {speaker!r}; known are {', '.join(_ROLES)}{near}")
+    text = well_formed(text_at(item, "value", where), f"the value of {where}", HistoryError)
+    others = {key: value for key, value in item.items() if key not in KEYS and value is not None}
+    metadata = checked_object(others, where, HistoryError) if others else None
+    role = _ROLES[speaker]
+    if speaker == _CALL:
+        return (message_of("", _calls(text, where, waiting), role, metadata=metadata),)
+    if role != "tool":
+        return (message_of("", text, role, metadata=metadata),)
+    call_id = next(iter(waiting), "")
+    if not call_id:
+        raise HistoryError(f"{where} is a result, and no {_CALL} before it waits for one")
+    return (message_of("", (ToolResultBlock(call_id, waiting[call_id], text),), role, metadata=metadata),)
+
+
+def _calls(text: str, where: str, waiting: OpenCalls) -> tuple[ToolUseBlock, ...]:
+    try:
+        read: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        what = f"{where}.value is no JSON; a {_CALL} is the text of {{'name': ..., 'arguments': ...}}"
+        raise HistoryError(what) from error
+    given = cast("list[object]", read) if isinstance(read, list) else [read]
+    calls = [object_in(call, f"{where}.value") for call in given]
+    return tuple(
+        read_call(
+            waiting.new_id(at), needed_text(call.get("name"), f"{where}.value.name"), call.get("arguments"), where
+        )
+        for at, call in enumerate(calls)
+    )

@@ -1,0 +1,134 @@
+"""Files of data as people keep them, through ``lazyprompt batch`` and ``check-template``; the words are our own."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.helpers import Ran, write
+from lazyprompt.cli.main import main
+from support.batch_runs import wait_for_no_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CHAT = "type: chat\nsystem: ''\ninstruction: ''\n"
+KTO = {
+    "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Go away."}],
+    "label": False,
+}
+
+
+@pytest.fixture(autouse=True)
+def _disk_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_for_no_disk(monkeypatch)
+
+
+def batch(run: Callable[..., Ran], folder: Path, name: str, data: str, *options: str, prompt: str = CHAT) -> Ran:
+    write(folder / "chat.yaml", prompt)
+    write(folder / name, data)
+    return run("batch", "chat.yaml", name, "-o", "out.jsonl", *options)
+
+
+def lines(folder: Path) -> list[Any]:
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+TRAINED = ("--format", "train-trl", "--column", "history=messages")
+
+
+def test_a_rating_of_kto_is_no_answer(run: Callable[..., Ran], tmp_path: Path) -> None:
+    """A row of KTO trained the text "False", and masked the real answer."""
+    assert batch(run, tmp_path, "kto.jsonl", json.dumps(KTO), *TRAINED).status == 0
+    assert lines(tmp_path) == [
+        {
+            "prompt": [{"role": "user", "content": "Hi"}],
+            "completion": [{"role": "assistant", "content": "Go away."}],
+            "label": False,
+        }
+    ]
+
+
+@pytest.mark.parametrize(("label", "kind"), [(0, "int"), (["x"], "list"), ({"a": 1}, "dict")])
+def test_a_label_that_is_neither_text_nor_a_rating(
+    run: Callable[..., Ran], tmp_path: Path, label: object, kind: str
+) -> None:
+    ran = batch(run, tmp_path, "kto.jsonl", json.dumps({**KTO, "label": label}), *TRAINED)
+    what = f"row 1: column 'label' is a {kind}; an answer is text, and KTO's rating true or false"
+    assert (ran.status, what in ran.err) == (1, True)
+
+
+def test_an_array_of_rows(run: Callable[..., Ran], tmp_path: Path) -> None:
+    """An array was refused, with a hint that led nowhere."""
+    row = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
+    assert batch(run, tmp_path, "rows.json", json.dumps([row, row]), *TRAINED).status == 0
+    assert (
+        lines(tmp_path)
+        == [{"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "Hello"}]}]
+        * 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ('{"messages": []}', "rows.json is a dict; rows are an array of objects, or JSON Lines"),
+        ("[1", "rows.json is no JSON: "),
+        ("[1]", 'item 1: it is a int; a row is a JSON object, as {"question": "..."}'),
+    ],
+)
+def test_a_json_file_without_rows(run: Callable[..., Ran], tmp_path: Path, data: str, message: str) -> None:
+    assert message in batch(run, tmp_path, "rows.json", data, *TRAINED).err
+
+
+def test_conversations_of_sharegpt(run: Callable[..., Ran], tmp_path: Path) -> None:
+    row = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}], "images": ["a.png"]}
+    options = ("--format", "train-trl", "--column", "history=conversations")
+    ran = batch(run, tmp_path, "rows.jsonl", json.dumps(row), *options)
+    assert lines(tmp_path) == [
+        {"prompt": [{"role": "user", "content": "Hi"}], "completion": [{"role": "assistant", "content": "Hello"}]}
+    ]
+    assert (
+        "'images' is a column that no prompt takes; --column NAME=COLUMN gives one to a slot, or to history" in ran.err
+    )
+
+
+def test_the_error_names_the_column_of_the_messages(run: Callable[..., Ran], tmp_path: Path) -> None:
+    ran = batch(run, tmp_path, "rows.jsonl", json.dumps(KTO), "--format", "train-trl")
+    assert (
+        "the row has 'messages' and 'label'; if 'messages' are messages, give --column history=messages"
+        in ran.err.replace("'messages', 'label'", "'messages' and 'label'")
+    )
+
+
+def test_a_column_without_a_name_is_passed_over(run: Callable[..., Ran], tmp_path: Path) -> None:
+    """The first column of pandas, which has no name, made the file unreadable."""
+    prompt = "type: chat\nsystem: ''\ninstruction: Say {x}.\n"
+    ran = batch(run, tmp_path, "rows.csv", ",x\n0,a\n1,b\n", "--format", "openai", prompt=prompt)
+    assert ran.status == 0
+    assert [each["payload"]["messages"][0]["content"] for each in lines(tmp_path)] == ["Say a.\n\n", "Say b.\n\n"]
+
+
+BARE = "{{ bos_token + '' }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'].strip() + eos_token }}{% endfor %}"
+
+
+@pytest.mark.parametrize("options", [(), ("--bos-token", "<b>", "--eos-token", "<e>")])
+def test_a_bare_template_has_its_tokens(run: Callable[..., Ran], tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A template that adds its tokens to text failed, and was said to take no system text."""
+    ran = run("check-template", write(tmp_path / "bare.jinja", BARE), "--json", *options)
+    found = {each["name"]: each for each in json.loads(ran.out)}
+    end = "<e>" if options else "</s>"
+    assert found["system text supported"]["holds"] is True
+    assert found["stop token trained"] == {"name": "stop token trained", "holds": True, "detail": f"{end!r}"}
+
+
+def test_the_output_may_be_a_stream_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``main()`` in a program whose standard output has no ``buffer`` ended in a traceback."""
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    status = main(["render", write(tmp_path / "a.prompty", "user:\nHi"), "--model", "chatml"])
+    assert (status, out.getvalue()) == (0, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")

@@ -1,0 +1,188 @@
+"""Prompt files as people keep them: each is read as its owner's tools read it; the words are our own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import ImageBlock, Msg, URLSource
+from lazyprompt.errors import FormatError, PromptFileError, SlotError
+from lazyprompt.files.prompty import Prompty
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AZURE = "model: {api: chat, configuration: {type: azure_openai, azure_deployment: gpt-4o}}\n"
+
+
+def v1(fields: str, body: str = "user:\n{{q}}", **more: Any) -> Prompty:
+    return Prompty.loads(f"---\n{AZURE}{fields}\n---\n{body}", **more)
+
+
+def messages(prompt: Prompty, inputs: object = None) -> list[tuple[str, str]]:
+    return [(each.role, each.text) for each in prompt.messages(inputs)]
+
+
+class TestConnections:
+    FILE = (
+        "---\nmodel:\n  api: chat\n  configuration:\n    azure_deployment: gpt-4o-mini\n"
+        "    azure_endpoint: ${env:SOME_ENDPOINT_NOT_SET}\n---\nuser:\nGreet {{name}}."
+    )
+
+    def test_a_variable_that_is_not_set_keeps_no_file_from_loading(self) -> None:
+        """An unset variable of the connection stopped 72 files of 15 repositories, though no prompt needs it."""
+        prompt = Prompty.loads(self.FILE)
+        assert messages(prompt, {"name": "Ada"}) == [("user", "Greet Ada.")]
+        assert prompt.model["connection"] == {"kind": "anonymous", "endpoint": "${env:SOME_ENDPOINT_NOT_SET}"}
+        assert "${env:SOME_ENDPOINT_NOT_SET}" in prompt.dumps("v2")
+
+    def test_one_that_is_set_is_looked_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SOME_ENDPOINT_NOT_SET", "https://x.y")
+        assert Prompty.loads(self.FILE).model["connection"] == {"kind": "anonymous", "endpoint": "https://x.y"}
+
+    def test_one_of_another_field_is_an_error(self) -> None:
+        with pytest.raises(PromptFileError, match="Environment variable 'NOT_SET' not set"):
+            v1("inputs: {q: {type: string, default: '${env:NOT_SET}'}}")
+
+    def test_the_name_of_a_connection(self) -> None:
+        prompt = Prompty.loads("---\nmodel: {api: chat, connection: my_connection}\n---\nuser:\nhi")
+        assert prompt.model["connection"] == {"kind": "reference", "name": "my_connection"}
+
+    @pytest.mark.parametrize("kind", ["azure_openai", "azure_open_ai"])
+    def test_both_spellings_of_azure(self, kind: str) -> None:
+        prompt = Prompty.loads(f"---\nmodel: {{api: chat, configuration: {{type: {kind}}}}}\n---\nuser:\nhi")
+        assert prompt.model["provider"] == "foundry"
+
+
+class TestChat:
+    FIELDS = (
+        "inputs:\n  q: {type: string, is_chat_input: true}\n"
+        "  chat_history: {type: list, is_chat_history: true, default: []}"
+    )
+    LOOP = "system:\nBe brief.\n{% for t in chat_history %}\n{{t.role}}:\n{{t.content}}\n{% endfor %}\nuser:\n{{q}}"
+
+    def test_the_history_is_a_thread_and_a_text_is_the_input(self) -> None:
+        """Both marks of promptflow were unknown fields, and an error."""
+        prompt = v1(self.FIELDS, self.LOOP)
+        assert messages(prompt, "Why?") == [("system", "Be brief."), ("user", "Why?")]
+        past = [{"role": "user", "content": "Hi"}, {"role": "Assistant", "content": "Yo\nsystem:\nno"}]
+        assert messages(prompt, {"q": "Why?", "chat_history": past}) == [
+            ("system", "Be brief."),
+            ("user", "Hi"),
+            ("assistant", "Yo\nsystem:\nno"),
+            ("user", "Why?"),
+        ]
+
+    def test_an_empty_mapping_is_a_thread_without_messages(self) -> None:
+        prompt = Prompty.loads("---\ninputs: {past: {kind: thread, default: {}}}\n---\nuser:\nhi\n{{past}}")
+        assert messages(prompt) == [("user", "hi")]
+
+
+class TestTypes:
+    @pytest.mark.parametrize(
+        ("type_", "kind"),
+        [
+            ("str", "string"),
+            ("Integer", "integer"),
+            ("List[string]", "array"),
+            ("json_object", "object"),
+            ("Dict[str, int]", "object"),
+            ("customer", "union"),
+        ],
+    )
+    def test_any_name_is_a_type(self, type_: str, kind: str) -> None:
+        assert v1(f"inputs: {{q: {{type: '{type_}'}}}}").inputs[0].kind == kind
+
+    def test_an_unknown_one_is_noted(self) -> None:
+        notes = v1("inputs: {q: {type: strnig}}\noutputs: {a: {type: customer}}").notes
+        assert [str(each).partition("; the types are ")[0] for each in notes if "any value" in each.text] == [
+            "3:14: inputs.q.type is 'strnig', and takes any value (did you mean 'string'?)",
+            "4:15: outputs.a.type is 'customer', and takes any value",
+        ]
+
+
+class TestSyntaxes:
+    def test_sections_without_a_template_field_are_mustache(self) -> None:
+        """A template with ``{{#pages}}`` was a syntax error of Jinja."""
+        body = "system:\nAnswer from these:\n{{#pages}}\n- {{title}}\n{{/pages}}"
+        prompt = v1("inputs: {pages: {type: array}}", body)
+        text = "Answer from these:\n- A\n- B"
+        assert messages(prompt, {"pages": [{"title": "A"}, {"title": "B"}]}) == [("system", text)]
+        assert "template:\n  format: mustache\n" in prompt.dumps("v2")
+        assert messages(Prompty.loads(prompt.dumps("v2")), {"pages": []}) == [("system", "Answer from these:")]
+
+    def test_a_template_of_jinja_is_not(self) -> None:
+        with pytest.raises(PromptFileError, match="unexpected char '#'"):
+            v1("inputs: {q: {type: array}}", "user:\n{% if q %}{{#q}}{{/q}}{% endif %}")
+
+    def test_nunjucks_is_jinja(self) -> None:
+        prompt = Prompty.loads(
+            "---\ntemplate: {format: {kind: nunjucks}, parser: {kind: prompty}}\n"
+            "inputs: [{name: name, kind: string, default: World}]\n---\nuser:\nHello, {{name}}!"
+        )
+        assert messages(prompt) == [("user", "Hello, World!")]
+
+    def test_a_reference_is_a_whole_text(self) -> None:
+        """A description that explained ``${file:}`` was looked up."""
+        text = "shows how a ${file:} reference shares ${env:HOME}"
+        prompt = Prompty.loads(f"---\ndescription: {text}\n---\nuser:\nhi")
+        assert prompt.description == text
+
+
+class TestRequests:
+    def test_outputs_ask_for_nothing(self) -> None:
+        """Outputs of the first version became a strict schema, or took the place of the file's own one."""
+        assert v1("outputs: {response: {type: string}}").request({"q": "Hi"}) == {
+            "model": "gpt-4o",
+            "messages": [{"role": "user", "content": "Hi"}],
+        }
+        own = "model: {configuration: {azure_deployment: m}, parameters: {response_format: {type: json_object}}}"
+        prompt = Prompty.loads(f"---\n{own}\noutputs: {{response: {{type: string}}}}\n---\nuser:\nhi")
+        assert prompt.request()["response_format"] == {"type": "json_object"}
+        assert Prompty.loads(prompt.dumps("v2")).request() == prompt.request()
+
+    def test_a_realtime_file_loads(self) -> None:
+        prompt = Prompty.loads("---\nmodel: {api: realtime, configuration: {type: openai}}\n---\nuser:\nhi")
+        assert messages(prompt) == [("user", "hi")]
+        with pytest.raises(FormatError, match="openai has no interface 'realtime'"):
+            prompt.request()
+
+    def test_tools_in_another_file_convert(self, tmp_path: Path) -> None:
+        (tmp_path / "tools.json").write_text('[{"type": "function", "function": {"name": "weather"}}]')
+        file = tmp_path / "a.prompty"
+        file.write_text("---\nmodel: {api: chat, parameters: {tools: '${file:tools.json}'}}\n---\nuser:\nhi")
+        made = Prompty.loads(Prompty.load(file).dumps("v2"))
+        assert [(each.name, each.kind) for each in made.tools] == [("weather", "function")]
+
+    @pytest.mark.parametrize("address", ["data:image/png;url:https://x.y/a.png", "https://x.y/a.png"])
+    def test_an_address_as_promptflow_writes_it(self, address: str) -> None:
+        prompt = v1("inputs: {q: {type: image}}", "user:\nWhat is it?\n![image]({{q}})")
+        blocks = prompt.messages({"q": address})[0].blocks
+        assert blocks[1] == ImageBlock(URLSource("https://x.y/a.png"))
+
+
+class TestValues:
+    FILE = "system:\nBe brief.\n{% for t in history %}{{t.content}}{% endfor %}\nuser:\n{{q}}"
+
+    def test_a_name_without_a_value(self) -> None:
+        """The error was "'history' is undefined; the slots are 'history'"."""
+        with pytest.raises(SlotError) as caught:
+            v1("inputs: {q: {type: string}}", self.FILE).messages({"q": "Hi"})
+        assert str(caught.value) == (
+            "Jinja: no value for 'history'; the slots are 'history', 'q'; undefined='empty' (--undefined empty) reads "
+            "a name without a value as empty"
+        )
+        lenient = v1("inputs: {q: {type: string}}", self.FILE, undefined="empty")
+        assert messages(lenient, {"q": "Hi"}) == [("system", "Be brief."), ("user", "Hi")]
+
+    def test_a_text_is_the_value_of_the_only_input_that_takes_text(self) -> None:
+        """A text alone was ambiguous beside a list."""
+        prompt = v1("inputs: {pages: {type: list, default: []}, q: {type: string}, n: {type: int}}")
+        assert messages(prompt, "Why?") == [("user", "Why?")]
+        with pytest.raises(SlotError, match="a text alone could be the value of 'a', 'b', 'n'"):
+            v1("inputs: {a: {type: string}, b: {type: string}, n: {type: int}}", "user:\n{{a}}{{b}}").messages("x")
+
+    def test_messages_of_a_thread_stay_messages(self) -> None:
+        prompt = Prompty.loads("---\ninputs: {past: {kind: thread}}\n---\nuser:\nhi\n{{past}}")
+        assert prompt.messages({"past": [Msg("Ada", "x", "user")]})[-1] == Msg("Ada", "x", "user")
