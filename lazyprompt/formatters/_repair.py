@@ -308,7 +308,7 @@ def _in_order(turns: list[Turn], job: Job) -> list[Turn] | None:
                     return None
                 results.append(answering(block, block.id, waiting.popleft().name))
             if not waiting:
-                as_given = len(results) == len(content) and job.native(turn)
+                as_given = len(results) == len(content) and job.messages[at].native and job.native(turn)
                 new.append(("tool", "", content, at) if as_given else ("tool", "", tuple(results), new[-1][3]))
                 results.clear()
             continue

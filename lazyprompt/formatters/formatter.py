@@ -301,20 +301,24 @@ class ChatFormatter:
         """Apply the rules to the messages that are kept, by their indices, and write the payload."""
         if not kept:
             raise FormatError("there is no message; give at least one")
-        profile, given, texts = self.profile, turns_of(messages), are_texts(messages)
+        profile, job = self.profile, self._job(messages, loaded, Notes())
+        given, texts = turns_of(messages), are_texts(messages)
         if len(kept) < len(messages):
             given = [given[at] for at in kept]
-        turns, job = self._ruled(given, self._job(messages, loaded, Notes()), texts=texts)
+        written: Sequence[WrittenTurn]
+        if any(message.native for message in messages):
+            turns, job = self._with_natives(given, job)
+            written = [(*turn[:2], job.native(turn) or turn[2], turn[3]) for turn in turns]
+        else:
+            turns = written = self._ruled(given, job, texts=texts)
         notes = job.notes
-        written = turns if texts else [(*turn[:2], job.native(turn) or turn[2], turn[3]) for turn in turns]
         payload = profile.form.write(written, profile, self.model)
-        if tools.names:
-            if profile.calls_tools:
-                packed, lost = packed_tools(tools, profile)
-                notes += lost
-                payload["tools"] = marshal.loads(packed)  # noqa: S302 - bytes of our own making
-            else:
-                notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
+        if tools.names and profile.calls_tools:
+            packed, lost = packed_tools(tools, profile)
+            notes += lost
+            payload["tools"] = marshal.loads(packed)  # noqa: S302 - bytes of our own making
+        elif tools.names:
+            notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
         if len(given) < len(messages):
             why = f"{len(messages) - len(given)} of the messages went, to keep to the budget; see trim"
             notes.add("messages", "message", "left out", why)
@@ -324,16 +328,19 @@ class ChatFormatter:
             self._add_keys(payload, messages, given, written, notes)
         return Payload(payload, notes.finished(strict=self._strict))
 
-    def _ruled(self, given: list[Turn], job: Job, *, texts: bool) -> tuple[list[Turn], Job]:
-        """Apply the rules; what came from the provider is as it came, or is judged by all of them."""
-        rules = _APPLIED[texts, self._merging is not None]
-        changed = set[int]() if texts else {at for *_, at in given if self._refuses(job.messages[at])}
+    def _ruled(self, turns: list[Turn], job: Job, *, texts: bool) -> list[Turn]:
+        """Apply the rules."""
+        for rule in _APPLIED[texts, self._merging is not None]:
+            turns = rule(turns, job)
+        return turns
+
+    def _with_natives(self, given: list[Turn], job: Job) -> tuple[list[Turn], Job]:
+        """Apply the rules to turns of which some are the provider's own: as they came, or judged by all rules."""
+        changed = {at for *_, at in given if self._refuses(job.messages[at])}
         while True:
             job = job._replace(notes=Notes(), changed=job.changed | changed)
-            turns = given
-            for rule in rules:
-                turns = rule(turns, job)
-            if texts or not (changed := _changed(given, turns, job)):
+            turns = self._ruled(given, job, texts=False)
+            if not (changed := _changed(given, turns, job)):
                 break
         for at in sorted(job.changed):
             job.notes.add(f"messages[{at}]", "native", "changed", "a rule has to change it, so its blocks are sent")
