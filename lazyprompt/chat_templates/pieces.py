@@ -140,8 +140,11 @@ class _Beginnings:
     def at_end(self, texts: Sequence[str]) -> set[str]:
         """Return the pieces that texts end with, plain, white space aside."""
         joined = JOINT.join(texts)
-        seen = joined if joined.isascii() else _caseless(normalize("NFKD", joined))
-        firsts = {first for first in self._firsts if first in seen}
+        if joined.isascii():
+            firsts = {first for first in self._firsts if first in joined}
+        else:
+            seen = _caseless(normalize("NFKD", joined))
+            firsts = {first for first in self._firsts if _caseless(first) in seen}
         if not firsts:
             return set()
         # Only a few characters can be the last ones of a piece.

@@ -110,7 +110,7 @@ FORMS = (
 _OPENAI = Form("a message of OpenAI or Anthropic", _read_openai)
 _ITEM_FORMS = frozenset({form for form in FORMS if form.read is read_item})
 # The keys without which a dict is of no form but OpenAI's.
-_MARKS = frozenset().union(*(form.keys for form in FORMS)) - {"name", "role", "content"}
+_MARKS = frozenset[str]().union(*(form.keys for form in FORMS)) - {"name", "role", "content"}
 # The forms in a list for the Responses API.
 _ITEMS = _ITEM_FORMS | {_OPENAI}
 

@@ -107,7 +107,7 @@ def test_a_log_holds_no_text_of_the_environment(
 def test_a_log_has_no_value_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only whole texts were masked: a value that a template had put into a message was logged."""
     monkeypatch.setenv("LOG_KEY", "hunter2-hunter2")
-    file = Prompty.loads("---\ninputs: {a: {default: 'k=${env:LOG_KEY}'}}\n---\nuser:\nUse {{ a }}.\n")
+    file = Prompty.loads("---\ninputs: {a: {default: '${env:LOG_KEY}'}}\n---\nuser:\nUse k={{ a }}.\n")
     log = CallLog(tmp_path / "calls.jsonl")
     payload = file.generate_prompt(return_dict=True)
     reply = Reply(Msg("assistant", "It is hunter2-hunter2.", "assistant"), {})

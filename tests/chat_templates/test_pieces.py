@@ -78,6 +78,7 @@ TALKS = st.lists(st.lists(FRAGMENTS, max_size=4).map("".join), max_size=3)
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("reserved", [False, True])
 @given(texts=TALKS, beside=TALKS)
+@example(texts=["ß>", "ABCA"], beside=[])  # beside a text that is not ASCII, capital letters were passed over
 def test_pieces_at_the_ends_of_texts(*, reserved: bool, backwards: bool, texts: list[str], beside: list[str]) -> None:
     edges, way = Edges(TEXTS, reserved=reserved), Plain(reserved, backwards)
     side = edges.ended if backwards else edges.begun

@@ -39,16 +39,16 @@ model:
 # Where a file may put it, and what its template does to it.
 PLACES = {
     "default": HEAD + "inputs: {a: {kind: string, default: '${env:SPY_KEY}'}}\n---\nuser:\nHi {{ a }}\n",
-    "part": HEAD + "inputs: {a: {kind: string, default: 'k=${env:SPY_KEY};'}}\n---\nuser:\n{{ a[2:] }}\n",
+    "part": HEAD + "inputs: {a: {kind: string, default: '${env:SPY_KEY}'}}\n---\nuser:\n{{ a[2:] }}\n",
     "turned": HEAD
     + "inputs: {a: {kind: string, default: '${env:SPY_KEY}'}}\n---\nuser:\n{{ a | upper }} {{ a | reverse }}\n",
     "letters": HEAD
     + "inputs: {a: {kind: string, default: '${env:SPY_KEY}'}}\n---\nuser:\n{{ a | list | join('-') }}\n",
     "choice": HEAD + "inputs: {a: {kind: string, default: '${env:SPY_KEY}', enumValues: [x]}}\n---\nuser:\n{{ a }}\n",
-    "instructions": HEAD + "inputs: {}\ninstructions: 'user: ${env:SPY_KEY}'\n---\n",
+    "instructions": HEAD + "inputs: {}\ninstructions: '${env:SPY_KEY}'\n---\n",
     "file": HEAD + "inputs: {a: {kind: string, default: '${file:a.yaml}'}}\n---\nuser:\n{{ a }}\n",
     "tool": HEAD
-    + "tools: [{name: f, kind: function, description: 'Look in ${env:SPY_KEY}.', parameters: []}]\n---\nuser:\nHi\n",
+    + "tools: [{name: f, kind: function, description: '${env:SPY_KEY}', parameters: []}]\n---\nuser:\nHi\n",
     "option": HEAD.replace("  connection", "  options: {additionalProperties: {user: '${env:SPY_KEY}'}}\n  connection")
     + "---\nuser:\nHi\n",
     "metadata": HEAD + "metadata: {a: ['${env:SPY_KEY}']}\n---\nuser:\nHi\n",
@@ -111,7 +111,7 @@ def test_nothing_that_is_shown_or_written_has_it(base: Path, place: str, command
     for name in ("old.prompty", "old@1.0.0.prompty", "old@2.0.0.prompty"):
         (base / name).write_text(PLACES[place].replace("name: spy", f"name: '{name}'").replace("Hi", name))
     older = base / "old@1.0.0.prompty"  # with another value, so that ``lib diff`` has something to show
-    older.write_text(older.read_text().replace("${env:SPY_KEY}", "before ${env:SPY_KEY}"))
+    older.write_text(older.read_text().replace("'${env:SPY_KEY}'", "x"))
     (base / "old").mkdir()
     (base / "old" / "a.yaml").write_text("'${env:SPY_KEY}'")
     (base / "old" / "spy.prompty").write_text(PLACES[place] + "\nold\n")
