@@ -342,7 +342,7 @@ _TOO_LONG = "a value would become longer than"
         ("{{ dict.__class__.__base__ }}", "access to attribute '__class__' of '_Dict' object is unsafe"),
         ("{{ cycler.__init__.__globals__ }}", "access to attribute '__init__' of 'type' object is unsafe"),
         ("{{ self.__init__.__globals__ }}", "access to attribute '__init__' of 'TemplateReference' object is unsafe"),
-        ("{{ lipsum() }}", "no value for 'lipsum'"),
+        ("{{ lipsum() }}", "'lipsum' is undefined"),
     ],
     ids=lambda value: value[:50],
 )
