@@ -306,7 +306,7 @@ class ChatFormatter:
         if len(kept) < len(messages):
             given = [given[at] for at in kept]
         written: Sequence[WrittenTurn]
-        if any(message.native for message in messages):
+        if not texts and [message for message in messages if message.native]:
             turns, job = self._with_natives(given, job)
             written = [(*turn[:2], job.native(turn) or turn[2], turn[3]) for turn in turns]
         else:
