@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 from lazyprompt.errors import BatchError, HistoryError, LazyPromptError, SlotError, ToolsError, did_you_mean
 from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.templates.slots import listed, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from lazyprompt.batch.rows import Row
     from lazyprompt.files.properties import Property
@@ -135,20 +136,24 @@ class Cells:
         taken = {*self.slots.values(), self.input, self.history, self.tools, self.label, self.id}
         return tuple(name for name in (*_MESSAGES, *_MEDIA, "tools") if name not in taken and row.get(name))
 
-    def label_of(self, row: Row) -> str | None:
-        """Return the answer; None where there is none, and where the label is the rating of an answer.
+    def label_of(self, row: Row) -> str | Mapping[str, object] | None:
+        """Return the answer: a text, or a message; None where there is none, and where the label is a rating.
 
         Raises:
-            SlotError: It is neither a text nor a rating.
+            SlotError: It is neither a text, a message nor a rating.
         """
         given = cell(row, self.label)
         if given is None or isinstance(given, bool):
             return None
-        if not isinstance(given, str):
-            raise SlotError(
-                f"column {self.label!r} is a {type(given).__name__}; an answer is text, and KTO's rating true or false"
-            )
-        return value_text(given, self.label)
+        if isinstance(given, str):
+            return value_text(given, self.label)
+        message = _only_item(given)
+        if _is_message(message):
+            return message
+        raise SlotError(
+            f"column {self.label!r} is a {type(given).__name__}; an answer is text, a message with 'role' and "
+            "'content', or KTO's rating true or false"
+        )
 
     def rating_of(self, row: Row) -> bool | None:
         """Return KTO's rating of the answer: a label that is true or false; None if there is none."""
@@ -176,11 +181,22 @@ def cell(row: Row, column: str | None) -> object:
     return value if type(value) is str or value is None or not is_nan(value) else None
 
 
+def _is_message(value: object) -> TypeGuard[Mapping[str, object]]:
+    """Return True for a mapping with a role and a content, or with the calls of an answer without text."""
+    return isinstance(value, Mapping) and "role" in value and ("content" in value or "tool_calls" in value)
+
+
 def is_nan(value: object) -> bool:
     """Return True for the missing values of tables: NaN, and those of pandas for other kinds of values."""
     if isinstance(value, float):
         return value != value  # noqa: PLR0124 - only NaN is not itself
     return type(value).__name__ in _NOTHING
+
+
+def _only_item(value: object) -> object:
+    """Return the item of a list that has only one; any other value is returned as it is."""
+    items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+    return items[0] if len(items) == 1 else value
 
 
 def _json(text: str) -> object:

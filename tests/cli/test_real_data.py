@@ -38,6 +38,7 @@ def lines(folder: Path) -> list[Any]:
     return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
 
 
+ANSWER = {"role": "assistant", "content": "Hello"}
 TRAINED = ("--format", "train-trl", "--column", "history=messages")
 
 
@@ -53,12 +54,23 @@ def test_a_rating_of_kto_is_no_answer(run: Callable[..., Ran], tmp_path: Path) -
     ]
 
 
-@pytest.mark.parametrize(("label", "kind"), [(0, "int"), (["x"], "list"), ({"a": 1}, "dict")])
-def test_a_label_that_is_neither_text_nor_a_rating(
+@pytest.mark.parametrize("label", [ANSWER, [ANSWER]])
+def test_a_label_that_is_a_message(run: Callable[..., Ran], tmp_path: Path, label: object) -> None:
+    """A label as TRL's ``completion``, a list of one message, was refused."""
+    asked = [{"role": "user", "content": "Hi"}]
+    row = {"messages": asked, "label": label}
+    assert batch(run, tmp_path, "rows.jsonl", json.dumps(row), *TRAINED).status == 0
+    assert lines(tmp_path) == [{"prompt": asked, "completion": [ANSWER]}]
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"), [(0, "int"), (["x"], "list"), ({"a": 1}, "dict"), ([ANSWER, ANSWER], "list")]
+)
+def test_a_label_that_is_neither_text_a_message_nor_a_rating(
     run: Callable[..., Ran], tmp_path: Path, label: object, kind: str
 ) -> None:
     ran = batch(run, tmp_path, "kto.jsonl", json.dumps({**KTO, "label": label}), *TRAINED)
-    what = f"row 1: column 'label' is a {kind}; an answer is text, and KTO's rating true or false"
+    what = f"row 1: column 'label' is a {kind}; an answer is text, a message with 'role' and 'content', or KTO's rating"
     assert (ran.status, what in ran.err) == (1, True)
 
 
