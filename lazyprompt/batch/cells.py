@@ -195,8 +195,10 @@ def is_nan(value: object) -> bool:
 
 def _only_item(value: object) -> object:
     """Return the item of a list that has only one; any other value is returned as it is."""
-    items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
-    return items[0] if len(items) == 1 else value
+    if not isinstance(value, list | tuple):
+        return value
+    items = cast("Sequence[object]", value)
+    return items[0] if len(items) == 1 else items
 
 
 def _json(text: str) -> object:

@@ -18,7 +18,7 @@ from jinja2 import ChainableUndefined
 from lazyprompt._base.json import JsonObject, checked_text
 from lazyprompt._base.secret import secrets_within
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
-from lazyprompt.files.properties import RICH, Medium, Thread, checked_inputs, rich_value, schema_of
+from lazyprompt.files.properties import RICH, Medium, Thread, checked_inputs, rich_value, schema_of, thread_items
 from lazyprompt.files.roles import Layout, Section, layout_of, sections
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import (
@@ -181,7 +181,9 @@ class Filling:
         if open_thread is not None:
             given = {**given, open_thread: history}
         missing: frozenset[str] = frozenset()
-        pasts = cast("list[HistoryLike | None]", [history, *map(given.get, self._threads)])
+        threads = [given.get(name) for name in self._threads]
+        read = [thread_items(cast("list[object]", each)) if isinstance(each, list) else each for each in threads]
+        pasts = cast("list[HistoryLike | None]", [history, *read])
         if in_loop and any(map(_ends_with_result, pasts)):
             needed = {each.name: each.is_needed for each in self.spec.inputs}
             left = (name for name in self.names if given.get(name) is None and needed.get(name, True))

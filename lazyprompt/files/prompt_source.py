@@ -121,7 +121,17 @@ def _parsed(whole: Expanded, engine: str, source: Source, begin: int, *, lenient
     except TemplateError as error:
         its, at = whole.fault(error, parse)
         place = _place_of(its, source, begin) if at is None else place_in(source, begin, at)
-        raise source.pointed(place, str(its)) from error
+        raise source.pointed(place, f"{its}{_mustache_hint(str(its), engine)}") from error
+
+
+def _mustache_hint(fault: str, engine: str) -> str:
+    """Return what to do about a section of Mustache in a template of another syntax."""
+    if engine == "mustache" or not re.search("unexpected char '[#^]'", fault):
+        return ""
+    return (
+        "; {{#name}} begins a section of Mustache: write {% for %} or {% if %}, or write all of the template in "
+        "Mustache and add the line 'template: {format: mustache}' to the front matter"
+    )
 
 
 def _place_of(error: TemplateError, source: Source, begin: int) -> int:

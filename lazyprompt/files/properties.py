@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
@@ -17,7 +17,16 @@ from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
 from lazyprompt.files.yaml_nodes import Node, Source, Value, plain
 from lazyprompt.media.resolver import sniffed
 from lazyprompt.messages.history import messages_from
-from lazyprompt.messages.msg import AudioBlock, Base64Source, FileBlock, ImageBlock, Msg, URLSource, VideoBlock
+from lazyprompt.messages.msg import (
+    AudioBlock,
+    Base64Source,
+    FileBlock,
+    ImageBlock,
+    Msg,
+    TextBlock,
+    URLSource,
+    VideoBlock,
+)
 from lazyprompt.messages.openai_form import source_of
 from lazyprompt.templates.slots import Opaque
 
@@ -358,7 +367,7 @@ def rich_value(name: str, kind: str, value: object) -> Thread | Medium:
     """
     if kind == "thread":
         try:
-            return Thread(name, messages_from(cast("Any", [*map(_with_plain_role, cast("list[object]", value))])))
+            return Thread(name, messages_from(cast("Any", thread_items(cast("list[object]", value)))))
         except LazyPromptError as error:
             raise type(error)(f"input {name}: {error}") from error
     if isinstance(value, MediaBlock):
@@ -367,13 +376,33 @@ def rich_value(name: str, kind: str, value: object) -> Thread | Medium:
     return Medium(name, MEDIA[kind](source))
 
 
+def thread_items(value: Iterable[object]) -> list[object]:
+    """Return the messages of a thread in the words of a history: roles in small letters, no neutral parts."""
+    return [_with_plain_role(message) for message in value]
+
+
 def _with_plain_role(message: object) -> object:
     """Return a message whose role is written in small letters: in a prompt file, ``Assistant:`` is a role too."""
     if not isinstance(message, dict):
         return message
     fields = cast("dict[str, object]", message)
-    role = fields.get("role")
-    return {**fields, "role": role.lower()} if isinstance(role, str) else fields
+    role, content = fields.get("role"), fields.get("content")
+    changed: dict[str, object] = {"role": role.lower()} if isinstance(role, str) else {}
+    if isinstance(content, list):
+        changed["content"] = [*map(_part_of_value, cast("list[object]", content))]
+    return fields | changed
+
+
+def _part_of_value(part: object) -> object:
+    """Return a part; one of Prompty's neutral form, ``{"kind": "text", "value": "Hi"}``, as the block that it is."""
+    if not isinstance(part, dict):
+        return part
+    fields = cast("dict[str, object]", part)
+    kind, value = fields.get("kind"), fields.get("value")
+    if kind == "text" and isinstance(value, str):
+        return TextBlock(value)
+    is_medium = isinstance(kind, str) and kind in MEDIA and isinstance(value, str)
+    return MEDIA[str(kind)](_source_of(str(value), str(kind))) if is_medium else fields
 
 
 def _source_of(text: str, kind: str) -> URLSource | Base64Source:

@@ -32,7 +32,7 @@ from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.messages.openai_form import source_of
 from lazyprompt.messages.read_gemini import client_part
 from lazyprompt.messages.read_gemini import read_part as read_gemini_part
-from lazyprompt.messages.read_openai import SENT, UNSAID, read_item
+from lazyprompt.messages.read_openai import RESPONSES, SENT, UNSAID, read_item
 from lazyprompt.messages.read_parts import read_part
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def from_responses(answer: Fields, provider: str) -> Msg:
             beside[f"output[{index}]"] = item
         else:
             blocks += _response_item(item, f"output[{index}]", beside)
-    return _message(blocks, _usage(answer.get("usage"), _INPUT), beside, Native(provider, [*items]))
+    return _message(blocks, _usage(answer.get("usage"), _INPUT), beside, Native(RESPONSES, [*items]))
 
 
 def _is_output(item: object) -> bool:
@@ -150,7 +150,8 @@ def from_anthropic(answer: Fields, provider: str) -> Msg:
         replace(block, provider=provider) if isinstance(block, ThinkingBlock) else block
         for block in _parts(parts, provider, beside)
     ]
-    native = Native(provider, [*parts]) if beside or any(not isinstance(block, TextBlock) for block in blocks) else None
+    is_text = not beside and all(isinstance(block, TextBlock) for block in blocks)
+    native = None if is_text else Native("anthropic", [*parts])
     return _message(blocks, _usage(answer.get("usage"), _CACHED), beside, native)
 
 
@@ -167,7 +168,7 @@ def from_gemini(answer: Fields, provider: str) -> Msg:
     blocks: list[Block] = []
     for index, part in enumerate(parts):
         blocks += _gemini_part(part, f"parts[{index}]", beside)
-    native = Native(provider, _cleaned([client_part(part) for part in parts])) if parts else None
+    native = Native("gemini", _cleaned([client_part(part) for part in parts])) if parts else None
     return _message(blocks, _usage(snake_keys(answer.get("usage_metadata")), _GEMINI), beside, native)
 
 

@@ -113,8 +113,13 @@ class TestSyntaxes:
         assert messages(Prompty.loads(prompt.dumps("v2")), {"pages": []}) == [("system", "Answer from these:")]
 
     def test_a_template_of_jinja_is_not(self) -> None:
-        with pytest.raises(PromptFileError, match="unexpected char '#'"):
+        with pytest.raises(PromptFileError) as caught:
             v1("inputs: {q: {type: array}}", "user:\n{% if q %}{{#q}}{{/q}}{% endif %}")
+        assert str(caught.value).splitlines()[0] == (
+            "<string>:6:1: Jinja, line 2: unexpected char '#' at 18; {{#name}} begins a section of Mustache: "
+            "write {% for %} or {% if %}, or write all of the template in Mustache and add the line "
+            "'template: {format: mustache}' to the front matter"
+        )
 
     def test_nunjucks_is_jinja(self) -> None:
         prompt = Prompty.loads(
@@ -186,3 +191,17 @@ class TestValues:
     def test_messages_of_a_thread_stay_messages(self) -> None:
         prompt = Prompty.loads("---\ninputs: {past: {kind: thread}}\n---\nuser:\nhi\n{{past}}")
         assert prompt.messages({"past": [Msg("Ada", "x", "user")]})[-1] == Msg("Ada", "x", "user")
+
+
+def test_a_thread_takes_parts_with_a_value() -> None:
+    """Prompty's neutral form of a content was an error in a thread."""
+    prompt = Prompty.loads("---\ninputs: [{name: past, kind: thread}]\n---\nsystem:\nBe brief.\n\n{{past}}\n")
+    parts = [{"kind": "text", "value": "Look."}, {"kind": "image", "value": "https://example.org/a.png"}]
+    payload = prompt.generate_prompt({"past": [{"role": "User", "content": parts}]}, return_dict=True)
+    assert payload["messages"][1] == {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "Look."},
+            {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+        ],
+    }
