@@ -250,7 +250,7 @@ class ChatFormatter:
             FormatError: It is no answer of this provider.
         """
         message = self.profile.form.parse(as_dict(response), self.profile.name)
-        return message if name == message.name else message.evolve(name=name)
+        return message if name == message.name else message.spoken_by(name)
 
     def _sources(self, messages: Sequence[Msg]) -> dict[URLSource, str]:
         """Return what must be loaded; before a budget drops any, all media are checked."""

@@ -201,3 +201,12 @@ def test_neighbours_of_the_model_that_become_one_turn_are_sent_as_blocks() -> No
         ("messages[1]", "native"),
         ("messages[2]", "native"),
     ]
+
+
+def test_an_answer_under_another_name_goes_back_as_it_came() -> None:
+    """Only answers that were called "assistant" kept their form."""
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
+    formatter = ChatFormatter("anthropic")
+    answer = formatter.parse({"content": [search, {"type": "text", "text": "Hot."}]}, name="Ann")
+    assert answer.name == "Ann"
+    assert formatter.format(HI, answer)["messages"][1]["content"] == [search, {"type": "text", "text": "Hot."}]
