@@ -19,20 +19,12 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt._base.client_objects import fields_of, json_or_text, members_of, plain, snake_keys, standard_base64
 from lazyprompt.errors import FormatError, HistoryError, MediaError
-from lazyprompt.messages.msg import (
-    PART_FIELDS,
-    ImageBlock,
-    Native,
-    TextBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-    message_of,
-)
+from lazyprompt.messages.msg import ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock, message_of
+from lazyprompt.messages.native import PART_FIELDS, Native
 from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.messages.openai_form import source_of
-from lazyprompt.messages.read_gemini import client_part
-from lazyprompt.messages.read_gemini import read_part as read_gemini_part
-from lazyprompt.messages.read_openai import RESPONSES, SENT, UNSAID, read_item
+from lazyprompt.messages.read_gemini import client_part, read_gemini_part
+from lazyprompt.messages.read_openai import RESPONSES, has_unsaid, read_item, sent_back
 from lazyprompt.messages.read_parts import read_part
 
 if TYPE_CHECKING:
@@ -146,10 +138,7 @@ def from_anthropic(answer: Fields, provider: str) -> Msg:
     """Read an answer of Anthropic's Messages API."""
     parts = _cleaned(_opened(answer, provider, list, "content"))
     beside: Beside = {}
-    blocks = [
-        replace(block, provider=provider) if isinstance(block, ThinkingBlock) else block
-        for block in _parts(parts, provider, beside)
-    ]
+    blocks = _parts(parts, provider, beside)
     is_text = not beside and all(isinstance(block, TextBlock) for block in blocks)
     native = None if is_text else Native("anthropic", [*parts])
     return _message(blocks, _usage(answer.get("usage"), _CACHED), beside, native)
@@ -264,22 +253,14 @@ def _chat_message(message: Fields, provider: str, usage: Mapping[str, int] | Non
         *(_chat_call(fields_of(call)) for call in calls),
     ]
     native = None
-    if provider == "openai" and (any(map(message.get, UNSAID)) or any(map(_has_more, calls))):
-        native = Native(provider, _chat_native(message))
+    if provider == "openai" and (has_unsaid(message) or any(map(_has_more, calls))):
+        native = Native(provider, _clean(sent_back(message)))
     return _message(blocks, usage, beside, native)
 
 
 def _has_more(call: object) -> bool:
     """Return True if a call has more than an id and a function."""
     return "function" not in fields_of(call) or not fields_of(call).keys() <= {"id", "type", "function", "index"}
-
-
-def _chat_native(message: Fields) -> JsonObject:
-    """Return a message as OpenAI takes it back: of audio, it wants the id alone."""
-    kept = {key: value for key, value in message.items() if key == "content" or (key in SENT | UNSAID and value)}
-    if audio := fields_of(kept.get("audio")):
-        kept["audio"] = {"id": audio.get("id")}
-    return cast("JsonObject", _clean(kept))
 
 
 def _chat_thinking(message: Fields, provider: str, beside: Beside) -> Sequence[Block]:

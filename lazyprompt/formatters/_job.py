@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Notes
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.history import HistoryLike, MessageObject, Pair
-    from lazyprompt.messages.msg import Base64Source, Native, URLSource
+    from lazyprompt.messages.msg import Base64Source, URLSource
+    from lazyprompt.messages.native import Native
     from lazyprompt.messages.turns import Turn
 
 MessageLike: TypeAlias = "Msg | Fields"

@@ -396,7 +396,7 @@ class _Order:
         changed = tuple(next(renamed) if isinstance(block, ToolUseBlock) else block for block in blocks)
         native = self.job.native((role, name, blocks, at))
         # A call without an id of the provider's own has none to change.
-        is_same = _are_same(changed, blocks) or (native and not any(native.names(call.id) for call in calls))
+        is_same = _are_same(changed, blocks) or (native and not any(native.has_id(call.id) for call in calls))
         self.turns.append(((role, name, blocks if is_same else changed, at), places))
 
     def unique(self, call: ToolUseBlock, at: int) -> ToolUseBlock:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.roles import Role
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
-    from lazyprompt.messages.msg import Native
+    from lazyprompt.messages.native import Native
 
 
 class Violation(NamedTuple):

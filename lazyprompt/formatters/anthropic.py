@@ -28,12 +28,12 @@ from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
     ImageBlock,
-    Native,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
 )
+from lazyprompt.messages.native import Native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -36,7 +36,7 @@ from lazyprompt.formatters._validate import is_own_form, violations
 from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
-from lazyprompt.messages.msg import PART_FIELDS, Native
+from lazyprompt.messages.native import PART_FIELDS, Native
 from lazyprompt.messages.tools import ToolLike, ToolSet
 from lazyprompt.messages.turns import Turn, WrittenTurn, are_texts, calls_tools, turns_of
 

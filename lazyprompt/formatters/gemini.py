@@ -26,7 +26,8 @@ from lazyprompt.formatters.shape import (
     text_or,
 )
 from lazyprompt.media.resolver import media_type_of
-from lazyprompt.messages.msg import Base64Source, Native, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from lazyprompt.messages.msg import Base64Source, TextBlock, ToolResultBlock, ToolUseBlock, text_of
+from lazyprompt.messages.native import Native
 from lazyprompt.messages.turns import Content, WrittenTurn, tools_called
 
 if TYPE_CHECKING:

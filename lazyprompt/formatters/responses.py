@@ -34,12 +34,12 @@ from lazyprompt.messages.msg import (
     Base64Source,
     FileBlock,
     ImageBlock,
-    Native,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
 )
+from lazyprompt.messages.native import Native
 from lazyprompt.messages.openai_form import address_of
 
 if TYPE_CHECKING:

@@ -8,23 +8,23 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._base.display import html_of
 from lazyprompt._base.files import read_regular
 from lazyprompt._base.frozen import draft_of, fill, read_only
-from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, fresh_json, well_formed
+from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, well_formed
 from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lazyprompt.messages.native import Native
+
 
 _T = TypeVar("_T")
 
-# The key of the metadata for what of a message no block has a place for: fields of parts, and whole parts.
-PART_FIELDS = "part_fields"
 # The largest file that is read as media.
 _MOST = 1_073_741_824
 
@@ -453,40 +453,6 @@ def _content(content: Sequence[BlockLike], where: str, place: str) -> tuple[Bloc
     if not isinstance(cast("object", content), list | tuple):
         raise HistoryError(f"{where} is a {type(content).__name__}; give text or a list of blocks")
     return tuple(block_from(item, f"{place}[{index}]") for index, item in enumerate(content))
-
-
-class Native(NamedTuple):
-    """A message in the form of the provider that it came from.
-
-    Attributes:
-        provider: The provider.
-        data: The message in its form: JSON values, which nothing may change.
-    """
-
-    provider: str
-    data: Json
-
-    def holds(self, key: str) -> bool:
-        """Return True if a key of a message's metadata is in the data: that of a field, or of fields of parts."""
-        items = self.data if isinstance(self.data, list) else [self.data]
-        return key == PART_FIELDS or any(isinstance(item, dict) and key in item for item in items)
-
-    def names(self, call_id: str) -> bool:
-        """Return True if the id of a call is in the data; Gemini gives its calls none."""
-        items = self.data if isinstance(self.data, list) else [self.data]
-        return any(call_id in _ids_in(item) for item in items)
-
-    def parts(self) -> list[Json]:
-        """Return a copy of the data that are a list: the parts of a content, or items."""
-        return [*cast("list[Json]", fresh_json(self.data))]
-
-
-def _ids_in(item: Json) -> list[Json]:
-    """Return the ids in an item, of the calls in it too."""
-    if not isinstance(item, dict):
-        return []
-    inner = [item.get("function_call"), *(calls if isinstance(calls := item.get("tool_calls"), list) else ())]
-    return [item.get("id"), item.get("call_id"), *(each.get("id") for each in inner if isinstance(each, dict))]
 
 
 @read_only

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, to_json
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import (
-    PART_FIELDS,
     AudioBlock,
     Base64Source,
     Block,
     FileBlock,
     ImageBlock,
-    Native,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -27,6 +25,7 @@ from lazyprompt.messages.msg import (
     URLSource,
     plain_block,
 )
+from lazyprompt.messages.native import PART_FIELDS, Native
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -142,6 +141,10 @@ class OpenAIWriter:
                 add(fresh(cast("JsonObject", content.data)))
                 continue
             blocks = (plain_block(content),) if isinstance(content, str) else content
+            if {*map(type, blocks)} == {TextBlock}:
+                message["content"] = self.content(blocks)
+                add(message)
+                continue
             results = [block for block in blocks if isinstance(block, ToolResultBlock)]
             others = tuple(block for block in blocks if not isinstance(block, ToolResultBlock)) if results else blocks
             own = [] if results and not others else [message]
@@ -212,13 +215,6 @@ def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list
     """
     found: list[JsonObject] = []
     for message in messages:
-        content = message.content
-        is_text = isinstance(content, str) or {*map(type, content)} == {TextBlock}
-        if is_text and not (message.url or message.metadata or message.speaker):
-            # Most messages are texts alone.
-            plain = isinstance(content, str) and not writer.lists
-            found.append({"role": message.role, "content": message.text if plain else writer.content(message.blocks)})
-            continue
         # The form has pictures alone at the addresses of a message.
         pictures = [ImageBlock(source_of(url)) for url in message.urls]
         content = (*message.blocks, *pictures) if pictures else message.content

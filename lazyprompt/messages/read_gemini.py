@@ -12,9 +12,7 @@ from lazyprompt._base.client_objects import fields_of, plain, snake_keys, standa
 from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, to_json
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
-    PART_FIELDS,
     Base64Source,
-    Native,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -23,6 +21,7 @@ from lazyprompt.messages.msg import (
     block_of_media,
     message_of,
 )
+from lazyprompt.messages.native import PART_FIELDS, Native
 from lazyprompt.messages.read_openai import parted, read_call
 from lazyprompt.messages.read_parts import Beside, list_in, needed_text, object_in, text_in
 
@@ -58,7 +57,7 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
     blocks: list[Block] = []
     for index, part in enumerate(list_in(item["parts"], f"{where}.parts")):
         calls = sum(isinstance(block, ToolUseBlock) for block in blocks)
-        block = read_part(part, f"{where}.parts[{index}]", open_calls, waiting.new_id(calls), beside)
+        block = read_gemini_part(part, f"{where}.parts[{index}]", open_calls, waiting.new_id(calls), beside)
         if block is not None:
             blocks.append(block)
     metadata: JsonObject | None = {PART_FIELDS: {**beside}} if beside else None
@@ -84,7 +83,7 @@ def client_part(part: object) -> object:
     return fields
 
 
-def read_part(part: object, where: str, open_calls: dict[str, str], new_id: str, beside: Beside) -> Block | None:
+def read_gemini_part(part: object, where: str, open_calls: dict[str, str], new_id: str, beside: Beside) -> Block | None:
     """Read a part; one of a kind that no block is of is kept in ``beside``.
 
     Args:

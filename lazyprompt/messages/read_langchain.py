@@ -11,7 +11,8 @@ from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.json import Fields, JsonObject, checked_object
 from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError
-from lazyprompt.messages.msg import PART_FIELDS, Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.msg import Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.native import PART_FIELDS
 from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.messages.read_openai import read_call
 from lazyprompt.messages.read_parts import Beside, list_in, object_in, read_parts, text_in

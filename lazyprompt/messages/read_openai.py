@@ -25,9 +25,7 @@ from lazyprompt._base.json import (
 from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError, did_you_mean
 from lazyprompt.messages.msg import (
-    PART_FIELDS,
     Block,
-    Native,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -35,6 +33,7 @@ from lazyprompt.messages.msg import (
     message_of,
     plain_block,
 )
+from lazyprompt.messages.native import PART_FIELDS, Native
 from lazyprompt.messages.openai_form import KNOWN_KEYS
 from lazyprompt.messages.read_parts import (
     Beside,
@@ -105,9 +104,9 @@ RESPONSES = "openai-responses"
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
 _ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "tool_use"})
 _RESPONSES_PARTS = frozenset({"input_text", "input_image", "input_file", "output_text"})
-# The keys of a chat message that the API takes back, and those among them that no block can say.
-SENT = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
-UNSAID = frozenset({"audio", "refusal", "annotations"})
+# The keys of a chat message that no block can say, and all that the API takes back.
+_UNSAID = frozenset({"audio", "refusal", "annotations"})
+_SENT_BACK = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"}) | _UNSAID
 
 
 def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native | None:
@@ -122,7 +121,7 @@ def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native |
     provider = ""
     if kinds & _RESPONSES_PARTS:
         provider, data = RESPONSES, _item_native(message, where) if beside else None
-    elif "tool_calls" in message or kinds & _OPENAI_PARTS or any(map(message.get, UNSAID)):
+    elif "tool_calls" in message or kinds & _OPENAI_PARTS or has_unsaid(message):
         provider, data = "openai", _chat_native(message, beside, where)
     # Anthropic signs its thoughts.
     elif not any(part.get("type") == "thinking" and not part.get("signature") for part in given) and (
@@ -138,16 +137,23 @@ def _item_native(message: Fields, where: str) -> list[Json]:
 
 
 def _chat_native(message: Fields, beside: Beside, where: str) -> JsonObject | None:
-    """Return a chat message in the keys that the API takes back; None if the blocks say all of it."""
+    """Return a chat message as the API takes it back; None if the blocks say all of it."""
     unsaid = any("type" in each or "prompt_cache_breakpoint" in each for each in beside.values())
-    if not unsaid and not any(place.startswith("tool_calls") for place in beside) and not any(map(message.get, UNSAID)):
-        return None
-    kept = {
-        key: value
-        for key, value in message.items()
-        if key == "content" or (key in SENT | UNSAID and value not in (None, []))
-    }
-    return checked_object(kept, where, HistoryError)
+    has_more = has_unsaid(message) or any(place.startswith("tool_calls") for place in beside)
+    return checked_object(sent_back(message), where, HistoryError) if unsaid or has_more else None
+
+
+def has_unsaid(message: Fields) -> bool:
+    """Return True if a chat message has a key that the API takes back and that no block can say."""
+    return any(map(message.get, _UNSAID))
+
+
+def sent_back(message: Fields) -> dict[str, object]:
+    """Return a chat message in the keys that the API takes back; of audio, it takes the id alone."""
+    kept = {key: value for key, value in message.items() if key == "content" or (key in _SENT_BACK and value)}
+    if audio := fields_of(kept.get("audio")):
+        kept["audio"] = {"id": audio.get("id")}
+    return kept
 
 
 def _with_tools(message: Fields, waiting: OpenCalls) -> Fields:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from lazyprompt.messages.msg import Native, ToolUseBlock, plain_block
+from lazyprompt.messages.msg import ToolUseBlock, plain_block
+from lazyprompt.messages.native import Native
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -17,7 +17,8 @@ from lazyprompt.budget.budget import BudgetLike, read_budget
 from lazyprompt.errors import HistoryError, ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, messages_from
-from lazyprompt.messages.msg import Block, Msg, Native, ToolResultBlock, ToolUseBlock, message_of
+from lazyprompt.messages.msg import Block, Msg, ToolResultBlock, ToolUseBlock, message_of
+from lazyprompt.messages.native import Native
 from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.modules._reading import AsyncReplyStream, Exchange, ReplyStream, ResponseFormat, Structure
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
