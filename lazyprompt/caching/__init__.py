@@ -1,6 +1,7 @@
 """Prompt caching: how much of each call a cache would serve, and what broke it. Read simulation.py first."""
 
 from lazyprompt.caching.logs import read_calls
+from lazyprompt.caching.prefix import PrefixChange, check_prefix
 from lazyprompt.caching.reading import PromptCall
 from lazyprompt.caching.report import Break, CachedCall, CacheReport
 from lazyprompt.caching.rules import RULES, CacheRules, rules_for
@@ -12,7 +13,9 @@ __all__ = [
     "CacheReport",
     "CacheRules",
     "CachedCall",
+    "PrefixChange",
     "PromptCall",
+    "check_prefix",
     "read_calls",
     "rules_for",
     "simulate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
@@ -65,6 +66,7 @@ class Piece(NamedTuple):
         slot: The slot of all its text; None if unknown.
         tokens: Returns its tokens, framing included.
         is_framed: True if it has tokens beside those of its text.
+        is_signed: True if it is a thought that the provider signed, so that it is bound to all before it.
     """
 
     start: int
@@ -74,6 +76,7 @@ class Piece(NamedTuple):
     slot: str | None
     tokens: Callable[[], int]
     is_framed: bool = True
+    is_signed: bool = False
 
 
 def call_of(given: object) -> PromptCall:
@@ -207,6 +210,14 @@ class Reading:
             self.slots = [*self._with_slots(spans)]
         return self
 
+    def piece_at(self, index: int) -> Piece:
+        """Return the piece of an index into the text."""
+        return self.pieces[bisect_right([each.start for each in self.pieces], index) - 1]
+
+    def signed_behind(self, index: int) -> int:
+        """Return the number of signed thoughts that stand at an index into the text or behind it."""
+        return sum(each.is_signed for each in self.pieces if each.end > index)
+
     def _put(
         self,
         role: str,
@@ -215,12 +226,14 @@ class Reading:
         slot: str | None,
         count: Callable[[], int],
         end: str = END,
+        *,
+        is_signed: bool = False,
     ) -> None:
         frame = f"{_BEGIN}{role}{_ROLE_END}"
         begin = self._at + len(frame)
         self._texts += (frame, text, end)
         stop = begin + len(text) + len(end)
-        self.pieces.append(Piece(self._at, begin, stop, message, slot, count))
+        self.pieces.append(Piece(self._at, begin, stop, message, slot, count, is_signed=is_signed))
         self._at = stop
 
     def _message(self, message: Form, at: int | None, spans: tuple[Spans, Spans] | None) -> None:
@@ -231,9 +244,7 @@ class Reading:
         rest = {name: value for name, value in message.items() if name not in ("role", key, *_MARKS) and value}
         behind = f"{_ROLE_END}{_json(rest)}" if rest else ""
         system = role in _SYSTEM
-        slot = None
-        if spans is not None or at is None:
-            slot = "system" if system else "history"
+        slot = "system" if system else None if spans is None else "history"
         if isinstance(content, list) and content:
             parts = cast("list[object]", content)
             blocks = [cast("Form", part) if isinstance(part, Mapping) else {"text": str(part)} for part in parts]
@@ -244,10 +255,11 @@ class Reading:
                 alone = {**message, key: [block]} if index == 0 else {"role": role, key: [block]}
                 count = partial(self._count_block, alone, None if index == 0 else {"role": role, key: []})
                 own += behind if index == len(blocks) - 1 else ""
-                self._put(role if index == 0 else "", own, at, slot, count)
+                self._put(role if index == 0 else "", own, at, slot, count, is_signed=_is_signed(block))
         else:
             own = shown(content) if isinstance(content, str) else _json(message[key]) if content else ""
-            self._put(role, own + behind, at, slot, partial(self._count_block, message))
+            count = partial(self._count_block, message)
+            self._put(role, own + behind, at, slot, count, is_signed=_is_signed(message))
         if role in _ANSWERS:
             self.past = self._at
 
@@ -291,6 +303,12 @@ def _objects(values: object, what: str) -> list[Form]:
         if not isinstance(cast("object", each), Mapping):
             raise FormatError(f"{what} {at} is a {type(each).__name__}, not an object")
     return found
+
+
+def _is_signed(block: Form) -> bool:
+    """Return True for a signed thought of Anthropic, or a reasoning item of OpenAI."""
+    kind = block.get("type")
+    return kind in ("redacted_thinking", "reasoning") or (kind == "thinking" and bool(block.get("signature")))
 
 
 def _unmarked(block: Form) -> Form:

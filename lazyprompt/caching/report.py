@@ -46,6 +46,7 @@ class Break(NamedTuple):
         after: The text that stands there now.
         lost: The tokens that were cached and are computed again.
         advice: What to do about it.
+        thoughts: The number of signed thoughts behind it in the later call, which are void.
     """
 
     call: int
@@ -56,6 +57,7 @@ class Break(NamedTuple):
     after: str
     lost: int
     advice: str
+    thoughts: int = 0
 
     @property
     def where(self) -> str:

@@ -146,12 +146,12 @@ def _cacheable(tokens: int, step: int, least: int) -> int:
 
 def _break(at: int, reading: Reading, own: Match, earlier: _Cached, lost: int) -> Break:
     index = min(own.length, len(reading.text) - 1)
-    piece = reading.pieces[bisect_right([each.start for each in reading.pieces], index) - 1]
+    piece = reading.piece_at(index)
     line = reading.text.count("\n", piece.begin, max(index, piece.begin)) + 1
     before, after = _shown(reading.text, own, piece)
     slot = _slot(reading, own, earlier) or piece.slot
     advice = _advice(piece, slot, before, after, reading, earlier)
-    return Break(at, piece.message, slot, line, before, after, lost, advice)
+    return Break(at, piece.message, slot, line, before, after, lost, advice, reading.signed_behind(index))
 
 
 class _Tokens:

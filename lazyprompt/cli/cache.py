@@ -107,9 +107,10 @@ def _breaks(report: CacheReport) -> list[str]:
 def _break(found: Break) -> list[str]:
     message = "" if found.message is None else f", message {found.message}"
     slot = "" if found.slot is None else f", {visible(found.slot)}"
+    void = f", {found.thoughts:,} signed thoughts void" if found.thoughts else ""
     before, after = (visible(text.replace("\n", " "))[:_WIDTH].rstrip() for text in (found.before, found.after))
     return [
-        f"call {found.call}{message}{slot}, line {found.line}: {found.lost:,} tokens lost",
+        f"call {found.call}{message}{slot}, line {found.line}: {found.lost:,} tokens lost{void}",
         f"  before: {before}",
         f"  after:  {after}",
         f"  {found.advice}",

@@ -26,6 +26,7 @@ from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import PDF, Media, MediaKind, Profile
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.formatters.report import Notes, Payload
+from lazyprompt.formatters.responses import ResponsesForm
 from lazyprompt.messages.msg import FileBlock, TextBlock, ToolResultBlock, ToolUseBlock, URLSource
 from lazyprompt.messages.openai_form import UrlPart, write_part
 from lazyprompt.messages.tools import ToolSet
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, Json, JsonObject
     from lazyprompt.formatters.report import Report
     from lazyprompt.messages.msg import Block, Msg
+    from lazyprompt.messages.turns import WrittenTurn
 
 Place: TypeAlias = tuple[str, ...]
 """A place in a request: the keys that lead to it."""
@@ -105,6 +107,20 @@ class _FilePart(UrlPart):
         return super().__call__(block) if by_address else write_part(block)
 
 
+class _InstructedForm(ResponsesForm):
+    """The form of the Responses API with the system text as ``instructions``, as Prompty's vectors print it."""
+
+    __slots__ = ()
+
+    def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
+        """Write the instructions and the input of turns."""
+        payload = super().write(turns, profile, model)
+        role, _, content, _ = turns[0]
+        if role != "system" or not isinstance(content, str) or len(turns) == 1:
+            return payload
+        return {"instructions": content, "input": payload["input"][1:]}
+
+
 def _closed(schema: Json) -> Json:
     """Return a schema whose objects have no other properties than theirs."""
     if isinstance(schema, list):
@@ -150,6 +166,7 @@ _ROWS = (
             allowMultipleToolCalls="parallel_tool_calls",
             reasoningEffort="reasoning.effort",
         ),
+        changes={"form": _InstructedForm()},
         structured="text",
     ),
     Target("openai", "embedding"),

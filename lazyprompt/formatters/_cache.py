@@ -80,7 +80,7 @@ def with_marks(
     for place in reversed(list(cache)):
         block = _last_of(payload, place, marks, key)
         if block is None:
-            if (place == "tools" and "tools" in payload) or (place == "system" and not marks.system):
+            if place == "tools" and "tools" in payload:
                 notes.add(f"cache.{place}", "cache", "left out", f"{profile.name} has nothing there that can be marked")
             continue
         if marks.key in block:
@@ -130,10 +130,9 @@ def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[
 def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_key: str) -> dict[str, Any] | None:
     """Return the block at the end of a place, its text made a block first; None where the place is empty."""
     if place == "tools":
-        tools = payload.get("tools") if marks.tools else None
-        return tools[-1] if tools else None
-    if place == "system" and not marks.system:
-        return None
+        tools = payload.get("tools", ()) if marks.tools else ()
+        # Tools that the model loads later are not part of the prefix.
+        return next((tool for tool in reversed(tools) if not tool.get("defer_loading")), None)
     if place == "system" and "system" in payload:
         payload["system"] = _as_parts(payload["system"], "text")
         last: dict[str, Any] = payload["system"][-1]

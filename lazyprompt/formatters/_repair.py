@@ -17,7 +17,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._job import Job, is_prefill
 from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, result_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted
-from lazyprompt.messages.turns import blocks_of, tools_called
+from lazyprompt.messages.turns import blocks_of, tools_called, unsigned
 from lazyprompt.safety.speakers import written_names
 
 if TYPE_CHECKING:
@@ -40,24 +40,79 @@ def joined(first: Content, second: Content, between: str = "\n\n") -> Content:
     return (*blocks_of(first), *blocks_of(second))
 
 
-def put_system_first(turns: list[Turn], job: Job) -> list[Turn]:
-    """Put all system text in one turn at the front, where the provider (or a merged history) asks for that."""
+def place_system_text(turns: list[Turn], job: Job) -> list[Turn]:
+    """Put system text where the provider (or a merged history) takes it: at the front, or behind a user's turn."""
     if {turn[0] for turn in turns[1:]}.isdisjoint(SYSTEM_ROLES) and (not turns or turns[0][0] != "developer"):
         return turns
     if not job.profile.developer:
         turns = [("system", *turn[1:4]) if turn[0] == "developer" else turn for turn in turns]
     if job.profile.system == "anywhere" and job.merging is None:
         return turns
-    system: Turn | None = None
-    others: list[Turn] = []
-    for turn in turns:
-        if turn[0] not in SYSTEM_ROLES:
-            others.append(turn)
-            continue
-        if others:
-            job.notes.add(f"messages[{turn[3]}]", "text", "moved", "system text stands at the front")
-        system = turn if system is None else (system[0], system[1], joined(system[2], turn[2]), system[3])
-    return others if system is None else [system, *others]
+    front = _system_turns(turns)
+    first, rest = turns[:front], turns[front:]
+    if job.merging is None and job.profile.takes_late_system(job.model):
+        others, late = _behind_users(rest, job)
+    else:
+        late = [turn for turn in rest if turn[0] in SYSTEM_ROLES]
+        others = [turn for turn in rest if turn[0] not in SYSTEM_ROLES]
+    for turn in late:
+        job.notes.add(f"messages[{turn[3]}]", "text", "moved", "system text stands at the front")
+    if late:
+        others = _without_void_thoughts(others, late[-1][3], job)
+    return [*_as_one_system([*first, *late]), *others]
+
+
+def _as_one_system(turns: Sequence[Turn]) -> list[Turn]:
+    """Join turns of system text."""
+    if not turns:
+        return []
+    role, name, content, at = turns[0]
+    for turn in turns[1:]:
+        content = joined(content, turn[2])
+    return [(role, name, content, at)]
+
+
+def _behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Turn]]:
+    """Put each late system text behind the next turns of the user or of tools, where it stays for all later calls.
+
+    Source: Anthropic's guide to system messages in mid-conversation: they follow a user's turn, and an answer or
+    nothing follows them.
+
+    Returns:
+        The turns, and the system text that no user's turn precedes.
+    """
+    placed: list[Turn] = []
+    waiting: list[Turn] = []
+    for is_asking, group in groupby(turns, lambda turn: turn[0] in _ASKING or turn[0] in SYSTEM_ROLES):
+        neighbours = list(group)
+        asking = [turn for turn in neighbours if turn[0] in _ASKING]
+        placed += asking if is_asking else neighbours
+        waiting += [turn for turn in neighbours if turn[0] in SYSTEM_ROLES]
+        if asking and waiting:
+            for turn in waiting:
+                if turn[3] < asking[-1][3]:
+                    job.notes.add(f"messages[{turn[3]}]", "text", "moved", "system text stands behind the user's turn")
+            placed += _as_one_system(waiting)
+            waiting = []
+    return placed, waiting
+
+
+# The roles of turns that the assistant answers.
+_ASKING = ("user", "tool")
+
+
+def _without_void_thoughts(turns: Sequence[Turn], before: int, job: Job) -> list[Turn]:
+    """Leave out the signed thoughts of the messages before an index: text that stands before them has changed since."""
+    if job.profile.thinking not in ("signed", "items"):
+        return [*turns]
+    kept: list[Turn] = []
+    for role, name, content, at in turns:
+        left = unsigned(content) if at < before else content
+        if left is not content:
+            why = "text before the thought has changed since it was signed"
+            job.notes.add(f"messages[{at}]", "thinking", "left out", why)
+        kept.append((role, name, left, at))
+    return kept
 
 
 def fit_names(turns: list[Turn], job: Job) -> list[Turn]:

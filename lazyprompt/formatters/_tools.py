@@ -44,12 +44,27 @@ def packed_tools(tools: ToolSet, profile: Profile) -> tuple[bytes, Report]:
     for index, tool in enumerate(given):
         if tool["type"] == "function":
             _keep(tool, profile.tool_keys | {"type", "function"}, f"tools[{index}]", profile, lost)
-            _keep(cast("JsonObject", tool["function"]), within, f"tools[{index}].function", profile, lost)
+            function = cast("JsonObject", tool["function"])
+            _keep(function, within, f"tools[{index}].function", profile, lost)
+            if profile.refused_schema_keys:
+                _keep_object_schema(function, f"tools[{index}].function.parameters", profile, lost)
     written = profile.form.tools(given)
     marks = profile.breakpoints
     if marks is not None and sum(marks.key in tool for tool in written) > marks.most:
         raise FormatError(f"the tools hold more than {marks.most} cache breakpoints, and {profile.name} takes no more")
     return marshal.dumps(written), tuple(lost.values())
+
+
+def _keep_object_schema(function: JsonObject, where: str, profile: Profile, lost: dict[str, Entry]) -> None:
+    """Remove the combinators that the provider refuses at the root of a schema, which stays that of an object."""
+    schema = function.get("parameters")
+    refused = profile.refused_schema_keys & schema.keys() if isinstance(schema, dict) else frozenset[str]()
+    if not isinstance(schema, dict) or not refused:
+        return
+    for key in sorted(refused):
+        why = f"{profile.name} takes no {key!r} at the root of a schema"
+        lost[f"{where}.{key}"] = Entry(f"{where}.{key}", "tools", "left out", why, str(dump(schema[key])))
+    function["parameters"] = {"type": "object", **{key: value for key, value in schema.items() if key not in refused}}
 
 
 def _keep(fields: JsonObject, known: frozenset[str], where: str, profile: Profile, lost: dict[str, Entry]) -> None:

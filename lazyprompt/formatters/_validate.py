@@ -194,9 +194,7 @@ def _order_faults(views: Sequence[View], profile: Profile, model: str | None) ->
     """Judge the order of roles."""
     turns = [view for view in views if view[1] != "system" and view[1] != "developer"]
     if profile.system != "anywhere":
-        for view in views[1:]:
-            if view[1] in SYSTEM_ROLES:
-                yield view[0], "is a system message behind the first", "put all system text first, in one"
+        yield from _system_faults(views, is_late_taken=profile.takes_late_system(model))
     if profile.needs_user and views and all(view[1] != "user" for view in turns):
         yield (turns or views)[0][0], "and the rest hold no user's turn", "add one"
     if turns:
@@ -204,6 +202,19 @@ def _order_faults(views: Sequence[View], profile: Profile, model: str | None) ->
     for before, view in pairwise(turns if profile.answers_results else ()):
         if before[1] == "tool" and view[1] == "user":
             yield view[0], "is the user's, right behind a result", "put an answer of the assistant between them"
+
+
+def _system_faults(views: Sequence[View], *, is_late_taken: bool) -> Iterator[Fault]:
+    """Judge system text behind the first: it is refused, or stands between the user's turn and the answer."""
+    for at, view in enumerate(views):
+        if view[1] not in SYSTEM_ROLES or (at == 0 and view[0][0] != "messages"):
+            continue
+        before, behind = (views[place][1] if 0 <= place < len(views) else "" for place in (at - 1, at + 1))
+        if not is_late_taken:
+            if at > 0:
+                yield view[0], "is a system message behind the first", "put all system text first, in one"
+        elif before in ("", *SYSTEM_ROLES) or behind in ("user", "tool"):
+            yield view[0], "is a system message at the wrong place", "put it between a user's turn and the answer"
 
 
 def _turn_faults(turns: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:

@@ -58,7 +58,7 @@ class AnthropicForm:
         answers: list[Json] = []
         behind_results = False
         for role, _, content, _ in turns:
-            if role == "system":
+            if role == "system" and not messages:
                 payload["system"] = content if isinstance(content, str) else _blocks(content)
             elif role == "tool":
                 if not behind_results:
@@ -84,11 +84,12 @@ class AnthropicForm:
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages of the user and the assistant; other keys of a request are the caller's."""
+        """Return the check of messages, and of system text beside and among them; other keys are the caller's."""
         user, assistant = {**_SAID, "tool_result": _RESULT_SHAPE}, {**_ANSWERED, **_SERVER}
         roles = {
             "user": {"content": parts_of(user, other=new_kind(user))},
             "assistant": {"content": parts_of(assistant, other=new_kind(assistant))},
+            "system": {"content": parts_of({"text": _TEXT})},
         }
         messages, system = listed(tagged("role", roles), 1), parts_of({"text": _TEXT})
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
@@ -295,6 +296,10 @@ ANTHROPIC = Profile(
     error_results=True,
     thinking="signed",
     system="apart",
+    # Those from Claude Opus 4.8 on, without the preview of Mythos.
+    late_system=re.compile(
+        r"(?!.*\b(?:claude-(?:instant|v?[12]\b|3|(?:sonnet|haiku)-4|opus-4(?![-.](?:[89]|\d\d)(?!\d)))|mythos-preview))"
+    ),
     alternate=True,
     combines_turns=True,
     user_first=True,
@@ -303,6 +308,8 @@ ANTHROPIC = Profile(
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),
+    # The API's own error names them.
+    refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf"}),
     # Older models go on with a last turn of the assistant; those from Claude 4.6 on refuse it.
     prefill="",
     no_prefill=re.compile(r".*\bclaude-(?!instant|v?[12]\b|3|(?:opus|sonnet|haiku)-4(?![-.](?:[6-9]|\d\d)(?!\d)))"),

@@ -27,7 +27,7 @@ from lazyprompt.formatters._repair import (
     move_media,
     need_user_turn,
     order_exchanges,
-    put_system_first,
+    place_system_text,
     refuse_nothing,
     strip_last_space,
 )
@@ -68,7 +68,7 @@ RULES: tuple[Rule, ...] = (
     add_urls,
     carry,
     order_exchanges,
-    put_system_first,
+    place_system_text,
     merge_speakers,
     fit_names,
     move_media,
@@ -83,7 +83,7 @@ RULES: tuple[Rule, ...] = (
 """The rules, in the order in which they apply. Each puts right what breaks it, and reports that."""
 TEXT_RULES = frozenset(
     {
-        put_system_first,
+        place_system_text,
         merge_speakers,
         join_neighbours,
         need_user_turn,

@@ -27,6 +27,8 @@ OPENAI = Profile(
     names=NAMES,
     ids=IDS,
     id_length=ID_LENGTH,
+    # The API's own error names them.
+    refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf", "enum", "not"}),
     breakpoints=Breakpoints(
         key="prompt_cache_breakpoint",
         mark={"mode": "explicit"},
@@ -58,6 +60,7 @@ LITELLM = OPENAI.but(
     native="",
     url_media=ALL_MEDIA,
     prefill="prefix",
+    refused_schema_keys=frozenset(),
     breakpoints=None,
     layouts={"conversation": Layout("joined"), "dialogue": Layout("joined")},
 )

@@ -118,7 +118,6 @@ class Breakpoints:
         mark: The mark without a lifetime.
         lifetimes: The lifetimes it knows, the default first, then longer ones.
         tools: True if a tool can hold a mark.
-        system: True if the system text can.
         models: The models that know marks; ``None`` for all.
     """
 
@@ -126,7 +125,6 @@ class Breakpoints:
     mark: Mapping[str, str]
     lifetimes: tuple[str, ...]
     tools: bool = False
-    system: bool = True
     models: re.Pattern[str] | None = None
     most: int = 4
 
@@ -157,6 +155,7 @@ class Profile:
         turns: True if it knows turns; else all is one text.
         system: Where system text may stand: in any turn (``anywhere``), only first, and only one (``first``), or beside
             the messages (``apart``).
+        late_system: The models that take further system text behind a user's turn; an unnamed model is ``""``.
         developer: True if the role ``developer`` is known; else it is written as system text.
         alternate: True if user and assistant must take turns.
         combines_turns: True if it makes one turn of neighbours itself, so that they break no rule.
@@ -175,6 +174,7 @@ class Profile:
         tool_names: The names of tools it takes.
         strict_tools: True if a tool may ask that its schema is kept to the letter.
         tool_keys: The further keys that it takes beside the function of a tool.
+        refused_schema_keys: The keys that it refuses at the root of a tool's schema.
         trailing_space: True if an unfinished last answer may end in white space.
         breakpoints: Its marks of caching; ``None`` if it has none.
         layouts: Where the documented styles of merged histories put the system text.
@@ -194,6 +194,7 @@ class Profile:
     calls_tools: bool = True
     turns: bool = True
     system: Literal["anywhere", "first", "apart"] = "anywhere"
+    late_system: re.Pattern[str] | None = None
     developer: bool = False
     alternate: bool = False
     combines_turns: bool = False
@@ -211,6 +212,7 @@ class Profile:
     tool_names: re.Pattern[str] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     strict_tools: bool = True
     tool_keys: frozenset[str] = frozenset()
+    refused_schema_keys: frozenset[str] = frozenset()
     trailing_space: bool = True
     breakpoints: Breakpoints | None = None
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
@@ -226,6 +228,10 @@ class Profile:
     def needs_thoughts(self, model: str | None) -> bool:
         """Return True if a model refuses a call without the thought before it."""
         return _is_one(model, self.thinks)
+
+    def takes_late_system(self, model: str | None) -> bool:
+        """Return True if a model takes system text behind a user's turn."""
+        return _is_one(model or "", self.late_system)
 
     def layout(self, style: HistoryStyle) -> Layout:
         """Return the place of the system text in a merged history of a style."""

@@ -92,14 +92,13 @@ def row_of(profile: Profile) -> Row:
         "tool_result": "yes" if profile.calls_tools else "no",
         **{kind: _medium(profile, kind) for kind in _MEDIA},
         "thinking": _THINKING[profile.thinking],
-        "system": profile.system,
+        "system": profile.system if profile.late_system is None else f"{profile.system}, late behind a user's turn",
         "turns": "one text" if not profile.turns else "must alternate" if profile.alternate else "any order",
         "names": "no" if profile.names is None else "yes",
         "cache": "no",
     }
     if marks is not None:
-        can = {"tools": marks.tools, "system": marks.system, "history": True}
-        places = ", ".join(name for name in can if can[name])
+        places = "tools, system, history" if marks.tools else "system, history"
         cells["cache"] = places if marks.models is None else f"{places} (some models)"
     return Row(profile.name, cells)
 

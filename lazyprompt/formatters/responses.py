@@ -7,7 +7,7 @@ types of the official client.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,18 +56,17 @@ _Apart = ThinkingBlock | ToolUseBlock | ToolResultBlock
 
 @dataclass(frozen=True, slots=True)
 class ResponsesForm:
-    """Items in a row: messages, reasoning, calls and their outputs."""
+    """Items in a row: messages, reasoning, calls and their outputs.
+
+    System text is a message of the role ``developer``: the newest models put ``instructions`` behind the input, where
+    no cache holds them.
+    """
 
     messages_key: str = "input"
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write the instructions and the input of turns."""
-        payload: dict[str, Any] = {}
-        if turns[0][0] == "system" and isinstance(turns[0][2], str) and len(turns) > 1:
-            payload["instructions"] = turns[0][2]
-            turns = turns[1:]
-        payload["input"] = [item for role, _, content, _ in turns for item in _items(role, content)]
-        return payload
+        """Write the input of turns."""
+        return {"input": [item for role, _, content, _ in turns for item in _items(role, content)]}
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Return functions with name and parameters beside their type, and OpenAI's own tools as they are."""
@@ -120,6 +119,7 @@ def _items(role: str, content: Content | Native) -> Iterator[Json]:
     if isinstance(content, Native):
         yield from content.parts()
         return
+    role = "developer" if role == "system" else role
     if isinstance(content, str):
         yield {"role": role, "content": content}
         return
@@ -179,7 +179,8 @@ def _tool(tool: JsonObject) -> JsonObject:
     form["parameters"] = function.get("parameters") or {"type": "object", "properties": {}}
     if function.get("description"):
         form["description"] = function["description"]
-    return form
+    # The profile's ``tool_keys`` stand beside the function.
+    return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
 def _seen(part: Mapping[str, Any], path: Path) -> Seen:
@@ -251,8 +252,7 @@ OPENAI_RESPONSES = OPENAI.but(
     results_anywhere=True,
     thinking="items",
     names=None,
-    # The instructions are a text, and a text holds no mark.
-    breakpoints=OPENAI.breakpoints and replace(OPENAI.breakpoints, system=False),
+    tool_keys=frozenset({"defer_loading", "allowed_callers"}),
     ids=re.compile(r"[^\x00-\x1f\x7f]{1,64}"),
     id_length=64,
 )

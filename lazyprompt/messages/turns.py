@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from lazyprompt.messages.msg import ToolUseBlock, plain_block
+from lazyprompt.messages.msg import ThinkingBlock, ToolUseBlock, plain_block
 from lazyprompt.messages.native import Native
 
 if TYPE_CHECKING:
@@ -66,3 +66,14 @@ def tools_called(turns: Iterable[WrittenTurn]) -> dict[str, str]:
 def calls_tools(content: Content) -> bool:
     """Return True if there is a call in a content."""
     return isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
+
+
+def unsigned(content: Content) -> Content:
+    """Return a content without thoughts that a provider signed; the same content where there are none."""
+    if isinstance(content, str) or not any(map(_is_signed, content)):
+        return content
+    return tuple(block for block in content if not _is_signed(block))
+
+
+def _is_signed(block: Block) -> bool:
+    return isinstance(block, ThinkingBlock) and bool(block.signature or block.redacted or block.id)

@@ -198,7 +198,7 @@ def check(seed: int, *, named: bool, payloads: bool, step: int) -> None:
         assert [each.lost for each in report.breaks] == [expected[at].lost for at in breaks]
     if step == 1:
         seeded = {
-            at: (place, slot if slot == "tools" or not payloads else None)
+            at: (place, slot if slot == "tools" or not payloads else "system" if place == 0 else None)
             for at, call in enumerate(calls)
             if call.broken is not None
             for place, slot in [call.broken]

@@ -192,7 +192,8 @@ def test_payloads_of_all_providers_are_read(provider: str) -> None:
     assert all(call.total > 220 for call in report.calls)
     assert report.calls[1].read >= 220
     found = [(each.call, each.message, each.slot) for each in report.breaks]
-    in_system = (2, None, "system") if "messages" not in payloads[0] or "system" in payloads[0] else (2, 0, None)
+    is_apart = {"system", "system_instruction", "prompt"} & payloads[0].keys()
+    in_system = (2, None if is_apart else 0, "system")
     assert found == [in_system, *([(3, None, "tools")] if takes_tools else [])]
 
 

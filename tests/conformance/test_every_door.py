@@ -136,7 +136,11 @@ def from_file(target: str, history: RoughHistory) -> Payload:
 
 def from_request(target: str, history: RoughHistory) -> Payload:
     file, inputs = in_file(history)
-    return file.request({**inputs, "past": history.items}, provider=target)
+    payload = file.request({**inputs, "past": history.items}, provider=target)
+    # Prompty's specification writes system text as instructions.
+    if "instructions" in payload:
+        payload["input"] = [{"role": "developer", "content": payload.pop("instructions")}, *payload["input"]]
+    return payload
 
 
 DOORS: dict[str, Callable[[str, RoughHistory], Payload]] = {

@@ -125,7 +125,8 @@ def roles(payload: Payload) -> list[str]:
     """Who speaks, turn by turn; an item of the Responses API that is no message by its type."""
     system = ["system"] if {"system", "instructions", "system_instruction"} & payload.keys() else []
     turns = next((payload[key] for key in ("messages", "contents", "input") if key in payload), [{"role": "user"}])
-    return [*system, *(turn.get("role") or turn["type"] for turn in turns)]
+    spoken = (turn.get("role") or turn["type"] for turn in turns)
+    return [*system, *("system" if role == "developer" else role for role in spoken)]
 
 
 def called(value: object) -> list[tuple[str, str]]:

@@ -87,7 +87,7 @@ def test_openai_marks_the_system_text_and_what_the_user_said() -> None:
     assert [part["text"] for part in payload["messages"][1]["content"]] == ["hi"]
 
 
-@pytest.mark.parametrize(("provider", "places"), [("openai", {"tools"}), ("openai-responses", {"tools", "system"})])
+@pytest.mark.parametrize(("provider", "places"), [("openai", {"tools"}), ("openai-responses", {"tools"})])
 def test_places_where_a_provider_knows_no_marks_are_in_the_report(provider: str, places: set[str]) -> None:
     payload = judged(ChatFormatter(provider, model="gpt-5.6", cache=ALL), *TALK, tools=tools(None))
     assert set(left_out(payload)) == {f"cache.{place}" for place in places}
@@ -114,7 +114,7 @@ def test_openai_marks_pictures_too() -> None:
 
 def test_responses_marks_the_last_message_of_the_user() -> None:
     payload = judged(ChatFormatter("openai-responses", model="gpt-5.6", cache=["history"]), *TALK)
-    assert payload["input"][0]["content"] == [{"type": "input_text", "text": "hi", "prompt_cache_breakpoint": EXPLICIT}]
+    assert payload["input"][1]["content"] == [{"type": "input_text", "text": "hi", "prompt_cache_breakpoint": EXPLICIT}]
     assert len(list(marks(payload))) == 1
 
 

@@ -59,3 +59,35 @@ def test_anthropic_takes_keys_of_its_own() -> None:
         ("tools[0].defer_loading", "tools"),
         ("tools", "cache"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("provider", "left", "taken"),
+    [
+        ("openai", {"type": "object", "properties": {}}, ["allOf", "enum", "oneOf"]),
+        ("openai-responses", {"type": "object", "properties": {}}, ["allOf", "enum", "oneOf"]),
+        ("anthropic", {"type": "object", "properties": {}, "enum": [{}]}, ["allOf", "oneOf"]),
+    ],
+)
+def test_combinators_at_the_root_of_a_schema_are_taken_out(provider: str, left: object, taken: list[str]) -> None:
+    """The APIs answer them with 400."""
+    schema = {"properties": {}, "oneOf": [{}], "allOf": [], "enum": [{}]}
+    payload = judged(
+        ChatFormatter(provider), HI, tools=[{"type": "function", "function": FUNCTION | {"parameters": schema}}]
+    )
+    (tool,) = payload["tools"]
+    assert (tool.get("input_schema") or tool.get("function", tool)["parameters"]) == left
+    assert [entry.where for entry in payload.report] == [f"tools[0].function.parameters.{key}" for key in taken]
+
+
+def test_the_responses_api_takes_deferred_tools() -> None:
+    tool = {"type": "function", **FUNCTION, "strict": False, "defer_loading": True}
+    payload = judged(ChatFormatter("openai-responses", strict=True), HI, tools=[tool])
+    assert payload["tools"] == [tool]
+
+
+def test_a_cache_mark_goes_to_the_last_tool_that_is_not_deferred() -> None:
+    """Anthropic refuses a mark on a deferred tool."""
+    tools = [{"name": name, "input_schema": SCHEMA, "defer_loading": name != "now"} for name in ("now", "later")]
+    payload = judged(ChatFormatter("anthropic", cache=["tools"]), HI, tools=tools)
+    assert [tool.get("cache_control") for tool in payload["tools"]] == [MARK, None]

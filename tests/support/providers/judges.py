@@ -157,6 +157,10 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
 def _anthropic(payload: Payload) -> None:
     messages = payload["messages"]
     _require(messages, "messages: at least one message is required")
+    spoken = [message["role"] for message in messages]
+    for before, role, behind in zip(["", *spoken], spoken, [*spoken[1:], "assistant"], strict=False):
+        _require(role != "system" or (before, behind) == ("user", "assistant"), "role 'system': wrong place")
+    messages = [message for message in messages if message["role"] != "system"]
     _turns([message["role"] for message in messages], "assistant")
     asked: list[str] = []
     used: list[str] = []

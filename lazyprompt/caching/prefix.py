@@ -1,0 +1,86 @@
+"""Prefixes: does a prompt continue the one before it, and if not, what changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from lazyprompt._base.difference import shared_length
+from lazyprompt.caching.reading import call_of, read_call
+from lazyprompt.caching.rules import rules_for
+from lazyprompt.tokens.counter import CharTokenCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.budget.report import TrimReport
+    from lazyprompt.formatters.report import Report
+
+
+_PARTS = {"tools": "the tools", "system": "the system text", "history": "earlier messages", None: "the text"}
+
+
+class PrefixChange(NamedTuple):
+    """The first place in which a prompt does not continue the one before it.
+
+    Attributes:
+        message: The index of the message in the later prompt; None outside of the messages, as in the tools.
+        slot: The slot, or ``tools``, ``system`` or ``history``; None if a payload does not tell.
+        reason: What changed it: the budget, a rule of the provider, or the caller.
+        thoughts: The number of signed thoughts behind the place. They are void: Anthropic may refuse the request,
+            OpenAI ignores them.
+    """
+
+    message: int | None
+    slot: str | None
+    reason: str
+    thoughts: int
+
+    def __str__(self) -> str:
+        place = "" if self.message is None else f"message {self.message}, "
+        void = f"; void signed thoughts behind it: {self.thoughts}" if self.thoughts else ""
+        return f"{place}{self.slot or 'text'}: {self.reason}{void}"
+
+
+def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa: A002 - the pair is a contract
+    """Find the first place in which a prompt does not continue the one before it.
+
+    Providers cache a prefix, and bind signed thoughts to it: a prompt that only adds messages keeps both.
+
+    Args:
+        previous: The earlier prompt: a payload, a Rendered, a record of a module, or a :class:`PromptCall`.
+        next: The later prompt of the same conversation. A payload of a formatter tells more, by its reports.
+
+    Returns:
+        The first change; None if there is none. Cache marks do not count.
+
+    Raises:
+        FormatError: One of them is no prompt.
+    """
+    rules, counter = rules_for("openai"), CharTokenCounter()
+    before, after = (read_call(call_of(prompt), rules, counter) for prompt in (previous, next))
+    shared = shared_length(before.text, after.text)
+    if shared == len(before.text):
+        return None
+    at = min(shared, len(after.text) - 1)
+    # Where something is gone, the later prompt has nothing, or a message, in its place.
+    pieces = (before.piece_at(shared), *([after.piece_at(at)] if at == shared else []))
+    piece = min(pieces, key=lambda each: each.message is not None)
+    slots = [slot for start, slot in after.slots if start <= at]
+    slot = slots[-1] if slots else piece.slot or ("history" if piece.message is not None else None)
+    return PrefixChange(piece.message, slot, _reason(previous, next, slot), after.signed_behind(at))
+
+
+def _reason(previous: object, changed: object, slot: str | None) -> str:
+    """Return what changed a prompt: its budget, a rule, or the caller."""
+    before, after = (cast("TrimReport | None", getattr(prompt, "trim", None)) for prompt in (previous, changed))
+    if after is not None and _dropped(after) != (() if before is None else _dropped(before)):
+        return "the budget dropped or cut earlier messages"
+    reports = [cast("Report", getattr(prompt, "report", ())) for prompt in (changed, previous)]
+    entries = [entry for report, other in (reports, reports[::-1]) for entry in report if entry not in other]
+    if entries:
+        return f"a rule of the provider: {entries[0]}"
+    return f"the caller changed {_PARTS.get(slot, f'the slot {slot!r}')}"
+
+
+def _dropped(trim: TrimReport) -> Sequence[object]:
+    return (trim.dropped, trim.cut)

@@ -1,0 +1,108 @@
+"""``check_prefix``: whether a prompt continues the one before it, what changed, and the thoughts that are void."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lazyprompt import Budget, CharTokenCounter, ChatFormatter, ChatPrompter, FormatError
+from lazyprompt.caching import PrefixChange, PromptCall, check_prefix
+
+USER = {"role": "user", "content": "hi"}
+REPLY = {"role": "assistant", "content": "hello"}
+THOUGHT = {
+    "role": "assistant",
+    "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "hello"}],
+}
+MARKED = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+TOOL = {"name": "find", "input_schema": {"type": "object"}}
+
+
+def payload(*messages: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"messages": [*messages], **fields}
+
+
+@pytest.mark.parametrize(
+    ("previous", "later"),
+    [
+        (payload(USER), payload(USER)),
+        (payload(USER), payload(USER, REPLY, USER)),
+        (payload(USER, system="s", tools=[TOOL]), payload(USER, THOUGHT, USER, system="s", tools=[TOOL])),
+        (payload(USER), payload({"role": "user", "content": [{"type": "text", "text": "hi"}]}, REPLY)),
+        (payload({"role": "user", "content": [MARKED]}), payload(USER, REPLY)),
+        ({"input": [USER, REASONING]}, {"input": [USER, REASONING, REPLY, USER]}),
+        ("### Input:\nhi\n", "### Input:\nhi\n### Response:\nhello\n"),
+    ],
+)
+def test_a_prompt_that_only_adds_text_continues(previous: object, later: object) -> None:
+    assert check_prefix(previous, later) is None
+
+
+@pytest.mark.parametrize(
+    ("previous", "later", "change"),
+    [
+        (
+            payload(USER, tools=[TOOL]),
+            payload(USER, REPLY),
+            (None, "tools", "the caller changed the tools", 0),
+        ),
+        (
+            payload(USER, system="Be kind."),
+            payload(USER, THOUGHT, USER, system="Be brief."),
+            (None, "system", "the caller changed the system text", 1),
+        ),
+        (
+            payload({"role": "system", "content": "a"}, USER),
+            payload({"role": "system", "content": "b"}, USER),
+            (0, "system", "the caller changed the system text", 0),
+        ),
+        (
+            payload(USER, THOUGHT, USER),
+            payload(USER, THOUGHT, REPLY),
+            (2, "history", "the caller changed earlier messages", 0),
+        ),
+        (
+            {"input": [USER, REASONING, REPLY]},
+            {"input": [REPLY, REASONING, REPLY]},
+            (0, "history", "the caller changed earlier messages", 1),
+        ),
+        (payload(USER, REPLY), payload(USER), (1, "history", "the caller changed earlier messages", 0)),
+    ],
+)
+def test_the_first_change_has_its_place_and_the_thoughts_behind_it(
+    previous: object, later: object, change: tuple[int | None, str, str, int]
+) -> None:
+    assert check_prefix(previous, later) == PrefixChange(*change)
+
+
+def test_a_slot_of_a_prompter_is_named() -> None:
+    prompter = ChatPrompter({"system": "It is {now}.", "user": "{question}"}, system="")
+    one, two = (PromptCall(prompter, {"now": now, "question": "Why?"}) for now in ("Monday", "Tuesday"))
+    change = check_prefix(one, two)
+    assert change == PrefixChange(0, "now", "the caller changed the slot 'now'", 0)
+
+
+def test_a_budget_and_a_rule_say_that_it_was_they() -> None:
+    messages = [USER, {"role": "assistant", "content": "x" * 90}, USER]
+    formatter = ChatFormatter("anthropic", budget=Budget(150, CharTokenCounter()))
+    longer = formatter.format(*messages, {"role": "assistant", "content": "y" * 90}, USER)
+    assert check_prefix(formatter.format(*messages), longer) == PrefixChange(
+        1, "history", "the budget dropped or cut earlier messages", 0
+    )
+    old = ChatFormatter("anthropic", model="claude-sonnet-4-5")
+    late = old.format(USER, REPLY, {"role": "system", "content": "Be brief."}, USER)
+    assert str(check_prefix(old.format(USER), late)) == (
+        "system: a rule of the provider: messages[2] (text) moved: system text stands at the front"
+    )
+
+
+def test_thoughts_are_counted_in_the_text_of_a_change() -> None:
+    change = check_prefix(payload(USER, system="a"), payload(USER, THOUGHT, THOUGHT, system="b"))
+    assert str(change) == "system: the caller changed the system text; void signed thoughts behind it: 2"
+
+
+def test_what_is_no_prompt_is_an_error() -> None:
+    with pytest.raises(FormatError, match="a call is a payload with one of messages"):
+        check_prefix(payload(USER), 5)

@@ -1,0 +1,134 @@
+"""History is append-only: what was sent stays as it was sent, and no void thought goes back."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from formatters.helpers import judged, reported
+from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter
+from lazyprompt.caching import check_prefix
+from lazyprompt.formatters.providers import PROVIDERS
+from support.chats import TOOL, requests_of, synthetic_chat
+from support.conversations import Maker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lazyprompt._base.roles import Role
+    from lazyprompt.caching import PrefixChange
+
+CHATS = 60
+SPEAKERS: dict[str, Role] = {"s": "system", "u": "user", "a": "assistant"}
+
+
+def talk(roles: str) -> list[Msg]:
+    """Messages by the first letters of their roles, each with its number."""
+    return [Msg(SPEAKERS[role], f"{role}{at}", SPEAKERS[role]) for at, role in enumerate(roles)]
+
+
+def written(payload: dict[str, Any]) -> list[str]:
+    """The system text and the texts of messages, in order."""
+    said = [message["content"] for message in payload["messages"]]
+    return [payload.get("system", ""), *said]
+
+
+@pytest.mark.parametrize(
+    ("roles", "expected", "moved"),
+    [
+        ("suas", ["s0\n\ns3", "u1", "a2"], ["messages[3]"]),
+        ("suasu", ["s0", "u1", "a2", "u4", "s3"], ["messages[3]"]),
+        ("sus", ["s0", "u1", "s2"], []),
+        ("suasua", ["s0", "u1", "a2", "u4", "s3", "a5"], ["messages[3]"]),
+        ("usas", ["s3", "u0", "s1", "a2"], ["messages[3]"]),
+        ("uassua", ["", "u0", "a1", "u4", "s2\n\ns3", "a5"], ["messages[2]", "messages[3]"]),
+        ("ssu", ["s0\n\ns1", "u2"], []),
+    ],
+)
+def test_late_system_text_stands_behind_the_users_turn_with_anthropic(
+    roles: str, expected: list[str], moved: list[str]
+) -> None:
+    """It went to the front, which changed what stood before all thoughts."""
+    payload = ChatFormatter("anthropic").format(*talk(roles))
+    assert written(payload) == expected
+    assert reported(payload, "text", "moved") == moved
+
+
+@pytest.mark.parametrize(
+    ("model", "is_late"),
+    [
+        (None, True),
+        ("claude-opus-4-8-20260528", True),
+        ("us.anthropic.claude-sonnet-5", True),
+        ("claude-opus-4-7", False),
+        ("claude-opus-4-20250514", False),
+        ("claude-sonnet-4-6", False),
+        ("claude-haiku-4-5", False),
+        ("claude-3-5-sonnet-latest", False),
+        ("claude-mythos-preview", False),
+    ],
+)
+def test_late_system_text_goes_to_the_front_for_older_models(model: str | None, is_late: bool) -> None:  # noqa: FBT001 - pytest hands it in
+    formatter = ChatFormatter("anthropic", model=model)
+    late, front = ["s0", "u1", "a2", "u4", "s3"], ["s0\n\ns3", "u1", "a2", "u4"]
+    assert written(judged(formatter, *talk("suasu"))) == (late if is_late else front)
+
+
+@pytest.mark.parametrize("roles", ["su", "uass", "uasu"])
+def test_system_text_at_the_wrong_place_is_refused(roles: str) -> None:
+    messages = [{"role": message.role, "content": message.text} for message in talk(roles)]
+    with pytest.raises(FormatError, match="is a system message at the wrong place; put it between"):
+        ChatFormatter("anthropic").validate({"messages": messages})
+
+
+def changes(formatter: ChatFormatter, chat: list[Msg]) -> Iterator[PrefixChange | None]:
+    """The change of each request from the one before it."""
+    payloads = [formatter.format(*messages, tools=[TOOL]) for messages in requests_of(chat)]
+    return (check_prefix(*pair) for pair in pairwise(payloads))
+
+
+@pytest.mark.parametrize("late_system", [False, True])
+@pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
+def test_no_request_of_a_chat_rewrites_an_earlier_one(provider: str, late_system: bool) -> None:  # noqa: FBT001 - as above
+    formatter = ChatFormatter(provider)
+    for seed in range(CHATS):
+        chat = synthetic_chat(seed, late_system=late_system, provider=provider)
+        assert not [change for change in changes(formatter, chat) if change], seed
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
+@pytest.mark.parametrize("kind", [ChatFormatter, MultiAgentFormatter])
+def test_no_void_thought_is_sent(provider: str, kind: type[ChatFormatter]) -> None:
+    """System text that was moved to the front left the thoughts behind it, which were signed without it."""
+    formatter = kind(provider, model="claude-sonnet-4-5")
+    for seed in range(CHATS):
+        chat = synthetic_chat(seed, late_system=True, provider=provider)
+        found = [change for change in changes(formatter, chat) if change]
+        assert all(change.thoughts == 0 for change in found), seed
+        assert all(change.reason.startswith("a rule of the provider: ") for change in found), seed
+
+
+def test_the_report_names_each_thought_that_is_void() -> None:
+    chat = synthetic_chat(3, late_system=False)
+    late = [*chat, Msg("assistant", "Yes.", "assistant"), Msg("system", "Be brief.", "system"), chat[-1]]
+    payload = ChatFormatter("anthropic", model="claude-sonnet-4-5").format(*late, tools=[TOOL])
+    thinking = [f"messages[{at}]" for at, message in enumerate(chat) if message.role == "assistant"]
+    assert reported(payload, "thinking") == thinking
+    assert "signature" not in str(payload)
+
+
+@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
+def test_any_chat_continues_or_the_report_says_why(provider: str) -> None:
+    """``ollama-generate`` takes one text for all turns, so nothing continues there."""
+    formatter = ChatFormatter(provider)
+    for seed in range(100):
+        chat = Maker(Random(seed)).conversation()  # noqa: S311 - chance is what is wanted
+        ends = [at for at in range(1, len(chat) + 1) if at == len(chat) or chat[at].role == "assistant"]
+        asking = [chat[:end] for end in ends if chat[end - 1].role in ("user", "tool")]
+        payloads = [formatter.format(*messages) for messages in asking if any(each.text.strip() for each in messages)]
+        for before, after in pairwise(payloads):
+            change = check_prefix(before, after)
+            assert change is None or "the caller" not in change.reason, (seed, str(change))
