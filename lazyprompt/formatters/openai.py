@@ -60,7 +60,7 @@ LITELLM = OPENAI.but(
     native="",
     url_media=ALL_MEDIA,
     prefill="prefix",
-    refused_schema_keys=frozenset(),
+    refused_schema_keys=frozenset[str](),
     breakpoints=None,
     layouts={"conversation": Layout("joined"), "dialogue": Layout("joined")},
 )

@@ -71,7 +71,7 @@ def test_anthropic_takes_keys_of_its_own() -> None:
 )
 def test_combinators_at_the_root_of_a_schema_are_taken_out(provider: str, left: object, taken: list[str]) -> None:
     """The APIs answer them with 400."""
-    schema = {"properties": {}, "oneOf": [{}], "allOf": [], "enum": [{}]}
+    schema: dict[str, Any] = {"properties": {}, "oneOf": [{}], "allOf": [], "enum": [{}]}
     payload = judged(
         ChatFormatter(provider), HI, tools=[{"type": "function", "function": FUNCTION | {"parameters": schema}}]
     )
