@@ -25,12 +25,14 @@ _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("stop_reason",),
     ("done_reason",),
     ("details", "finish_reason"),
+    ("incomplete_details", "reason"),
+    ("status",),
 )
 # Where Gemini says why it takes a prompt for one that is not to be answered.
 _BLOCKED: tuple[tuple[str, ...], ...] = (("prompt_feedback", "block_reason"), ("promptFeedback", "blockReason"))
 _REASONS: dict[str, Finish] = {
-    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "null"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "null", "completed"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded"), "length"),
     **dict.fromkeys(("tool_calls", "function_call", "tool_use", "pause_turn"), "tool_calls"),
     **dict.fromkeys(("content_filter", "sensitive", "safety", "recitation", "blocklist", "spii"), "content_filter"),
     **dict.fromkeys(("prohibited_content", "image_safety", "data_inspection_failed"), "content_filter"),
@@ -138,8 +140,19 @@ def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
     if found is None:
         return None
     reason = _REASONS.get(str(getattr(found, "value", found)).rpartition(".")[2].lower(), "other")
-    refused = at(raw, ("choices", 0, "message", "refusal"))
+    refused = at(raw, ("choices", 0, "message", "refusal")) or _refuses(raw.get("output"))
     return "refusal" if refused else "tool_calls" if called and reason == "stop" else reason
+
+
+def _refuses(output: object) -> bool:
+    """Return True if a message of a Responses answer has a refusal among its parts."""
+    items = cast("list[object]", output) if isinstance(output, list) else []
+    return any(part.get("type") == "refusal" for item in items for part in _fields_in(at(item, ("content",))))
+
+
+def _fields_in(value: object) -> list[Mapping[str, object]]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, object]", item) for item in items if isinstance(item, Mapping)]
 
 
 def at(value: object, path: Sequence[str | int]) -> object:

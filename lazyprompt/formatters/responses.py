@@ -66,7 +66,9 @@ class ResponsesForm:
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the input of turns."""
-        return {"input": [item for role, _, content, _ in turns for item in _items(role, content)]}
+        customs = [turn[2].custom_calls() for turn in turns if isinstance(turn[2], Native)]
+        free = frozenset[str]().union(*customs)
+        return {"input": [item for role, _, content, _ in turns for item in _items(role, content, free)]}
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Return functions with name and parameters beside their type, and OpenAI's own tools as they are."""
@@ -114,8 +116,14 @@ class ResponsesForm:
     parse = staticmethod(from_responses)
 
 
-def _items(role: str, content: Content | Native) -> Iterator[Json]:
-    """Yield the items of a turn; texts and media between other blocks stay in one message."""
+def _items(role: str, content: Content | Native, free: frozenset[str]) -> Iterator[Json]:
+    """Yield the items of a turn; texts and media between other blocks stay in one message.
+
+    Args:
+        role: The role of the turn.
+        content: Its content.
+        free: The ids of calls of custom tools, whose outputs have a type of their own.
+    """
     if isinstance(content, Native):
         yield from content.parts()
         return
@@ -125,7 +133,7 @@ def _items(role: str, content: Content | Native) -> Iterator[Json]:
         return
     for apart, group in groupby(content, lambda block: isinstance(block, _Apart)):
         if apart:
-            yield from map(_item, group)
+            yield from (_item(block, free) for block in group)
         else:
             yield _message(role, [*group])
 
@@ -138,16 +146,16 @@ def _message(role: str, blocks: list[Block]) -> JsonObject:
     return {"role": role, "content": [_part(block) for block in blocks]}
 
 
-def _item(block: Block) -> JsonObject:
+def _item(block: Block, free: frozenset[str]) -> JsonObject:
     match block:
         case ToolUseBlock():
             arguments = str(dump(block.arguments))
             return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}
-        case ToolResultBlock(output=str(output)):
-            return {"type": "function_call_output", "call_id": block.id, "output": output}
-        case ToolResultBlock(output=tuple(blocks)):
-            parts: list[Json] = [_part(each) for each in blocks]
-            return {"type": "function_call_output", "call_id": block.id, "output": parts or ""}
+        case ToolResultBlock():
+            kind = "custom_tool_call_output" if block.id in free else "function_call_output"
+            given = block.output
+            output: Json = given if isinstance(given, str) else [_part(each) for each in given] or ""
+            return {"type": kind, "call_id": block.id, "output": output}
         case ThinkingBlock(thinking, id=thought_id):
             summary: list[Json] = [{"type": "summary_text", "text": thinking}] if thinking else []
             item: JsonObject = {"type": "reasoning", "id": thought_id, "summary": summary}

@@ -310,7 +310,8 @@ class Exchange(NamedTuple):
         # Not all providers show that arguments are cut off: what is left of them may be whole JSON, or nothing.
         if reply.finish == "length" and message.blocks and message.blocks[-1].type == "tool_use":
             raise ModuleError(_CUT_CALL, kind="invalid", partial=reply)
-        broken = next((call for call in reply.tool_calls if call.raw_input is not None), None)
+        free = message.native.custom_calls() if message.native else ()
+        broken = next((call for call in reply.tool_calls if call.raw_input is not None and call.id not in free), None)
         if broken is not None:
             raise ModuleError(_BROKEN.format(broken.name, broken.raw_input), kind="invalid", partial=reply)
         if not reply.strip() and all(block.type in ("text", "thinking") for block in message.blocks):

@@ -88,6 +88,7 @@ _GEMINI_KEYS, _ZHIPU_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("ZHIPUAI_API_
 _QWEN: dict[str, Any] = {"provider": "vllm", "aliases": ("qwen",)}
 _ROWS = (
     _row("openai", "gpt-5-mini"),
+    _row("openai-responses", "gpt-5-mini", "responses:connect", keys=("OPENAI_API_KEY",)),
     _row("anthropic", "claude-haiku-4-5", "anthropic:connect", aliases=("claude",)),
     _row("gemini", "gemini-2.5-flash", "gemini:connect", aliases=("google",), keys=_GEMINI_KEYS),
     _row("dashscope", "qwen-plus", base_url="https://dashscope.aliyuncs.com/compatible-mode/v1", **_QWEN),

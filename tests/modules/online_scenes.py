@@ -29,6 +29,7 @@ COMMON: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "s
 # What a source calls them, or that its client does not take them.
 OTHERS: dict[str, dict[str, str | None]] = {
     "mistral": {"seed": "random_seed"},
+    "openai-responses": {"max_tokens": "max_output_tokens", "stop": None, "seed": None},
     "anthropic": {"temperature": None, "top_p": None, "seed": None, "stop": "stop_sequences"},
     "gemini": {"max_tokens": "max_output_tokens", "stop": "stop_sequences"},
     "ollama": {"max_tokens": "num_predict"},

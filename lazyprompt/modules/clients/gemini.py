@@ -62,8 +62,8 @@ class GeminiCollector:
             if fields.get("index") in (None, 0):
                 self._candidate |= {key: value for key, value in fields.items() if key != "content"}
                 parts = fields_in(fields_of(fields.get("content")).get("parts"))
-                # Of a part that the client does not know, nothing is left.
-                news += [delta for part in parts if part for delta in self._add(part)]
+                # Of a part that the client does not know, nothing is left; the last chunk often has an empty text.
+                news += [delta for part in parts if _says(part) for delta in self._add(part)]
         return news
 
     @property
@@ -91,6 +91,10 @@ class GeminiCollector:
             yield Delta("tool_call", written, index, own_id, str(call.get("name") or ""))
         elif isinstance(text, str) and text:
             yield Delta("thinking" if part.get("thought") is True else "text", text)
+
+
+def _says(part: Fields) -> bool:
+    return any(value not in (None, "", False) for value in part.values())
 
 
 def _joined(last: Fields, part: Fields) -> bool:

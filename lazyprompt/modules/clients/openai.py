@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from lazyprompt.answers.message_builder import Kind
 
 
-# What an answer says of itself; the first event that says it counts.
-_HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
 # What a thought is called: by most, by vLLM and OpenRouter, by Ollama. A server in a change of names sends two of them.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+# The fields of a message under way, and of a call, that are put together piece by piece.
+_DELTA = frozenset(("role", "content", "refusal", "function_call", "tool_calls", "thinking_blocks", *_THOUGHTS))
+_CALL = frozenset(("index", "id", "function", "custom"))
+# What an answer says of itself; the first event that says it counts.
+_HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
 class _ChoiceCollector(ABC):
@@ -99,7 +102,7 @@ class TextCollector(_ChoiceCollector):
 class ChatCollector(_ChoiceCollector):
     """Puts a stream of Chat Completions together."""
 
-    __slots__ = ("_calls", "_refusal", "_signed", "_slots", "_text", "_thought")
+    __slots__ = ("_calls", "_more", "_refusal", "_signed", "_slots", "_text", "_thought")
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,6 +110,8 @@ class ChatCollector(_ChoiceCollector):
         self._signed: list[dict[str, object]] = []
         self._text: list[str] = []
         self._refusal: list[str] = []
+        # Further fields of the message, as annotations.
+        self._more: dict[str, object] = {}
         self._calls: list[_Call] = []
         # The newest call for each index of the server's.
         self._slots: dict[int, _Call] = {}
@@ -120,6 +125,7 @@ class ChatCollector(_ChoiceCollector):
         self._thought.append(thought)
         self._text.append(text)
         self._refusal.append(refusal)
+        self._more |= {key: value for key, value in delta.items() if value and key not in _DELTA}
         for block in fields_in(delta.get("thinking_blocks")):
             self._sign(block)
         pieces: tuple[tuple[Kind, str], ...] = (("thinking", thought), ("text", text), ("text", refusal))
@@ -137,7 +143,7 @@ class ChatCollector(_ChoiceCollector):
             "thinking_blocks": self._signed,
             "tool_calls": [call.whole() for call in self._calls],
         }
-        message |= {key: value for key, value in more.items() if value}
+        message |= {key: value for key, value in more.items() if value} | self._more
         return self._answer("chat.completion", {"message": message, "logprobs": None})
 
     def _sign(self, block: Fields) -> None:
@@ -151,15 +157,16 @@ class ChatCollector(_ChoiceCollector):
 
     def _called(self, piece: Fields) -> Delta | None:
         """Add a piece of a call; None if nothing in it is new."""
-        function = fields_of(piece.get("function"))
+        function = fields_of(piece.get("function") or piece.get("custom"))
         own_id, name = _text(piece.get("id")), _text(function.get("name"))
-        arguments, index = _arguments(function.get("arguments")), piece.get("index")
+        arguments, index = _arguments(function.get("arguments", function.get("input"))), piece.get("index")
         call = self._open(index, own_id)
         if call is None or call.ends_before(own_id, name, arguments):
             call = _Call(len(self._calls))
             self._calls.append(call)
         if isinstance(index, int):
             self._slots[index] = call
+        call.more |= {key: value for key, value in piece.items() if value and key not in _CALL}
         return call.add(own_id, name, arguments)
 
     def _open(self, index: object, own_id: str) -> _Call | None:
@@ -178,12 +185,14 @@ class _Call:
         place: Its place in the message, from 0.
     """
 
-    __slots__ = ("_pieces", "id", "name", "place")
+    __slots__ = ("_pieces", "id", "more", "name", "place")
 
     def __init__(self, place: int) -> None:
         self.place = place
         self.id = ""
         self.name = ""
+        # Its type and further fields, as Gemini's signature in ``extra_content``.
+        self.more: dict[str, object] = {"type": "function"}
         self._pieces: list[str] = []
 
     def ends_before(self, own_id: str, name: str, arguments: str) -> bool:
@@ -209,8 +218,10 @@ class _Call:
 
     def whole(self) -> dict[str, object]:
         """Return the call as an answer has it."""
-        function = {"name": self.name, "arguments": "".join(self._pieces)}
-        return {"id": self.id or None, "type": "function", "function": function}
+        text, call = "".join(self._pieces), {"id": self.id or None, **self.more}
+        if self.more["type"] == "custom":
+            return {**call, "custom": {"name": self.name, "input": text}}
+        return {**call, "function": {"name": self.name, "arguments": text}}
 
     def _is_whole(self) -> bool:
         try:

@@ -57,10 +57,11 @@ def counted(answer: Answer) -> Json:
 
 
 def _calls(answer: Answer) -> list[Json]:
-    return [
+    calls = [
         {"id": ident, "type": "function", "function": {"name": name, "arguments": arguments}}
         for (ident, name, _), arguments in zip(answer.calls, answer.arguments(), strict=True)
     ]
+    return [*answer.native, *calls]
 
 
 def _thought_chunks(thinking: str) -> list[Json]:
@@ -78,7 +79,7 @@ def _chat_whole(provider: str, answer: Answer, ask: Ask) -> Json:
         message["content"] = [*_thought_chunks(answer.thinking), *text]
     elif answer.thinking and provider in _THOUGHT:
         message[_THOUGHT[provider]] = answer.thinking
-    if answer.calls:
+    if answer.calls or answer.native:
         message["tool_calls"] = _calls(answer)
         message["content"] = message["content"] or None
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _why(provider, answer)}
@@ -99,6 +100,9 @@ def _deltas(provider: str, answer: Answer) -> Iterator[Json]:
         yield from ({thought: piece} for piece in pieces(answer.thinking) if thought)
         yield from ({said: piece} for piece in pieces(answer.text))
     for index, call in enumerate(_calls(answer)):
+        if "function" not in call:
+            yield {"tool_calls": [{"index": index, **call}]}
+            continue
         function = call["function"]
         if provider == "mistral":  # each call comes in one piece
             yield {"tool_calls": [{"index": index, **call}]}

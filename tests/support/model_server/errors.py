@@ -125,7 +125,7 @@ def _dashscope(status: int, message: str, **more: object) -> Json:
 
 
 FORMS: dict[str, Form] = {
-    "openai": _openai,
+    **dict.fromkeys(("openai", "openai-responses"), _openai),
     "deepseek": _deepseek,
     "litellm": _litellm,
     "moonshot": _moonshot,
@@ -173,7 +173,7 @@ _OLLAMA_REFUSALS: dict[Reason, Refusal] = {
     "model": Refusal(404, f"model '{NO_MODEL}' not found"),
 }  # it cuts a prompt that is too long, and says nothing
 REFUSALS: dict[str, dict[Reason, Refusal]] = {
-    "openai": _OPENAI_REFUSALS,
+    **dict.fromkeys(("openai", "openai-responses"), _OPENAI_REFUSALS),
     "deepseek": {
         "key": Refusal(401, f"Authentication Fails, Your api key: ****{NO_KEY[-4:]} is invalid"),
         "model": Refusal(400, "Model Not Exist"),

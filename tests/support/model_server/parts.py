@@ -29,6 +29,7 @@ class Answer:
             stopped the text where it is. ``refusal``: the model says no.
         prompt_tokens: Tokens of the prompt.
         completion_tokens: Tokens of the answer.
+        native: Blocks, items, parts or calls in the provider's own form, before the text.
         half: Whether the arguments of the last call stop half way: what `HalfCall` makes of an answer.
     """
 
@@ -38,6 +39,7 @@ class Answer:
     finish: Finish = "stop"
     prompt_tokens: int = 1
     completion_tokens: int = 1
+    native: tuple[Json, ...] = ()
     half: bool = False
 
     @property

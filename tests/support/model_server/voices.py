@@ -5,6 +5,7 @@ Sources: the API references of the providers, and the types of their official cl
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,83 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SIGNATURE = "c2lnbmF0dXJl"  # base64, as the providers' are
+_RESPONSES_WHY = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+def _responses_items(answer: Answer) -> Iterator[Json]:
+    if answer.thinking:
+        summary = [{"type": "summary_text", "text": answer.thinking}]
+        yield {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": SIGNATURE}
+    yield from answer.native
+    if answer.text:
+        refused = answer.finish == "refusal"
+        said = {"type": "output_text", "text": answer.text, "annotations": []}
+        part = {"type": "refusal", "refusal": answer.text} if refused else said
+        phase = "commentary" if answer.calls else "final_answer"
+        head = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "phase": phase}
+        yield {**head, "content": [part]}
+    for (ident, name, _), arguments in zip(answer.calls, answer.arguments(), strict=True):
+        head = {"type": "function_call", "id": f"fc_{ident}", "status": "completed"}
+        yield {**head, "call_id": ident, "name": name, "arguments": arguments}
+
+
+def _responses_whole(answer: Answer, ask: Ask) -> Json:
+    why = _RESPONSES_WHY.get(answer.finish)
+    ended = {"status": "incomplete", "incomplete_details": {"reason": why}} if why else {}
+    prompt, completion = answer.prompt_tokens, answer.completion_tokens
+    usage = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
+    items = list(_responses_items(answer))
+    return {**answer_of("openai-responses"), "model": ask.model, **ended, "output": items, "usage": usage}
+
+
+def _responses_deltas(item: Json) -> Iterator[Json]:
+    if item["type"] == "reasoning":
+        place: Json = {"summary_index": 0}
+        kind, text = "reasoning_summary_text", item["summary"][0]["text"]
+    elif item["type"] == "function_call":
+        kind, text, place = "function_call_arguments", item["arguments"], {}
+    elif item["type"] != "message":
+        return
+    else:
+        part = item["content"][0]
+        kind, text = ("refusal", part["refusal"]) if part["type"] == "refusal" else ("output_text", part["text"])
+        place = {"content_index": 0, **({"logprobs": []} if kind == "output_text" else {})}
+    for piece in pieces(text):
+        yield {"type": f"response.{kind}.delta", "item_id": item["id"], **place, "delta": piece}
+
+
+def _responses_stream(answer: Answer, ask: Ask) -> list[Event]:
+    whole = _responses_whole(answer, ask)
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    said: list[Json] = [{"type": "response.created", "response": begun}]
+    empty: Json = {"summary": [], "content": [], "arguments": "", "encrypted_content": None}
+    for index, item in enumerate(whole["output"]):
+        start = {key: empty.get(key, value) for key, value in item.items()}
+        said.append({"type": "response.output_item.added", "output_index": index, "item": start})
+        said += [{**delta, "output_index": index} for delta in _responses_deltas(item)]
+        said.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    end = "response.incomplete" if whole["status"] == "incomplete" else "response.completed"
+    said.append({"type": end, "response": whole})
+    return [
+        Event({**data, "sequence_number": at}, data["type"], end=data["type"] == end) for at, data in enumerate(said)
+    ]
+
+
+def _responses_trouble(status: int, message: str) -> Event:
+    code = "rate_limit_exceeded" if status == 429 else "server_error"
+    return Event({"type": "error", "code": code, "message": message, "param": None, "sequence_number": 9}, "error")
+
+
+_RESPONSES_NEWS = (
+    ("response.created", Event({"type": "response.x_news", "x": 1, "sequence_number": 1}, "response.x_news")),
+)
 _ANTHROPIC_WHY = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
 def _anthropic_blocks(answer: Answer) -> Iterator[Json]:
     if answer.thinking:
         yield {"type": "thinking", "thinking": answer.thinking, "signature": SIGNATURE}
+    yield from answer.native
     if answer.text:
         yield {"type": "text", "text": answer.text}
     whole = len(answer.whole_calls())
@@ -49,7 +121,7 @@ def _anthropic_deltas(block: Json, arguments: str) -> Iterator[Json]:
         yield {"type": "signature_delta", "signature": block["signature"]}
     elif block["type"] == "text":
         yield from ({"type": "text_delta", "text": piece} for piece in pieces(block["text"]))
-    else:
+    elif "input" in block:
         yield from ({"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces(arguments)))
 
 
@@ -64,7 +136,7 @@ def _anthropic_events(answer: Answer, ask: Ask) -> Iterator[Json]:
         yield {"type": "content_block_start", "index": index, "content_block": start}
         if index == 0:
             yield {"type": "ping"}
-        written = next(arguments) if block["type"] == "tool_use" else ""
+        written = next(arguments) if block["type"] == "tool_use" else json.dumps(block.get("input"))
         for delta in _anthropic_deltas(block, written):
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
@@ -96,7 +168,7 @@ def _gemini_parts(answer: Answer) -> list[Json]:
     ]
     if thoughts and calls:
         calls[0]["thoughtSignature"] = SIGNATURE
-    return [*thoughts, *texts, *calls]
+    return [*thoughts, *answer.native, *texts, *calls]
 
 
 def _gemini_end(answer: Answer) -> str:
@@ -216,6 +288,7 @@ VOICES: dict[str, Voice] = {
     "anthropic": Voice(
         _anthropic_whole, _anthropic_stream, sse, SSE, _ANTHROPIC_NEWS, partial(_trouble, "anthropic", "error")
     ),
+    "openai-responses": Voice(_responses_whole, _responses_stream, sse, SSE, _RESPONSES_NEWS, _responses_trouble),
     "gemini": Voice(
         _gemini_whole, _gemini_stream, sse, "text/event-stream", _GEMINI_NEWS, partial(_trouble, "gemini", "")
     ),

@@ -1,0 +1,143 @@
+"""OpenAI's official client: the Responses API.
+
+Sources: the API reference, "Create a model response" and "Streaming events"; the guide "Structured model outputs"; the
+types of the client (3.57).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from lazyprompt._base.client_objects import fields_of, plain
+from lazyprompt.answers.parser import Delta
+from lazyprompt.modules.clients._base import check_parameters
+from lazyprompt.modules.clients._faults import StreamedError
+from lazyprompt.modules.clients.openai import SERVERS, OpenAIClient, response_format
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lazyprompt._base.json import Fields, JsonObject
+    from lazyprompt.answers.message_builder import Kind
+    from lazyprompt.modules.clients._base import Settings
+
+# The events that add to the text of a message or a thought.
+_TEXTS: dict[object, Kind] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_summary_text.delta": "thinking",
+    "response.reasoning_text.delta": "thinking",
+}
+# The events that tell the end of a response, each with all of it.
+_ENDS = ("response.completed", "response.incomplete")
+# The events that tell of an error.
+_FAULTS = ("error", "response.failed")
+
+
+class ResponsesCollector:
+    """Puts the events of a stream together; see :class:`lazyprompt.modules.clients._base.Collector`."""
+
+    __slots__ = ("_calls", "_items", "_pieces", "_response", "complete")
+
+    def __init__(self) -> None:
+        self.complete = False
+        self._response: dict[str, Any] = {}
+        # The items and the pieces of their texts or arguments, by the index of the item; and which call an item is.
+        self._items: dict[int, dict[str, Any]] = {}
+        self._pieces: defaultdict[int, list[str]] = defaultdict(list)
+        self._calls: dict[int, int] = {}
+
+    def feed(self, event: object) -> list[Delta]:
+        """Return what is new in an event."""
+        fields = fields_of(plain(event))
+        kind, given = fields.get("type"), fields.get("output_index")
+        index, piece = given if isinstance(given, int) else 0, fields.get("delta")
+        if kind in _TEXTS and isinstance(piece, str):
+            self._pieces[index].append(piece)
+            return [Delta(_TEXTS[kind], piece)] if piece else []
+        if kind == "response.function_call_arguments.delta" and isinstance(piece, str) and index in self._calls:
+            self._pieces[index].append(piece)
+            return [Delta("tool_call", piece, self._calls[index])] if piece else []
+        if kind == "response.output_item.added":
+            return self._begin(index, fields_of(fields.get("item")))
+        if kind == "response.output_item.done":
+            self._items[index] = {**fields_of(fields.get("item"))}
+            self._pieces.pop(index, None)
+        elif kind in ("response.created", *_ENDS):
+            self._response = {**fields_of(fields.get("response"))}
+            self.complete = kind in _ENDS
+        return []
+
+    def _begin(self, index: int, item: Fields) -> list[Delta]:
+        self._items[index] = {**item}
+        if item.get("type") != "function_call":
+            return []
+        self._calls[index] = len(self._calls)
+        call_id, name = (value if isinstance(value := item.get(key), str) else None for key in ("call_id", "name"))
+        return [Delta("tool_call", "", self._calls[index], call_id, name)]
+
+    def answer(self) -> dict[str, Any]:
+        """Return the response so far. Arguments that stopped half way are the text that came of them."""
+        if self.complete:
+            return self._response
+        return {**self._response, "output": [self._item(index) for index in sorted(self._items)]}
+
+    def _item(self, index: int) -> dict[str, Any]:
+        """Return an item with what came of its text."""
+        item, text = self._items[index], "".join(self._pieces[index])
+        match item.get("type") if text else None:
+            case "message":
+                return {**item, "content": [{"type": "output_text", "text": text, "annotations": []}]}
+            case "reasoning":
+                return {**item, "summary": [{"type": "summary_text", "text": text}]}
+            case "function_call":
+                return {**item, "arguments": text}
+            case _:
+                return item
+
+
+class ResponsesClient(OpenAIClient):
+    """The client of responses.
+
+    Args:
+        settings: ``options`` are further arguments of ``openai.OpenAI`` and ``openai.AsyncOpenAI``.
+    """
+
+    method = "openai.resources.responses:Responses.create"
+    called = "responses.create"
+    collector = ResponsesCollector
+
+    def __init__(self, settings: Settings) -> None:
+        # Its streams always tell the tokens.
+        super().__init__(settings, SERVERS["openai"]._replace(limit="max_output_tokens", usage=False))
+
+    def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters in the client's own names.
+
+        Raises:
+            ModuleError: The API has no such parameter, as ``stop`` and ``seed``.
+            MissingExtraError: The client is not installed.
+        """
+        refused = sorted(common.keys() & {"stop", "seed"})
+        if refused:
+            self.sdk()
+            check_parameters(refused, resolve_name(self.method), self.called)
+        return super().params(common)
+
+    def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
+        """Return the parameters for a schema."""
+        named = response_format(schema, name)["response_format"]["json_schema"]
+        return {"text": {"format": {"type": "json_schema", **named}}}
+
+    def _event(self, event: Any) -> object:
+        """Return an event, if it tells of no error."""
+        if getattr(event, "type", None) in _FAULTS:
+            fields = fields_of(plain(event))
+            response = fields_of(fields.get("response"))
+            raise StreamedError(fields_of(response.get("error")) or fields)
+        return event
+
+
+connect = ResponsesClient
