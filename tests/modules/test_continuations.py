@@ -9,8 +9,9 @@ import pytest
 
 from lazyprompt import ChatPrompter
 from modules.online_scenes import close_all, module
+from support.model_server.parts import Ask
 from support.model_server.server import Answer, ModelServer, Seen, Status
-from support.model_server.voices import VOICES, Ask
+from support.model_server.voices import VOICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +117,7 @@ def answered(source: str, whole: Json) -> list[Json]:
 def ten_answers(form: Form) -> list[Answer]:
     """Answers that begin with each of what a provider sends, twice over."""
     call = ("call_1", "find", {"q": "hours"})
-    again = ("call_2", "find", {})
+    again: tuple[str, str, Json] = ("call_2", "find", {})
     return [
         Answer("Hello."),
         Answer("From 9 to 5.", "I look it up.", native=form.own),

@@ -51,7 +51,7 @@ def _responses_whole(answer: Answer, ask: Ask) -> Json:
 def _responses_deltas(item: Json) -> Iterator[Json]:
     if item["type"] == "reasoning":
         place: Json = {"summary_index": 0}
-        kind, text = "reasoning_summary_text", item["summary"][0]["text"]
+        kind, text = "reasoning_summary_text", "".join(part["text"] for part in item["summary"])
     elif item["type"] == "function_call":
         kind, text, place = "function_call_arguments", item["arguments"], {}
     elif item["type"] != "message":
