@@ -38,6 +38,7 @@ def with_text(kind: str) -> Any:
     return MEDIA.get(kind) or ({texts[0]: "x"} if texts else smallest(model))
 
 
+pytestmark = pytest.mark.slow  # a server and a client for each kind
 KINDS = [
     *(("anthropic", kind, block) for kind, block in BLOCKS.items() if kind not in APART),
     *(("openai-responses", kind, item) for kind, item in ITEMS.items() if kind not in APART),
