@@ -24,7 +24,7 @@ from lazyprompt.messages.native import PART_FIELDS, Native
 from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.messages.openai_form import source_of
 from lazyprompt.messages.read_gemini import client_part, read_gemini_part
-from lazyprompt.messages.read_openai import RESPONSES, has_unsaid, read_item, sent_back
+from lazyprompt.messages.read_openai import RESPONSES, has_compact_calls, has_unsaid, read_item, sent_back
 from lazyprompt.messages.read_parts import read_part
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _chat_message(message: Fields, provider: str, usage: Mapping[str, int] | Non
         *(_chat_call(fields_of(call)) for call in calls),
     ]
     native = None
-    if provider == "openai" and (has_unsaid(message) or any(map(_has_more, calls))):
+    if provider == "openai" and (has_unsaid(message) or has_compact_calls(message) or any(map(_has_more, calls))):
         native = Native(provider, _clean(sent_back(message)))
     return _message(blocks, usage, beside, native)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
     from lazyprompt.formatters.profile import Breakpoints, Media, MediaKind, Profile
     from lazyprompt.messages.native import Native
+    from lazyprompt.messages.turns import WrittenTurn
 
 
 class Violation(NamedTuple):
@@ -79,7 +80,9 @@ def violations(payload: Mapping[str, Any], profile: Profile, model: str | None =
 
 def is_own_form(role: Role, native: Native, profile: Profile, model: str | None) -> bool:
     """Return True if a provider takes a message in its own form by itself: what stands around it is not judged."""
-    payload = profile.form.write([(role, "", native, 0)], profile, model)
+    # System text may be one of several, behind a user's turn.
+    before: list[WrittenTurn] = [("user", "", "-", 0)] if role in SYSTEM_ROLES else []
+    payload = profile.form.write([*before, (role, "", native, 0)], profile, model)
     if _shape_of(profile)(payload):
         return False
     judge = _Judge(profile, model)
@@ -101,6 +104,7 @@ class _Judge:
         self.profile, self.thinks = profile, profile.needs_thoughts(model)
         self.faults: list[Fault] = []
         self.waiting: dict[str, Path] = {}
+        self._role = ""
         self._used: set[str] = set()
         self._names: set[str] = set()
 
@@ -111,8 +115,10 @@ class _Judge:
     def message(self, view: View) -> None:
         """Judge the blocks of a message, and that results stand right behind their calls."""
         profile, (path, role, seen, name) = self.profile, view
-        if self.waiting and not profile.results_anywhere and not (seen and seen[0][0] == "result"):
+        joins = role == self._role and "alternation" in profile.unenforced
+        if self.waiting and not (profile.results_anywhere or joins or (seen and seen[0][0] == "result")):
             self.unanswered()
+        self._role = role
         if name is not None and profile.names is not None and not profile.names.fullmatch(name):
             self.add((*path, "name"), f"is {name!r}", f"use {profile.names.pattern}")
         if not seen:
@@ -138,15 +144,16 @@ class _Judge:
                 what = f"answers {text!r}, which no call before it waits for"
                 self.add(path, what, "put it right behind its call, or remove it")
         elif kind == "text":
-            if not self.profile.empty_text and (not text or text.isspace()):
+            takes_empty = self.profile.empty_text or "empty text" in self.profile.unenforced
+            if not takes_empty and (not text or text.isspace()):
                 self.add(path, "is a text that shows nothing", "remove it")
-        elif kind != "thinking":
+        elif kind not in ("thinking", "other"):
             self.faults += _medium_faults(path, role, kind, text, self.profile)
 
     def call(self, path: Path, call_id: str, name: str | None) -> None:
         """Judge a call, and note that it waits for its result."""
         ids, names = self.profile.ids, self.profile.tool_names
-        if call_id in self._used:
+        if call_id in (self.waiting if "unique ids" in self.profile.unenforced else self._used):
             self.add(path, f"uses the id {call_id!r} again", "give each call its own")
         if not ids.fullmatch(call_id):
             self.add(path, f"has the id {call_id!r}, which is refused", f"use {ids.pattern}")
@@ -193,7 +200,7 @@ def _tool_faults(declared: Iterable[tuple[Path, str]], profile: Profile) -> Iter
 def _order_faults(views: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
     """Judge the order of roles."""
     turns = [view for view in views if view[1] != "system" and view[1] != "developer"]
-    if profile.system != "anywhere":
+    if profile.system != "anywhere" and "system first" not in profile.unenforced:
         yield from _system_faults(views, is_late_taken=profile.takes_late_system(model))
     if profile.needs_user and views and all(view[1] != "user" for view in turns):
         yield (turns or views)[0][0], "and the rest hold no user's turn", "add one"
@@ -209,23 +216,23 @@ def _system_faults(views: Sequence[View], *, is_late_taken: bool) -> Iterator[Fa
     for at, view in enumerate(views):
         if view[1] not in SYSTEM_ROLES or (at == 0 and view[0][0] != "messages"):
             continue
-        before, behind = (views[place][1] if 0 <= place < len(views) else "" for place in (at - 1, at + 1))
+        behind = views[at + 1][1] if at + 1 < len(views) else ""
         if not is_late_taken:
             if at > 0:
                 yield view[0], "is a system message behind the first", "put all system text first, in one"
-        elif before in ("", *SYSTEM_ROLES) or behind in ("user", "tool"):
+        elif at == 0 or views[at - 1][0] == ("system",) or behind in ("user", "tool"):
             yield view[0], "is a system message at the wrong place", "put it between a user's turn and the answer"
 
 
 def _turn_faults(turns: Sequence[View], profile: Profile, model: str | None) -> Iterator[Fault]:
     """Judge if user and assistant take turns, the right one first and last."""
     path, first, *_ = turns[0]
-    if profile.user_first and first != "user":
+    if profile.user_first and first != "user" and "user first" not in profile.unenforced:
         yield path, f"is the {first}'s, and comes first", "begin with the user's turn"
     path, last, seen, *_ = turns[-1]
     if last not in ("user", "tool", "prefill") and profile.needs_user_last(model):
         yield path, f"is the {last}'s, and comes last", "end with the user's turn"
-    if profile.alternate and not profile.combines_turns:
+    if profile.alternate and "alternation" not in profile.unenforced:
         before = "nobody"
         for view in turns:
             role = view[1]

@@ -89,7 +89,7 @@ class AnthropicForm:
         roles = {
             "user": {"content": parts_of(user, other=new_kind(user))},
             "assistant": {"content": parts_of(assistant, other=new_kind(assistant))},
-            "system": {"content": parts_of({"text": _TEXT})},
+            "system": {"content": parts_of({"text": _TEXT}, other=new_kind({"text": _TEXT}))},
         }
         messages, system = listed(tagged("role", roles), 1), parts_of({"text": _TEXT})
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
@@ -195,7 +195,7 @@ def _tool(tool: JsonObject) -> JsonObject:
 
 
 def _seen(content: object, path: Path) -> list[Seen]:
-    """Return the blocks of a content as the rules look at them; what has no known type is passed over."""
+    """Return the blocks of a content as the rules look at them."""
     if isinstance(content, str):
         return [("text", path, content, None)]
     seen: list[Seen] = []
@@ -210,7 +210,9 @@ def _seen(content: object, path: Path) -> list[Seen]:
             # The shape reports what is no text; it is not reported as empty as well.
             text = block.get("text")
             seen.append((kind, place, text if isinstance(text, str) else "-", None))
-        elif kind is not None:
+        elif kind is None:
+            seen.append(("other", place, "", None))
+        else:
             seen.append((kind, place, _address(block), None))
     return seen
 
@@ -301,10 +303,11 @@ ANTHROPIC = Profile(
         r"(?!.*\b(?:claude-(?:instant|v?[12]\b|3|(?:sonnet|haiku)-4|opus-4(?![-.](?:[89]|\d\d)(?!\d)))|mythos-preview))"
     ),
     alternate=True,
-    combines_turns=True,
     user_first=True,
     needs_user=True,
     empty_text=False,
+    # Its API makes one turn of neighbours.
+    unenforced=frozenset({"alternation", "user first", "unique ids"}),
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),

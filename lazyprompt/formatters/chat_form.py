@@ -71,8 +71,8 @@ class ChatForm(OpenAIWriter):
             parts_of({kind: each for kind, each in PART_SHAPES.items() if kind in kinds})
             for kinds in (names, {"text"}, {"text", "refusal"})
         )
-        call = call_shape(json_text)
-        return chat_shape(content, plain, call, profile, answers=answers, needs_content=self.needs_content)
+        calls = listed(call_shape(json_text), 1)
+        return chat_shape(content, plain, calls, profile, answers=answers, needs_content=self.needs_content)
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """Yield the names of the tools."""
@@ -181,6 +181,7 @@ _TOOL = tagged(
         }
     },
     other={"type": "text", "...": "any"},
+    default="function",
 )
 
 
@@ -206,7 +207,7 @@ def json_text(value: object) -> Sequence[Fault]:
 def chat_shape(
     content: Check,
     plain: Check,
-    call: Check,
+    calls: Check,
     profile: Profile,
     extra: Mapping[str, Spec] | None = None,
     *,
@@ -219,7 +220,7 @@ def chat_shape(
     Args:
         content: The content of a user's message.
         plain: The content of all others, text alone.
-        call: A call of a tool.
+        calls: The calls of tools.
         profile: The provider's rules.
         extra: Further keys that a message may have.
         answers: The content of the assistant's messages, where that may be more.
@@ -231,7 +232,7 @@ def chat_shape(
         **own,
         **dict.fromkeys(("reasoning_content?", "reasoning?", "refusal?", "thinking?"), "text|null"),
         "content" if needs_content else "content?": nullable(answers or plain),
-        "tool_calls?": listed(call, 1),
+        "tool_calls?": calls,
         **dict.fromkeys(("audio?", "function_call?", "annotations?"), "any"),
         "thinking_blocks?": listed(tagged("type", _THOUGHTS)),
     }

@@ -36,7 +36,7 @@ class DashScopeForm(ChatForm):
         """Return the check of messages by role, content of text or of parts of one key."""
         parts = listed(_one_key("text", *profile.media), 1)
         content = parts if self.lists else text_or(parts)
-        return chat_shape(content, content, call_shape(json_text), profile)
+        return chat_shape(content, content, listed(call_shape(json_text), 1), profile)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """Return a part of a content as the rules look at it."""

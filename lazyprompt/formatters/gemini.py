@@ -336,6 +336,7 @@ GEMINI = Profile(
     user_last=True,
     needs_user=True,
     empty_text=False,
+    unenforced=frozenset({"alternation", "empty text"}),
     tool_names=re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
     strict_tools=False,
     layouts={

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyprompt.formatters.chat_form import PART_SHAPES, ChatForm, bare_media, call_shape, chat_shape, json_text
 from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
-from lazyprompt.formatters.shape import Check, Path, Seen, Spec, parts_of, text_of_json, text_or
+from lazyprompt.formatters.shape import Check, Path, Seen, Spec, listed, parts_of, text_of_json, text_or
 from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of
 
@@ -57,8 +57,8 @@ class MistralForm(ChatForm):
 
     def shape(self, profile: Profile) -> Check:
         """Return the check of messages by role, content of text or of chunks."""
-        plain = parts_of({"text": PART_SHAPES["text"]})
-        return chat_shape(parts_of(_SAID), plain, call_shape(json_text), profile, answers=parts_of(_ANSWERED))
+        plain, answers = parts_of({"text": PART_SHAPES["text"]}, 0), parts_of(_ANSWERED, 0)
+        return chat_shape(parts_of(_SAID), plain, listed(call_shape(json_text)), profile, answers=answers)
 
     def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
         """Return a chunk of a content as the rules look at it."""

@@ -49,7 +49,7 @@ class OllamaForm(ChatForm):
     def shape(self, profile: Profile) -> Check:
         """Return the check of messages by role, content of text with pictures beside it."""
         images: dict[str, Spec] = {"images?": listed("text" if profile.media["image"].url else "base64", 1)}
-        return chat_shape(text, text, call_shape("object"), profile, images, names_calls=False)
+        return chat_shape(text, text, listed(call_shape("object"), 1), profile, images, names_calls=False)
 
     def beside(self, message: Mapping[str, Any]) -> list[Seen]:
         """Return the pictures as the rules look at them."""

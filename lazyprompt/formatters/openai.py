@@ -50,6 +50,7 @@ DEEPSEEK = Profile(
     prefill="prefix",
     needs_user=True,
     user_first=True,
+    unenforced=frozenset({"system first"}),
 )
 
 # "Input params" and "Reasoning content" of its documentation. Signed thoughts (``thinking_blocks``) are left out: only

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lazyprompt.messages.turns import WrittenTurn
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
+# Rules that some providers document, and do not insist on.
+Unenforced: TypeAlias = Literal["alternation", "user first", "system first", "empty text", "unique ids"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -158,7 +160,6 @@ class Profile:
         late_system: The models that take further system text behind a user's turn; an unnamed model is ``""``.
         developer: True if the role ``developer`` is known; else it is written as system text.
         alternate: True if user and assistant must take turns.
-        combines_turns: True if it makes one turn of neighbours itself, so that they break no rule.
         user_first: True if a user's turn must be the first behind the system text.
         user_last: True if a user's turn (or a tool's) must be the last.
         prefill: The key of a last turn of the assistant that the model goes on with; ``""`` where every last turn of
@@ -177,6 +178,8 @@ class Profile:
         refused_schema_keys: The keys that it refuses at the root of a tool's schema.
         trailing_space: True if an unfinished last answer may end in white space.
         breakpoints: Its marks of caching; ``None`` if it has none.
+        unenforced: The rules that ``format`` keeps, for they are documented, and that the provider does not insist on:
+            ``validate`` does not judge by them.
         layouts: Where the documented styles of merged histories put the system text.
     """
 
@@ -197,7 +200,6 @@ class Profile:
     late_system: re.Pattern[str] | None = None
     developer: bool = False
     alternate: bool = False
-    combines_turns: bool = False
     user_first: bool = False
     user_last: bool = False
     prefill: str | None = None
@@ -215,6 +217,7 @@ class Profile:
     refused_schema_keys: frozenset[str] = frozenset()
     trailing_space: bool = True
     breakpoints: Breakpoints | None = None
+    unenforced: frozenset[Unenforced] = frozenset()
     layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
 
     def but(self, **changes: object) -> Profile:

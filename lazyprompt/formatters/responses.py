@@ -93,7 +93,10 @@ class ResponsesForm:
         items = objects(payload.get("input"))
         # A conversation that the server keeps has its calls there.
         kept = bool(payload.get("previous_response_id") or payload.get("conversation"))
-        calls = {text_of_json(item.get("call_id")) for _, item in items if item.get("type") == "function_call"}
+        kinds = [(text_of_json(item.get("type")), text_of_json(item.get("call_id"))) for _, item in items]
+        calls = {call_id for kind, call_id in kinds if kind == "function_call"}
+        # Calls of OpenAI's own tools may be answered by the same item as those of functions.
+        others = {call_id for kind, call_id in kinds if kind.endswith("_call")} - calls
         for place, (at, item) in enumerate(items):
             path: Path = ("input", at)
             kind = item.get("type", "message")
@@ -101,7 +104,7 @@ class ResponsesForm:
             if kind == "function_call":
                 yield path, "assistant", [("call", (), call_id, name_of_json(item.get("name")))], None
             elif kind == "function_call_output":
-                if call_id in calls or not kept:
+                if call_id in calls or not (kept or call_id in others):
                     yield path, "tool", [("result", (), call_id, None)], None
             elif kind == "reasoning":
                 follows = items[place + 1][1] if place + 1 < len(items) else {}
@@ -255,7 +258,7 @@ OPENAI_RESPONSES = OPENAI.but(
     form=ResponsesForm(),
     source="https://platform.openai.com/docs/api-reference/responses/create",
     native="openai-responses",
-    media={"image": Media(IMAGES), "file": Media(PDF)},
+    media={"image": Media(IMAGES), "file": Media((*PDF, "application/*", "text/*"))},
     result_media=frozenset({"image", "file"}),
     results_anywhere=True,
     thinking="items",

@@ -198,7 +198,7 @@ def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
 
 # A block of a payload as the rules look at it: its kind, its place within the message, its text (of a call or a result
 # the id, of a medium the address, or ``data:`` and the MIME type), the name of the tool. Plain tuples: there are many.
-Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file"]
+Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file", "other"]
 Seen: TypeAlias = "tuple[Kind, Path, str, str | None]"
 # A message as the rules look at it: its place, its role (system, user, assistant, tool; prefill for the beginning of an
 # answer, which the model goes on with), its blocks, the speaker.

@@ -87,7 +87,8 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
         made = _content(message, content, where, waiting, beside)
     is_bare = not beside and message.keys() <= KNOWN_KEYS
     metadata = None if is_bare else _metadata(message, where, beside)
-    native = None if is_bare and type(content) is not list else _native(message, role, beside, where)
+    is_plain = is_bare and type(content) is not list and not has_compact_calls(message)
+    native = None if is_plain else _native(message, role, beside, where)
     if name:
         well_formed(name, "the name of a message", HistoryError)
     if type(made) is str:
@@ -139,13 +140,27 @@ def _item_native(message: Fields, where: str) -> list[Json]:
 def _chat_native(message: Fields, beside: Beside, where: str) -> JsonObject | None:
     """Return a chat message as the API takes it back; None if the blocks say all of it."""
     unsaid = any("type" in each or "prompt_cache_breakpoint" in each for each in beside.values())
-    has_more = has_unsaid(message) or any(place.startswith("tool_calls") for place in beside)
+    has_more = (
+        has_unsaid(message) or has_compact_calls(message) or any(place.startswith("tool_calls") for place in beside)
+    )
     return checked_object(sent_back(message), where, HistoryError) if unsaid or has_more else None
 
 
 def has_unsaid(message: Fields) -> bool:
     """Return True if a chat message has a key that the API takes back and that no block can say."""
     return any(map(message.get, _UNSAID))
+
+
+def has_compact_calls(message: Fields) -> bool:
+    """Return True if the arguments of a call are written without spaces, as models write them and this package not."""
+    calls = message.get("tool_calls")
+    return isinstance(calls, list) and any(map(_is_compact, cast("list[object]", calls)))
+
+
+def _is_compact(call: object) -> bool:
+    function: object = cast("Fields", call).get("function") if isinstance(call, dict) else None
+    arguments: object = cast("Fields", function).get("arguments") if isinstance(function, dict) else None
+    return isinstance(arguments, str) and '":' in arguments and '": ' not in arguments
 
 
 def sent_back(message: Fields) -> dict[str, object]:

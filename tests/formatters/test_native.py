@@ -210,3 +210,38 @@ def test_an_answer_under_another_name_goes_back_as_it_came() -> None:
     answer = formatter.parse({"content": [search, {"type": "text", "text": "Hot."}]}, name="Ann")
     assert answer.name == "Ann"
     assert formatter.format(HI, answer)["messages"][1]["content"] == [search, {"type": "text", "text": "Hot."}]
+
+
+def test_arguments_go_back_to_openai_as_the_model_wrote_them() -> None:
+    """They were written anew, with spaces, so that no cache held the rest of the conversation."""
+    function = {"name": "find", "arguments": '{"q":"a","n":[1,2]}'}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+    }
+    formatter = ChatFormatter("openai")
+    read = formatter.parse({"choices": [{"message": message}]})
+    for said in (message, read):
+        payload = formatter.format(
+            {"role": "user", "content": "?"}, said, {"role": "tool", "tool_call_id": "c1", "content": "1"}
+        )
+        assert payload["messages"][1] == message
+        assert payload.report == ()
+
+
+@pytest.mark.parametrize("field", ["tool_addition", "text"])
+def test_late_system_text_of_anthropic_goes_back(field: str) -> None:
+    """Tools that are added in mid-conversation were left out, and cache marks went."""
+    tool = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "find"}}
+    text = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    late = {"role": "system", "content": [tool if field == "tool_addition" else text]}
+    messages = [
+        {"role": "user", "content": "a"},
+        late,
+        {"role": "assistant", "content": "b"},
+        {"role": "user", "content": "c"},
+    ]
+    payload = ChatFormatter("anthropic", strict=True).format(*messages)
+    assert payload["messages"] == messages
+    assert payload.report == ()

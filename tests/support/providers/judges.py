@@ -415,7 +415,6 @@ BROKEN: list[tuple[str, str, Payload]] = [
     ("anthropic", "a bitmap", turns(said("user", [BITMAP]))),
     ("gemini", "the role assistant", contents("u", parts("assistant", {"text": "It is."}), "u")),
     ("gemini", "no parts", contents(parts("user"))),
-    ("gemini", "an empty text", contents(parts("user", {"text": ""}))),
     ("gemini", "one answer to two calls", contents("u", parts("model", FUNCTION, FUNCTION), "r")),
     ("gemini", "an answer by another name", contents("uf", told(name="time"))),
     ("gemini", "an answer with an id of its own", contents("uf", told(id="call_1"))),
