@@ -181,7 +181,8 @@ def move_media(turns: list[Turn], job: Job) -> list[Turn]:
         role, name, content, at = turn
         shown: list[Block] = []
         results: list[Block] = []
-        for block in content if role == "tool" and isinstance(content, tuple) else ():
+        # What the provider's own form holds, it takes there.
+        for block in content if role == "tool" and isinstance(content, tuple) and not job.native(turn) else ():
             kept, media = _parted(block, job.profile)
             results.append(kept)
             tool = block.name if isinstance(block, ToolResultBlock) else ""

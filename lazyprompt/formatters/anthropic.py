@@ -7,9 +7,11 @@ caching; the types of the official client.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt.errors import MediaError
 from lazyprompt.formatters._answers import from_anthropic
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
 from lazyprompt.formatters.shape import (
@@ -164,9 +166,23 @@ _WRITERS: dict[str, Callable[[Any], JsonObject]] = {
 
 
 def _source(source: Source) -> JsonObject:
+    if isinstance(source, Base64Source) and source.media_type == "text/plain":
+        return {"type": "text", "media_type": source.media_type, "data": _decoded(source.data)}
     if isinstance(source, Base64Source):
         return {"type": "base64", "media_type": source.media_type, "data": source.data}
     return {"type": "url", "url": source.url}
+
+
+def _decoded(data: str) -> str:
+    """Return the text of a plain text file.
+
+    Raises:
+        MediaError: It is not UTF-8.
+    """
+    try:
+        return b64decode(data).decode()
+    except UnicodeDecodeError as error:
+        raise MediaError(f"a text/plain file is not UTF-8: {error}; Anthropic takes its text: convert it") from error
 
 
 def _result(block: ToolResultBlock) -> JsonObject:
@@ -293,7 +309,7 @@ ANTHROPIC = Profile(
     form=AnthropicForm(),
     source="https://platform.claude.com/docs/en/api/messages",
     native="anthropic",
-    media={"image": Media(IMAGES), "file": Media(PDF)},
+    media={"image": Media(IMAGES), "file": Media((*PDF, "text/plain"))},
     result_media=frozenset({"image", "file"}),
     error_results=True,
     thinking="signed",

@@ -120,9 +120,14 @@ def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native |
     kinds = {str(part.get("type")) for part in given}
     data: Json = None
     provider = ""
-    if kinds & _RESPONSES_PARTS:
+    if kinds & _RESPONSES_PARTS or "phase" in message:
         provider, data = RESPONSES, _item_native(message, where) if beside else None
-    elif "tool_calls" in message or kinds & _OPENAI_PARTS or has_unsaid(message):
+    elif (
+        "tool_calls" in message
+        or kinds & _OPENAI_PARTS
+        or has_unsaid(message)
+        or any("prompt_cache_breakpoint" in part for part in given)
+    ):
         provider, data = "openai", _chat_native(message, beside, where)
     # Anthropic signs its thoughts.
     elif not any(part.get("type") == "thinking" and not part.get("signature") for part in given) and (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lazyprompt import ChatFormatter, ChatPrompter, Msg, messages_from
-from lazyprompt.errors import FormatError
+from lazyprompt import Base64Source, ChatFormatter, ChatPrompter, FileBlock, Msg, messages_from
+from lazyprompt.errors import FormatError, MediaError
 
 HI = {"role": "user", "content": "hi"}
 ANTHROPIC: list[dict[str, Any]] = [
@@ -244,4 +244,29 @@ def test_late_system_text_of_anthropic_goes_back(field: str) -> None:
     ]
     payload = ChatFormatter("anthropic", strict=True).format(*messages)
     assert payload["messages"] == messages
+    assert payload.report == ()
+
+
+def test_a_text_document_goes_to_anthropic_as_text() -> None:
+    """Files of plain text were left out."""
+    text = FileBlock(Base64Source("text/plain", "R3LDvMOfZQ=="))
+    payload = ChatFormatter("anthropic").format(Msg("Ann", [text], "user"))
+    source = {"type": "text", "media_type": "text/plain", "data": "Grüße"}
+    assert payload["messages"][0]["content"] == [{"type": "document", "source": source}]
+    with pytest.raises(MediaError, match="a text/plain file is not UTF-8"):
+        ChatFormatter("anthropic").format(Msg("Ann", [FileBlock(Base64Source("text/plain", "/w=="))], "user"))
+
+
+def test_media_in_a_result_of_gemini_stay_there() -> None:
+    """Gemini 3 takes media within results; they were put into a user's turn."""
+    call = {"role": "model", "parts": [{"function_call": {"name": "draw", "args": {}, "id": "c1"}}]}
+    picture = {"inline_data": {"mime_type": "image/png", "data": "eA=="}}
+    response = {"name": "draw", "response": {"output": "done"}, "id": "c1", "parts": [picture]}
+    contents = [
+        {"role": "user", "parts": [{"text": "?"}]},
+        call,
+        {"role": "user", "parts": [{"function_response": response}]},
+    ]
+    payload = ChatFormatter("gemini").format(*contents)
+    assert payload["contents"] == contents
     assert payload.report == ()

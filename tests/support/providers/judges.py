@@ -362,8 +362,8 @@ _ORDERS = {  # turns in the wrong order; "-" is no turn at all
     "vllm": "- UASU SAU SSU",
     "ollama": "- U1",
     "dashscope": "- SSU UASU S UA UU AU UC1",
-    "anthropic": "- AU SU UTU UT R UTRR",
-    "gemini": "- mu um uuu ufu ufm r umr",
+    "anthropic": "- SU UTU UT R UTRR",
+    "gemini": "- mu um ufu ufm r umr",
     "openai-responses": "- Uc Uo Uoc Ucoo Ucco Uco1",
 }
 BROKEN: list[tuple[str, str, Payload]] = [
