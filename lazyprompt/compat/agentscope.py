@@ -74,9 +74,8 @@ _PROMOTED: dict[str, type[Block]] = {
 def _sent(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - a string from one wrapper, a list from others
     """The messages of a payload, system text that stands apart put first."""
     sent = payload[formatter.profile.form.messages_key]
-    for key in ("system", "instructions"):
-        if key in payload:
-            return [{"role": "system", "content": payload[key]}, *sent]
+    if "system" in payload:
+        return [{"role": "system", "content": payload["system"]}, *sent]
     if "system_instruction" in payload:
         return [{"role": "user", "parts": [{"text": payload["system_instruction"]}]}, *sent]
     return sent

@@ -69,6 +69,8 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     """
     if message.get("role") == "function" or message.get("function_call"):
         message = _with_tools(message, waiting)
+    if not _OTHER_NAMES.isdisjoint(message):
+        message = _with_names_of_openai(message)
     role = message.get("role")
     if role not in ROLES:
         raise HistoryError(
@@ -174,6 +176,34 @@ def sent_back(message: Fields) -> dict[str, object]:
     if audio := fields_of(kept.get("audio")):
         kept["audio"] = {"id": audio.get("id")}
     return kept
+
+
+# The names that Ollama and vLLM have for fields of a message.
+_OTHER_NAMES = frozenset({"thinking", "reasoning", "tool_name", "images"})
+# The first signs of pictures in base64, by their types.
+_PICTURES = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
+
+
+def _with_names_of_openai(message: Fields) -> Fields:
+    """Return a message of Ollama or vLLM with its thoughts, tool and pictures where OpenAI's form has them."""
+    made = {**message}
+    for key in ("thinking", "reasoning"):
+        if isinstance(message.get(key), str):
+            made.setdefault("reasoning_content", made.pop(key))
+    if isinstance(message.get("tool_name"), str) and message.get("role") == "tool":
+        made["name"] = made.pop("tool_name")
+    images = message.get("images")
+    if isinstance(images, list) and all(isinstance(image, str) for image in cast("list[object]", images)):
+        text = [{"type": "text", "text": content}] if (content := message.get("content")) else []
+        made["content"] = [*text, *map(_picture, cast("list[str]", made.pop("images")))]
+    return made
+
+
+def _picture(data: str) -> dict[str, object]:
+    if "://" in data:
+        return {"type": "image_url", "image_url": {"url": data}}
+    source = {"type": "base64", "media_type": _PICTURES.get(data[:4], "image/png"), "data": data}
+    return {"type": "image", "source": source}
 
 
 def _with_tools(message: Fields, waiting: OpenCalls) -> Fields:

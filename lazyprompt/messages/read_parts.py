@@ -26,6 +26,7 @@ from lazyprompt.messages.msg import (
     ToolResultBlock,
     ToolUseBlock,
     URLSource,
+    VideoBlock,
     block_from,
     plain_block,
 )
@@ -105,9 +106,10 @@ def object_in(value: object, where: str) -> dict[str, object]:
 
 
 def are_parts(content: object) -> bool:
-    """Return True for a list of content parts: each names its type. Any other list or dict is a tool's own data."""
+    """Return True for a list of content parts: each tells its type. Any other list or dict is a tool's own data."""
     return isinstance(content, list) and all(
-        isinstance(part, dict) and "type" in part for part in cast("list[object]", content)
+        isinstance(part, dict) and ("type" in part or _is_untyped(cast("Fields", part)))
+        for part in cast("list[object]", content)
     )
 
 
@@ -147,22 +149,50 @@ def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: A
             return block_from(part, where)
         part = plain(part)
     fields: dict[str, object] = {key: value for key, value in cast("Fields", part).items() if value is not None}
-    kind = fields.get("type")
+    if not isinstance(fields.get("type"), str):
+        return _read_untyped(fields, where, beside) if _is_untyped(cast("Fields", part)) else block_from(fields, where)
+    kind = str(fields["type"])
     block: Block | None = None
-    if isinstance(kind, str) and not _is_of_one_service(fields):
-        if kind in _READERS:
-            del fields["type"]
-            block = _READERS[kind](fields, where, beside)
-        elif kind in BLOCKS:
-            own = {key: fields.pop(key) for key in BLOCKS[kind].__match_args__ if key in fields}
-            block = block_from(own, where)
-    elif not isinstance(kind, str):
-        return block_from(fields, where)
+    if _is_of_one_service(fields):
+        pass
+    elif kind in _READERS:
+        del fields["type"]
+        block = _READERS[kind](fields, where, beside)
+    elif kind in BLOCKS:
+        own = {key: fields.pop(key) for key in BLOCKS[kind].__match_args__ if key in fields}
+        block = block_from(own, where)
+    _keep_rest(fields, block, where, beside)
+    return block
+
+
+def _keep_rest(fields: Fields, block: Block | None, where: str, beside: Beside) -> None:
+    """Keep the fields that a block has no place for."""
     if rest := {key: value for key, value in fields.items() if block is None or value not in ("", [], {})}:
         # Without the place of the message itself: the same message gives the same value anywhere.
         place = where.partition("].")[2] or where
         beside[place] = checked_object(rest, where, HistoryError)
+
+
+def _is_untyped(part: Fields) -> bool:
+    """Return True for a part of DashScope, whose first key tells what it is; a text may be null."""
+    key = next(iter(part), None)
+    value: object = part[key] if key in _UNTYPED else 0
+    return isinstance(value, str) or (key == "text" and value is None)
+
+
+def _read_untyped(fields: dict[str, object], where: str, beside: Beside) -> Block | None:
+    key = next(iter(fields), "text")
+    block = _UNTYPED[key](fields.pop(key, ""))
+    _keep_rest(fields, block, where, beside)
     return block
+
+
+_UNTYPED: dict[str, Callable[[Any], Block]] = {
+    "text": TextBlock,
+    "image": lambda address: ImageBlock(source_of(address)),
+    "audio": lambda address: AudioBlock(source_of(address)),
+    "video": lambda address: VideoBlock(source_of(address)),
+}
 
 
 def _is_of_one_service(fields: Fields) -> bool:
@@ -278,7 +308,8 @@ def _read_audio(part: dict[str, object], where: str, _: Beside) -> Block:
     given = part.pop("input_audio", None)
     if isinstance(given, str):
         # Mistral's is the base64 data, or an address.
-        return AudioBlock(URLSource(given) if "://" in given else Base64Source("audio/mpeg", given))
+        kind = "wav" if given.startswith("UklG") else "mpeg"
+        return AudioBlock(URLSource(given) if "://" in given else Base64Source(f"audio/{kind}", given))
     audio = object_in(given, f"{where}.input_audio")
     kind = text_in(audio.get("format"), f"{where}.input_audio.format") or "wav"
     data = needed_text(audio.get("data"), f"{where}.input_audio.data")

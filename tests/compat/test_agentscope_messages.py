@@ -93,7 +93,7 @@ def test_no_messages_are_no_messages() -> None:
 def test_responses_have_their_formatters() -> None:
     talk = [Msg("system", "Be brief.", "system"), Msg("Bob", "Hi", "user")]
     made = run(OpenAIResponseChatFormatter(), talk)
-    assert [each["role"] for each in made] == ["system", "user"]
+    assert [each["role"] for each in made] == ["developer", "user"]
     assert "Bob: Hi" in json.dumps(run(OpenAIResponseMultiAgentFormatter(), talk))
 
 

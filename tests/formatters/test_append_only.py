@@ -132,3 +132,20 @@ def test_any_chat_continues_or_the_report_says_why(provider: str) -> None:
         for before, after in pairwise(payloads):
             change = check_prefix(before, after)
             assert change is None or "the caller" not in change.reason, (seed, str(change))
+
+
+@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "ollama-generate"])
+def test_what_a_formatter_writes_it_reads(provider: str) -> None:
+    """A payload's own messages give the same payload. A name that is the role's is no name in a provider's dicts."""
+    formatter = ChatFormatter(provider)
+    key = formatter.profile.form.messages_key
+    for seed in range(100):
+        chat = [each for each in Maker(Random(seed)).conversation() if each.content]  # noqa: S311 - as above
+        if not any(message.text.strip() for message in chat):
+            continue
+        payload = formatter.format(*(message.spoken_by(f"{message.name} S") for message in chat))
+        system = payload.get("system", payload.get("system_instruction"))
+        first = [] if system is None else [{"role": "system", "content": system}]
+        again = formatter.format(first, payload[key])
+        assert again == payload, seed
+        assert again.report == (), seed

@@ -236,7 +236,7 @@ def test_late_system_text_of_anthropic_goes_back(field: str) -> None:
     tool = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "find"}}
     text = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
     late = {"role": "system", "content": [tool if field == "tool_addition" else text]}
-    messages = [
+    messages: list[Any] = [
         {"role": "user", "content": "a"},
         late,
         {"role": "assistant", "content": "b"},
