@@ -5,6 +5,7 @@ Source of the form: ``langchain_core.messages`` and its standard content blocks.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, cast
 
 from lazyprompt._base.client_objects import fields_of
@@ -14,7 +15,7 @@ from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.native import PART_FIELDS
 from lazyprompt.messages.open_calls import OpenCalls
-from lazyprompt.messages.read_openai import read_call
+from lazyprompt.messages.read_openai import joined, read_call, read_item
 from lazyprompt.messages.read_parts import Beside, list_in, object_in, read_parts, text_in
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
     role = _role(item, kwargs, where)
     beside: Beside = {}
     parts = _parts(item.get("content"), f"{where}.content")
+    if role == "assistant" and (items := _items(item, parts)):
+        return (_read_items(items, item, kwargs, where, waiting),)
     blocks = list(read_parts(parts, f"{where}.content", beside))
     name = text_in(item.get("name"), f"{where}.name")
     if role == "tool":
@@ -75,7 +78,7 @@ def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
         blocks = [ToolResultBlock(call_id, name, output, is_error=item.get("status") == "error")]
     else:
         thought = text_in(kwargs.get("reasoning_content"), f"{where}.additional_kwargs.reasoning_content")
-        blocks = [*([ThinkingBlock(thought)] if thought else []), *blocks, *_calls(item, blocks, where, waiting)]
+        blocks = [*([ThinkingBlock(thought)] if thought else []), *_with_calls(blocks, item, kwargs, where, waiting)]
     metadata: JsonObject = checked_object(
         {
             **{key: value for key, value in item.items() if key not in _ACCOUNT and key != "data" and value},
@@ -109,23 +112,48 @@ def _role(item: Fields, kwargs: Fields, where: str) -> Role:
     return role
 
 
-def _calls(item: Fields, blocks: Iterable[Block], where: str, waiting: OpenCalls) -> list[Block]:
-    """Return the calls of a message that do not stand in its content too."""
-    known = {block.id for block in blocks if isinstance(block, ToolUseBlock)}
-    calls: list[Block] = []
+def _items(item: Fields, parts: str | list[object]) -> list[Fields]:
+    """Return the content of an answer of the Responses API as its items; nothing for other content."""
+    given = [fields_of(part) for part in parts] if isinstance(parts, list) else []
+    is_own = fields_of(item.get("response_metadata")).get("output_version") == "responses/v1"
+    if not is_own and not any(part.get("type") == "function_call" or "summary" in part for part in given):
+        return []
+    return [_message_item(part) if part.get("type") in ("text", "refusal") else part for part in given]
+
+
+def _read_items(items: Iterable[Fields], item: Fields, kwargs: Fields, where: str, waiting: OpenCalls) -> Msg:
+    """Return the message of items; one whose calls were edited has no native form."""
+    message = reduce(joined, [each for part in items for each in read_item(part, f"{where}.content", waiting)])
+    blocks = tuple(_with_calls(message.blocks, item, kwargs, where, waiting))
+    return message if blocks == message.blocks else message.evolve(content=blocks)
+
+
+def _message_item(part: Fields) -> Fields:
+    kind = "output_text" if part["type"] == "text" else "refusal"
+    inner = {key: value for key, value in part.items() if key not in ("id", "phase", "index")} | {"type": kind}
+    beside = {key: part[key] for key in ("id", "phase") if part.get(key)}
+    return {"type": "message", "role": "assistant", "content": [inner], **beside}
+
+
+def _with_calls(blocks: Sequence[Block], item: Fields, kwargs: Fields, where: str, waiting: OpenCalls) -> list[Block]:
+    """Return blocks with the calls of a message: LangChain sends these, whatever its content has of them."""
+    calls: dict[str, ToolUseBlock] = {}
     for key in ("tool_calls", "invalid_tool_calls"):
         for index, given in enumerate(list_in(item.get(key), f"{where}.{key}")):
             place = f"{where}.{key}[{index}]"
             call = object_in(given, place)
-            call_id = text_in(call.get("id"), f"{place}.id") or waiting.new_id(len(known) + len(calls))
-            if call_id in known:
-                continue
+            call_id = text_in(call.get("id"), f"{place}.id") or waiting.new_id(len(calls))
             name = text_in(call.get("name"), f"{place}.name")
             if key == "invalid_tool_calls":
-                calls.append(ToolUseBlock(call_id, name, raw_input=text_in(call.get("args"), f"{place}.args")))
+                calls[call_id] = ToolUseBlock(call_id, name, raw_input=text_in(call.get("args"), f"{place}.args"))
             else:
-                calls.append(read_call(call_id, name, call.get("args"), f"{place}.args"))
-    return calls
+                calls[call_id] = read_call(call_id, name, call.get("args"), f"{place}.args")
+    legacy = fields_of(kwargs.get("function_call"))
+    if legacy and not calls:
+        call_id, place = waiting.new_id(), f"{where}.additional_kwargs.function_call"
+        calls[call_id] = read_call(call_id, text_in(legacy.get("name"), place), legacy.get("arguments"), place)
+    own = [calls.pop(block.id, block) if isinstance(block, ToolUseBlock) else block for block in blocks]
+    return [*own, *calls.values()]
 
 
 def read_tuple(role: str, content: object, where: str) -> Msg:
