@@ -64,7 +64,16 @@ class BudgetError(LazyPromptError, ValueError):
 
 
 class BatchError(LazyPromptError, ValueError):
-    """Rows cannot be read as rows, or have no line in the asked form; the message names the row."""
+    """Rows cannot be read as rows, or have no line in the asked form; the message names the row.
+
+    Args:
+        message: What happened, and what to do.
+        setting: The setting that is wrong, as ``columns``; ``""`` if no single one is.
+    """
+
+    def __init__(self, message: str, *, setting: str = "") -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class TemplateError(LazyPromptError, ValueError):

@@ -127,7 +127,7 @@ def _nameless(plan: RowPlan, columns: _Table) -> _Made:
             "pieces have no number; give each a name in that column"
         )
     for at, name in enumerate(ids):
-        if name is None or is_nan(name):
+        if name is None or name == "" or is_nan(name):
             made["line"][at] = None
             made["error"][at] = made["error"][at] or f"column {plan.columns.id!r} has no value; each row needs a name"
     return made

@@ -24,7 +24,9 @@ from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase, Stat
 from lazyprompt.batch.forms import Limits, json_bytes
 from lazyprompt.batch.journal import Journal
 from lazyprompt.batch.rates import Pace, Rates
+from lazyprompt.batch.row_columns import check_columns
 from lazyprompt.batch.row_names import check_names, default_name
+from lazyprompt.batch.rows import parsed
 from lazyprompt.batch.run import BatchJob, Outcome, Progress, Stopped, files_of, reject_line, watch
 from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
 from lazyprompt.modules.online import OnlineChatModule
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.batch.rows import Row
+    from lazyprompt.batch.rows import Row, Unread
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.tools import ToolsLike
@@ -80,7 +82,7 @@ class CallJob:
         try:
             params: JsonObject = json.loads(json.dumps(dict(self.params), allow_nan=False))
         except (TypeError, ValueError) as error:
-            raise BatchError(f"the parameters of calls are not JSON: {error}") from error
+            raise BatchError(f"the parameters of calls are not JSON: {error}", setting="params") from error
         module = self.module
         # The address of a local model may be another one each time.
         model = f"{module.source.name} {module.model}" if isinstance(module, OnlineChatModule) else module.base_model
@@ -109,8 +111,9 @@ def call_batch(
         The outcome; its tokens are those of the answers, as the provider has counted them.
 
     Raises:
-        BatchError: The rows cannot be read, or two have the same name; or the output must not be written: it is there
-            already, another run writes it, or one with other settings was begun.
+        BatchError: The rows cannot be read, no row has a column that the prompt needs, or two rows have the same name;
+            or the output must not be written: it is there already, another run writes it, or one with other settings
+            was begun.
         BatchStoppedError: It stopped before its end: the model cannot be asked, a row is refused, a file cannot be
             written, or ``stopped`` gave a reason. Answers that have come are kept, and the next run continues.
     """
@@ -118,6 +121,7 @@ def call_batch(
     files = files_of(job)
     if files.output.exists() and not restart and not beside(files.output, ".run").exists():
         raise BatchError(f"{files.output} is there already; give another output, or --restart to ask all rows again")
+    check_columns(job.choice.unread(job.rows), job.plan.cells)
     check_names(job.choice.unread(job.rows), job.plan.cells)
     calls.module.prompt(job.plan.prompter)
     # Answers are for the user, so no service's limits hold for their file.
@@ -198,13 +202,13 @@ class _Question(NamedTuple):
     """A row as a call.
 
     Attributes:
-        number: The number of the row.
+        unread: The row as its file contains it.
         row: The row.
         name: Its name.
         given: The arguments of the call: the input, the history, the tools.
     """
 
-    number: int
+    unread: Unread
     row: Row
     name: str
     given: tuple[object, HistoryLike | None, ToolsLike]
@@ -251,7 +255,7 @@ class _Asking:
     async def _run(self, behind: int) -> None:
         self._places = asyncio.Semaphore(self._calls.rates.concurrency)
         self._pace = Pace(self._calls.rates)
-        self._feeding = asyncio.create_task(self._feed(self._calls.job.choice.rows(self._calls.job.rows, behind)))
+        self._feeding = asyncio.create_task(self._feed(self._calls.job.choice.unread(self._calls.job.rows, behind)))
         watching = asyncio.create_task(self._watch())
         try:
             await asyncio.wait((self._feeding,))
@@ -264,19 +268,20 @@ class _Asking:
             raise self._why
         self._feeding.result()
 
-    async def _feed(self, rows: Iterator[tuple[int, Row | RowFault]]) -> None:
+    async def _feed(self, rows: Iterator[Unread]) -> None:
         """Ask one row after another; each takes a place, and gives it back when its answer is on the disk.
 
         The first goes alone: a wrong key is found with one request, and a client takes a second or two to load, after
         which all requests that had their turn meanwhile would go out at once.
         """
         is_first = True
-        for number, row in rows:
-            if number in self._log:
+        for unread in rows:
+            if unread.number in self._log:
                 continue
-            question = self._question(number, row)
+            row = parsed(unread)
+            question = self._question(unread, row)
             if isinstance(question, RowFault):
-                await self._refuse(question, row)
+                await self._refuse(question.reason, unread, row)
                 await asyncio.sleep(0)  # so that somebody else can say stop
                 continue
             await self._places.acquire()
@@ -304,29 +309,31 @@ class _Asking:
             await self._fail(question, error, partial)
             return
         self._pace.settle(taken, reply.usage)
-        line = json_bytes({"row": question.number, "custom_id": question.name, **_answer(reply)}) + b"\n"
-        await self._log.add(Line(question.number, line, rejected=False, tokens=_tokens_of(reply)))
+        number = question.unread.number
+        line = json_bytes({"row": number, "custom_id": question.name, **_answer(reply)}) + b"\n"
+        await self._log.add(Line(number, line, rejected=False, tokens=_tokens_of(reply)))
         await self._accept_waiting()
 
     async def _fail(self, question: _Question, error: LazyPromptError, partial: Reply | None) -> None:
         """Decide what becomes of a row without an answer."""
         kind = error.kind if isinstance(error, ModuleError) else ""
-        fault = RowFault(question.number, str(error))
+        unread, row, reason = question.unread, question.row, str(error)
         if kind in _OF_ALL or (kind in _UNSURE and not self._skips):
-            self._stop(BatchStoppedError(f"row {fault.number:,}: {fault.reason}"))
+            self._stop(BatchStoppedError(f"row {unread.number:,}: {reason}"))
         elif self._skips and (kind in _UNSURE or (kind in _UNSURE_AT_FIRST and not self._log.state.written)):
-            self._waiting.append((_rejected(fault, question.row, partial), kind, fault.reason))
+            self._waiting.append((_rejected(reason, unread, row, partial), kind, reason))
             if len(self._waiting) >= self._most_waiting:
                 self._stop(self._no_answers())
         else:
-            await self._refuse(fault, question.row, partial)
+            await self._refuse(reason, unread, row, partial)
 
-    async def _refuse(self, fault: RowFault, row: Row | RowFault, partial: Reply | None = None) -> None:
+    async def _refuse(self, reason: str, unread: Unread, row: Row | RowFault, partial: Reply | None = None) -> None:
         """Reject a row, or stop at it."""
         if self._skips:
-            await self._log.add(_rejected(fault, row, partial))
+            await self._log.add(_rejected(reason, unread, row, partial))
         else:
-            self._stop(BatchStoppedError(f"row {fault.number:,}: {fault.reason}", fault))
+            fault = RowFault(unread.number, reason, unread.lines, unread.shown_text)
+            self._stop(BatchStoppedError(f"row {unread.number:,}: {reason}", fault))
 
     async def _accept_waiting(self) -> None:
         """Reject the rows that wait: another one has an answer, so it was their own fault."""
@@ -368,16 +375,16 @@ class _Asking:
         await asyncio.gather(*late, return_exceptions=True)
         self._given_up = len(late)
 
-    def _question(self, number: int, row: Row | RowFault) -> _Question | RowFault:
+    def _question(self, unread: Unread, row: Row | RowFault) -> _Question | RowFault:
         """Read a row as a call."""
         if isinstance(row, RowFault):
             return row
         cells = self._calls.job.plan.cells
         try:
             given = (cells.given(row), cells.history_of(row), cells.tools_of(row))
-            return _Question(number, row, cells.name_of(row) or default_name(number), given)
+            return _Question(unread, row, cells.name_of(row) or default_name(unread.number), given)
         except LazyPromptError as error:
-            return RowFault(number, str(error))
+            return RowFault(unread.number, str(error))
 
     def _tokens(self, question: _Question) -> int:
         """Count the tokens of a prompt, if those of a minute are limited."""
@@ -408,9 +415,9 @@ def _tokens_of(reply: Reply) -> int:
     return (reply.usage or {}).get("total_tokens") or 0
 
 
-def _rejected(fault: RowFault, row: Row | RowFault, partial: Reply | None) -> Line:
+def _rejected(reason: str, unread: Unread, row: Row | RowFault, partial: Reply | None) -> Line:
     """Return the line of a row without an answer; an answer that came in part was paid for, and is kept."""
-    line = reject_line(fault, row)
+    line = reject_line(reason, unread, row)
     if partial is None:
         return line
     answer = json_bytes({**json.loads(line.line), "answer": _answer(partial)}) + b"\n"

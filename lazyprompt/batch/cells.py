@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.rows import Columns
 
 _INPUT = "input"
+# The parts of a row that are no slots.
+_ROLES = ("history", "tools", "label", "id")
+_NO_SLOTS = "the prompt has no slots, so each row says something"
 # The columns that data for training has conversations in.
 _MESSAGES = ("messages", "conversations", "conversation")
 _MEDIA = ("images", "videos", "audios")
@@ -44,6 +47,9 @@ class Cells:
         id: The column of the row's name.
         has_defaults: True if a slot may be left out, as in prompt files, which say themselves what is missing.
         typed: The slots whose values are no text: where a table has only text, as CSV, it is JSON.
+        named: The parts whose column the caller named, each with its column.
+        needed: The slots without a default.
+        has_user_text: True if a prompt has text of the user without an input.
     """
 
     slots: Mapping[str, str]
@@ -54,6 +60,9 @@ class Cells:
     id: str
     has_defaults: bool
     typed: frozenset[str]
+    named: Mapping[str, str]
+    needed: tuple[str, ...]
+    has_user_text: bool
 
     @classmethod
     def of(cls, columns: Columns, prompter: Prompter, inputs: Sequence[Property] = ()) -> Cells:
@@ -73,21 +82,25 @@ class Cells:
         known = (*slots, _INPUT) if takes_input else slots
         for slot in columns.input:
             if slot not in known:
-                raise BatchError(
-                    f"a column is named for {slot!r}{did_you_mean(slot, known)}; the prompt takes "
-                    f"{listed(known) or 'nothing'}"
-                )
-        named = {slot: columns.input.get(slot, slot) for slot in slots}
-        taken = frozenset(named.values())
+                what = f"a column is named for {slot!r}{did_you_mean(slot, known)}"
+                raise BatchError(f"{what}; the prompt takes {listed(known) or 'nothing'}", setting="columns")
+        filled = {slot: columns.input.get(slot, slot) for slot in slots}
+        taken = frozenset(filled.values())
+        roles = {role: str(getattr(columns, role)) for role in _ROLES}
+        has_defaults = instruction.input_form.has_defaults
         return cls(
-            named,
+            filled,
             columns.input.get(_INPUT, _INPUT) if takes_input else None,
             None if columns.history in taken else columns.history,
             None if columns.tools in taken else columns.tools,
             columns.label,
             columns.id,
-            instruction.input_form.has_defaults,
+            has_defaults,
             frozenset(each.name for each in inputs if each.kind in _TYPED),
+            {**columns.input, **{role: column for role, column in roles.items() if column != role}},
+            tuple(each.name for each in inputs if each.is_needed) if has_defaults else slots,
+            # A hook may add it.
+            bool(instruction.templates[-1].text.strip()) or prompter.made_of.has_functions,
         )
 
     def given(self, row: Row) -> dict[str, object]:
@@ -111,9 +124,39 @@ class Cells:
             text = cell(row, self.input)
             if text is not None:
                 given[_INPUT] = text
-            elif not given and cell(row, self.history) is None:
-                raise SlotError(f"the prompt has no slots, so each row says something: {_missing('', self.input, row)}")
+            elif cell(row, self.history) is None:
+                if not given:
+                    raise SlotError(f"{_NO_SLOTS}: {_missing('', self.input, row)}")
+                if fault := self._without_user_text(row):
+                    raise SlotError(fault)
         return given
+
+    def missing_in(self, columns: Row) -> str | None:
+        """Explain why a table has no prompts: a column is not there, or none is the user's text and some are not used.
+
+        Args:
+            columns: The names of its columns, each with any value.
+        """
+        needed = dict(self.named)
+        # A row whose history ends with a tool's result may leave out slots, and the user's text.
+        if self.history not in columns:
+            needed |= {slot: self.slots[slot] for slot in self.needed}
+            if self.input is not None and not self.slots:
+                needed |= {_INPUT: self.input}
+        missing = next(((slot, column) for slot, column in needed.items() if column not in columns), None)
+        return self._without_user_text(columns) if missing is None else _missing(*missing, columns, "the rows have")
+
+    def _without_user_text(self, columns: Row) -> str | None:
+        """Explain why columns give no text of the user, although there are some that nothing uses."""
+        if self.input is None or self.has_user_text or self.input in columns or self.history in columns:
+            return None
+        if not (unused := [name for name in columns if name not in self.used]):
+            return None
+        return (
+            f"the prompt has no text of the user: there is no column {self.input!r}"
+            f"{did_you_mean(self.input, columns)}, and nothing uses {listed(unused)}; "
+            f"--column input={unused[0]} makes it the text of the user"
+        )
 
     def history_of(self, row: Row) -> HistoryLike | None:
         """Return the history.
@@ -131,10 +174,15 @@ class Cells:
         """
         return cast("ToolsLike", _parsed(cell(row, self.tools), self.tools, ToolsError))
 
+    @property
+    def used(self) -> frozenset[str]:
+        """The columns that a part of the prompt takes."""
+        own = (*self.slots.values(), self.input, self.history, self.tools, self.label, self.id)
+        return frozenset(column for column in own if column is not None)
+
     def unused(self, row: Row) -> tuple[str, ...]:
         """Return the columns that hold conversations, media or tools and that no part of the prompt takes."""
-        taken = {*self.slots.values(), self.input, self.history, self.tools, self.label, self.id}
-        return tuple(name for name in (*_MESSAGES, *_MEDIA, "tools") if name not in taken and row.get(name))
+        return tuple(name for name in (*_MESSAGES, *_MEDIA, "tools") if name not in self.used and row.get(name))
 
     def label_of(self, row: Row) -> str | Mapping[str, object] | None:
         """Return the answer: a text, or a message; None where there is none, and where the label is a rating.
@@ -161,13 +209,13 @@ class Cells:
         return given if isinstance(given, bool) else None
 
     def name_of(self, row: Row) -> str | None:
-        """Return the name of the row.
+        """Return the name of the row; None without one, as which an empty text counts: CSV has no other.
 
         Raises:
             SlotError: It cannot become text.
         """
         given = cell(row, self.id)
-        return None if given is None else value_text(given, self.id)
+        return None if given is None or given == "" else value_text(given, self.id)
 
     def trial(self) -> Row:
         """Return a row with a text for each part but the history, the tools and the name."""
@@ -206,14 +254,15 @@ def _json(text: str) -> object:
     return cast("object", json.loads(text)) if text and not text.isspace() else None
 
 
-def _missing(slot: str, column: str, row: Row) -> str:
-    where = f" (for the slot {slot!r})" if slot not in ("", column) else ""
+def _missing(slot: str, column: str, row: Row, owner: str = "the row has") -> str:
+    what = "" if slot == _INPUT or slot in _ROLES else "the slot "
+    where = f" (for {what}{slot!r})" if slot not in ("", column) else ""
     if column in row:
         return f"column {column!r}{where} has no value"
     messages = next((name for name in _MESSAGES if name in row), "")
     advice = f"; if {messages!r} are messages, give --column history={messages}" if messages else ""
-    has = listed(row) or "no columns"
-    return f"there is no column {column!r}{where}{did_you_mean(column, row)}; the row has {has}{advice}"
+    found = listed(row) or "no columns"
+    return f"there is no column {column!r}{where}{did_you_mean(column, row)}; {owner} {found}{advice}"
 
 
 def _parsed(value: object, column: str | None, error: type[LazyPromptError]) -> object:

@@ -92,8 +92,6 @@ class BatchForm:
         Raises:
             BatchError: They cannot.
         """
-        if not name and self.id_key:
-            raise BatchError("the name of the row is empty; leave it out, and the row is named by its number")
         if self.ids is not None and not self.ids.fullmatch(name):
             raise BatchError(f"{self.name} takes names of the form {self.ids.pattern}, and the row's is {name!r}")
         return name

@@ -105,7 +105,8 @@ class Journal:
             self.database = self._claimed(files.output, held, restart=restart)
             # Its database only keeps other runs from the file of rejects.
             if files.rejects is not None and self._claimed(files.rejects, held).saved is not None:
-                raise BatchError(f"{files.rejects} is the output of a run that was begun; give another file of rejects")
+                message = f"{files.rejects} is the output of a run that was begun; give another file of rejects"
+                raise BatchError(message, setting="rejects")
             self._begin(restart=restart)
             self._held = held.pop_all()
         self._saved = monotonic()

@@ -40,6 +40,7 @@ class PlainLine(NamedTuple):
         checked_id: Refuses the names of rows that lines cannot have.
         name: The column of the name.
         others: The columns that plain rows have not.
+        only: The columns that plain rows may have; None for any.
         head: The bytes before the name.
         start: The bytes between the name and the first value.
         values: The column of each value, and the bytes behind it.
@@ -49,6 +50,7 @@ class PlainLine(NamedTuple):
     checked_id: Callable[[str], str]
     name: str
     others: tuple[str, ...]
+    only: frozenset[str] | None
     head: bytes
     start: bytes
     values: tuple[tuple[str, bytes], ...]
@@ -66,10 +68,10 @@ class PlainLine(NamedTuple):
                 return None
         name = row.get(self.name)
         # A text of another class may have an addition of its own, as Markup has.
-        if name is not None and type(name) is not str:
+        if (name is not None and type(name) is not str) or not (self.only is None or self.only.issuperset(row)):
             return None
         try:
-            named = default_name(number) if name is None else self.checked_id(name)
+            named = self.checked_id(name) if name else default_name(number)
             line = [self.head, _inside(named), self.start]
             for column, after in self.values:
                 value = row[column]
@@ -142,7 +144,9 @@ def plain_line(
         return None  # the form has another text in the place of one of these
     others = [None if with_input else cells.input, cells.history, cells.tools]
     columns_left = tuple(column for column in others if column is not None)
-    return PlainLine(form.checked_id, cells.id, columns_left, head, start, tuple(found), tuple(bare))
+    # Without text of the user, a row with columns that nothing uses is refused.
+    only = None if with_input or cells.input is None or cells.has_user_text else cells.used
+    return PlainLine(form.checked_id, cells.id, columns_left, only, head, start, tuple(found), tuple(bare))
 
 
 def has_plain_rows(form: BatchForm, prompter: Prompter) -> bool:

@@ -14,11 +14,12 @@ from lazyprompt.batch.cells import Cells
 from lazyprompt.batch.forms import BatchForm, form_of, json_bytes, text_bytes
 from lazyprompt.batch.plain_lines import PlainLine, has_plain_rows, plain_line
 from lazyprompt.batch.row_names import default_name
-from lazyprompt.errors import BatchError, FormatError, LazyPromptError, ToolsError
+from lazyprompt.errors import BatchError, FormatError, LazyPromptError, TemplateError, ToolsError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.prompters.rows import Columns
+from lazyprompt.rendering.markers import Markers
 from lazyprompt.templates.slots import listed
 
 if TYPE_CHECKING:
@@ -222,18 +223,25 @@ class RowPlan:
         """Refuse what no row could have a line with."""
         form, _ = self.form, self.cells
         if self.train not in ("last", "all"):
-            raise BatchError(f"train {self.train!r} is unknown; give last or all")
+            raise BatchError(f"train {self.train!r} is unknown; give last or all", setting="train")
         if self.params and not form.is_request:
-            what = listed(self.params)
-            raise BatchError(f"{form.name} has no place for {what}: only whole requests have further fields")
+            what = f"{form.name} has no place for {listed(self.params)}: only whole requests have further fields"
+            raise BatchError(what, setting="params")
         if reserved := sorted(_SAID & self.params.keys()):
-            raise BatchError(f"params has {reserved[0]!r}, which the prompt says itself; leave it out")
-        if self.prompty is not None:
-            return
-        if form.has_model and not self.model:
-            raise BatchError(f"{form.name} needs a model: each request names the one that is to answer; give model=")
-        if missing := [name for name in form.needs if name not in self.params]:
-            raise BatchError(f"{form.name} needs {missing[0]!r} in each request: give params={{{missing[0]!r}: ...}}")
+            what = f"params has {reserved[0]!r}, which the prompt says itself; leave it out"
+            raise BatchError(what, setting="params")
+        if self.model is not None and form.provider in ("flat", ""):
+            try:
+                Markers.for_model(self.model)
+            except TemplateError as error:
+                raise BatchError(str(error), setting="model") from error
+        if form.has_model and not (self.model or (self.prompty is not None and self.prompty.model.get("id"))):
+            what = f"{form.name} needs a model: each request names the one that is to answer; give model="
+            raise BatchError(what, setting="model")
+        missing = [name for name in form.needs if name not in self.params and self.prompty is None]
+        if missing:
+            what = f"{form.name} needs {missing[0]!r} in each request: give params={{{missing[0]!r}: ...}}"
+            raise BatchError(what, setting="params")
 
     def _request(self, payload: JsonObject) -> JsonObject:
         """Return a payload as a whole request: with the model first, and the further fields last."""
@@ -243,8 +251,6 @@ class RowPlan:
         model = self.model or named
         if not form.has_model:
             return form.change({**own, **fresh(dict(self.params))})
-        if not model:
-            raise BatchError(f"{form.name} needs a model, and the prompt file names none; give model=")
         return form.change({"model": model, **own, **fresh(dict(self.params))})
 
     def _checked(self, payload: JsonObject) -> JsonObject:

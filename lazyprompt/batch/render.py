@@ -6,11 +6,13 @@ No library of tables is imported: each table is known by the methods that it has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from lazyprompt.batch.cells import is_nan
 from lazyprompt.batch.plan import RowPlan
+from lazyprompt.batch.row_names import RowNames
 from lazyprompt.batch.rows import Row, arrow
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.prompters.rows import Columns, OnError, RowFault
@@ -75,7 +77,7 @@ def render_batch(
         The objects of the lines.
 
     Raises:
-        BatchError: The rows are no rows, or the settings do not fit.
+        BatchError: The rows are no rows, the settings do not fit, or two rows have the same name.
         FormatError: There is no such form.
     """
     if on_error not in ("raise", "return"):
@@ -85,13 +87,18 @@ def render_batch(
 
 
 def _objects(plan: RowPlan, rows: Iterator[Row], on_error: OnError) -> Iterator[JsonObject | RowFault]:
-    for number, row in enumerate(rows, 1):
-        try:
-            yield plan.made(number, row)
-        except LazyPromptError as error:
-            if on_error == "raise":
-                raise
-            yield RowFault(number, str(error))
+    with closing(RowNames(plan.cells.id)) as names:
+        for number, row in enumerate(rows, 1):
+            made: JsonObject | RowFault
+            try:
+                made = plan.made(number, row)
+                if plan.form.id_key:
+                    names.add(number, plan.cells.name_of(row))
+            except LazyPromptError as error:
+                if on_error == "raise":
+                    raise
+                made = RowFault(number, str(error))
+            yield made
 
 
 def render_columns(
@@ -108,11 +115,14 @@ def render_columns(
         ``line``, without its end, None where the row has no prompt; and ``error``, which says why, else None.
 
     Raises:
-        BatchError: The columns are of different lengths.
+        BatchError: The columns are of different lengths; or a column that the prompt needs is not among them.
     """
+    rows = rows_of(columns)
+    if any(map(len, columns.values())) and (fault := plan.cells.missing_in(columns)):
+        raise BatchError(fault, setting="columns")
     lines: list[str | None] = []
     errors: list[str | None] = []
-    for number, row in enumerate(rows_of(columns), first):
+    for number, row in enumerate(rows, first):
         try:
             lines.append(plan.line(number, row)[:-1].decode())
             errors.append(None)

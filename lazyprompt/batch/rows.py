@@ -7,7 +7,9 @@ in UTF-8.
 from __future__ import annotations
 
 import csv
+import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,7 +18,7 @@ from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from random import Random
 from threading import Lock
-from typing import IO, Any, AnyStr, Literal, NamedTuple, NoReturn, TypeAlias, cast, get_args
+from typing import IO, Any, AnyStr, Literal, NamedTuple, NoReturn, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.files import open_regular
 from lazyprompt._base.json import JsonObject, is_well_formed
@@ -26,23 +28,50 @@ from lazyprompt.prompters.rows import RowFault
 Row: TypeAlias = Mapping[str, object]
 Kind: TypeAlias = Literal["jsonl", "json", "csv", "parquet"]
 Numbered: TypeAlias = Iterator[tuple[int, Row | RowFault]]
-Unread: TypeAlias = tuple[int, int, Row | RowFault | bytes]
-"""A row with its number and that of its line; as bytes, it is JSON that was not read yet."""
-
 # Rows of Parquet become Python's so many at a time.
 _STEP = 1000
+# A record of CSV: its fields, or the reason why it has none; its first and last line, and their text.
+_Record: TypeAlias = "tuple[list[str] | csv.Error, tuple[int, int], str]"
 _BOM = b"\xef\xbb\xbf"
 # Python's reader of CSV refuses fields beyond 128 KiB, which documents are, by a setting that all of a process share.
 _LONGEST_FIELD = 1 << 30
 _FIELD_LIMIT = Lock()
-# The most characters of a row that are shown in a fault.
-_SHOWN = 2000
 _A_ROW = 'a row is a JSON object, as {"question": "..."}'
 MAX_ARRAY = 1 << 30
 """The largest file that is an array of JSON, in bytes."""
 
 MAX_LINE = 1 << 26
 """The longest line of a file of rows: bytes of JSON Lines, characters of CSV."""
+
+MAX_RECORD = 1 << 24
+"""The longest record of CSV that has several lines, in characters: a quote that is open for longer is not closed."""
+
+
+class Unread(NamedTuple):
+    """A row of a file, as far as reading one row after another needs it: other processes can do the rest.
+
+    Attributes:
+        number: Its number, from 1.
+        row: The row; None for JSON that is not parsed yet.
+        lines: Its first and last line, from 1; None where rows are not lines.
+        text: The row as the file contains it; None if the file is not text.
+    """
+
+    number: int
+    row: Row | RowFault | None
+    lines: tuple[int, int] | None = None
+    text: str | bytes | None = None
+
+    @property
+    def shown_text(self) -> str | None:
+        """The row as the file contains it, without the end of its line."""
+        text = self.text.decode(errors="surrogateescape") if isinstance(self.text, bytes) else self.text
+        return None if text is None else text.rstrip("\r\n")
+
+    def fault(self, reason: str) -> RowFault:
+        """Return the row as one that cannot be read."""
+        where = f"line {self.lines[0]}: " if self.lines else ""
+        return RowFault(self.number, f"{where}{reason}", self.lines, self.shown_text)
 
 
 class RowFile(NamedTuple):
@@ -113,7 +142,7 @@ def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numb
     if not found.path.is_file():
         what = "is not a regular file" if found.path.exists() else "is not there"
         raise BatchError(f"{found.path} {what}; rows are read from a file")
-    return ((number, parsed(number, at, row)) for number, at, row in _unread(found, start))
+    return ((unread.number, parsed(unread)) for unread in _unread(found, start))
 
 
 def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
@@ -181,7 +210,7 @@ class Choice:
         Raises:
             BatchError: As of :func:`read_rows`.
         """
-        return ((number, parsed(number, at, row)) for number, at, row in self.unread(file, start))
+        return ((unread.number, parsed(unread)) for unread in self.unread(file, start))
 
     def unread(self, file: RowFile, start: int = 0) -> Iterator[Unread]:
         """Return the rows as :meth:`rows` does, but lines of JSON as bytes: reading them is work that can be shared."""
@@ -192,7 +221,7 @@ class Choice:
         total = sum(1 for _ in islice(_unread(file), self.limit))
         for chosen in _drawn(total, self.sample, self.seed):
             if chosen > start:
-                yield from islice((row for row in rows if row[0] == chosen), 1)
+                yield from islice((row for row in rows if row.number == chosen), 1)
 
     def size(self, count: int) -> int:
         """Return the number of rows that it chooses out of so many."""
@@ -221,10 +250,15 @@ def _unread(file: RowFile, start: int = 0) -> Iterator[Unread]:
         yield from _READERS[file.kind](file, start)
     except OSError as error:
         raise _unreadable(file.path, error) from error
+    except BatchError as error:
+        error.setting = "rows"
+        raise
 
 
 def _unreadable(path: Path, error: Exception) -> BatchError:
-    return BatchError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
+    # pyarrow's messages have several lines.
+    reason = " ".join(str(getattr(error, "strerror", None) or error).split())
+    return BatchError(f"{path} cannot be read: {reason}", setting="rows")
 
 
 class _NoRowError(Exception):
@@ -258,7 +292,7 @@ def _read_jsonl(file: RowFile, start: int) -> Iterator[Unread]:
             if not line.isspace():
                 number += 1
                 if number > start:
-                    yield number, at, line
+                    yield Unread(number, None, (at, at), line)
 
 
 def _read_array(file: RowFile, start: int) -> Iterator[Unread]:
@@ -274,11 +308,12 @@ def _read_array(file: RowFile, start: int) -> Iterator[Unread]:
         raise BatchError(f"{file.path} is a {type(rows).__name__}; rows are an array of objects, or JSON Lines")
     for number, row in enumerate(cast("list[object]", rows), 1):
         if number > start:
-            yield number, number, cast("Row", row) if isinstance(row, dict) else _no_row(row, number)
+            yield Unread(number, cast("Row", row) if isinstance(row, dict) else _no_row(row, number))
 
 
 def _no_row(item: object, number: int) -> RowFault:
-    return RowFault(number, f"item {number}: it is a {type(item).__name__}; {_A_ROW}", number, _shown(repr(item)))
+    reason = f"item {number}: it is a {type(item).__name__}; {_A_ROW}"
+    return RowFault(number, reason, text=json.dumps(item, ensure_ascii=False))
 
 
 def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
@@ -296,31 +331,21 @@ def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
         yield line
 
 
-def parsed(number: int, at: int, unread: Row | RowFault | bytes) -> Row | RowFault:
-    """Return a row, read if it has not been.
-
-    Args:
-        number: Its number.
-        at: The number of its line.
-        unread: The row.
-    """
-    if not isinstance(unread, bytes):
-        return unread
+def parsed(unread: Unread) -> Row | RowFault:
+    """Return a row, parsed if it has not been."""
+    text = unread.text
+    if unread.row is not None or not isinstance(text, bytes):
+        return unread.row or {}
     try:
-        row: dict[str, object] = _quick(unread)
+        row: dict[str, object] = _quick(text)
         if type(row) is dict and _ALIKE.issuperset(map(type, row.values())):
             return row
     except ValueError:
         pass
     try:
-        return _object(unread.removeprefix(_BOM) if at == 1 else unread)
+        return _object(text.removeprefix(_BOM) if unread.lines == (1, 1) else text)
     except _NoRowError as error:
-        return RowFault(number, f"line {at}: {error}", at, _shown(unread.decode(errors="replace").rstrip("\r\n")))
-
-
-def _shown(text: str) -> str:
-    """Return the text of a row, cut if it is long."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text):,} characters)"
+        return unread.fault(str(error))
 
 
 def _object(line: bytes) -> Row:
@@ -348,18 +373,64 @@ def _object(line: bytes) -> Row:
 def _read_csv(file: RowFile, start: int) -> Iterator[Unread]:
     # What is no UTF-8 becomes lone surrogates, by which its row is found.
     with os.fdopen(_opened(file), encoding="utf-8-sig", errors="surrogateescape", newline="") as data:
-        records = _records(csv.reader(_lines(file.path, data), strict=True))
-        header = next(records, (1, list[str]()))[1]
-        names = _checked_header(file.path, header)
-        for number, (at, record) in enumerate(records, 1):
+        records = _records(_Lines(_lines(file.path, data)))
+        first = next(records, None)
+        names = _checked_header(file.path, [] if first is None else first[0])
+        for number, record in enumerate(records, 1):
             if number > start:
-                yield number, at, _row_of_record(names, record, number, at)
+                yield _row_of_record(names, record, number)
 
 
-def _records(reader: Any) -> Iterator[tuple[int, list[str] | csv.Error]]:  # noqa: ANN401 - the type has no public name
-    """Yield the records with the lines that they begin in; empty lines are none."""
+class _Lines:
+    """The lines of CSV, of which those of one record can be put back.
+
+    Args:
+        lines: The lines.
+
+    Attributes:
+        taken: The lines of the record that is read.
+        before: The number of lines before that record.
+    """
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self.taken: list[str] = []
+        self.before = 0
+        self._lines = lines
+        self._ahead: deque[str] = deque()
+        self._size = 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        line = self._ahead.popleft() if self._ahead else next(self._lines)
+        self.taken.append(line)
+        self._size += len(line)
+        if self._size > MAX_RECORD and len(self.taken) > 1:
+            raise csv.Error(f"no end within {MAX_RECORD:,} characters")
+        return line
+
+    def put_back(self) -> None:
+        """Put back all lines of the record but its first."""
+        self._ahead.extendleft(reversed(self.taken[1:]))
+        del self.taken[1:]
+
+    def next_record(self) -> None:
+        """Go on to the next record."""
+        self.before += len(self.taken)
+        self.taken.clear()
+        self._size = 0
+
+
+def _records(lines: _Lines) -> Iterator[_Record]:
+    """Yield the records; an empty line is none.
+
+    Of a record that is not valid, only the first line is rejected: a quote that is never closed would otherwise take
+    all rows after it.
+    """
+    reader = csv.reader(lines, strict=True)
     while True:
-        at = reader.line_num + 1
+        lines.next_record()
         found: list[str] | csv.Error | None
         with _FIELD_LIMIT:
             before = csv.field_size_limit(_LONGEST_FIELD)
@@ -371,8 +442,12 @@ def _records(reader: Any) -> Iterator[tuple[int, list[str] | csv.Error]]:  # noq
                 csv.field_size_limit(before)
         if found is None:
             return
+        if isinstance(found, csv.Error) and len(lines.taken) > 1:
+            found = csv.Error(f"a quote that opens here is not closed ({found}, {len(lines.taken) - 1} lines later)")
+            lines.put_back()
         if found:
-            yield at, found
+            place = (lines.before + 1, lines.before + len(lines.taken))
+            yield found, place, "".join(lines.taken)
 
 
 def _checked_header(path: Path, header: list[str] | csv.Error) -> list[str]:
@@ -392,23 +467,26 @@ def _checked_header(path: Path, header: list[str] | csv.Error) -> list[str]:
     return header
 
 
-def _row_of_record(names: list[str], record: list[str] | csv.Error, number: int, at: int) -> Row | RowFault:
-    if isinstance(record, csv.Error):
-        return RowFault(number, f"line {at}: it is no CSV: {record}", at)
-    if len(record) != len(names):
-        reason = f"it has {len(record)} fields, and the header names {len(names)}"
-    elif not is_well_formed("".join(record)):
-        reason = "it is no UTF-8"
+def _row_of_record(names: list[str], record: _Record, number: int) -> Unread:
+    fields, lines, text = record
+    if isinstance(fields, csv.Error):
+        fault = f"not valid CSV: {fields}"
+    elif len(fields) != len(names):
+        fault = f"it has {len(fields)} fields, and the header names {len(names)}"
+    elif not is_well_formed("".join(fields)):
+        fault = "it is no UTF-8"
     else:
-        return {name: value for name, value in zip(names, record, strict=True) if name}
-    text = ",".join(record).encode(errors="surrogateescape").decode(errors="replace")
-    return RowFault(number, f"line {at}: {reason}", at, _shown(text))
+        row = {name: value for name, value in zip(names, fields, strict=True) if name}
+        return Unread(number, row, lines, text)
+    unread = Unread(number, None, lines, text)
+    return unread._replace(row=unread.fault(fault))
 
 
 def _read_parquet(file: RowFile, start: int) -> Iterator[Unread]:
     library = arrow()
     try:
-        with os.fdopen(_opened(file), "rb") as data, import_module("pyarrow.parquet").ParquetFile(data) as table:
+        parquet = import_module("pyarrow.parquet").ParquetFile
+        with os.fdopen(_opened(file), "rb") as data, parquet(data, page_checksum_verification=True) as table:
             names: list[str] = table.schema_arrow.names
             if twice := [name for at, name in enumerate(names) if name in names[:at]]:
                 raise BatchError(f"{file.path} has two columns named {twice[0]!r}; name each column once")
@@ -417,11 +495,27 @@ def _read_parquet(file: RowFile, start: int) -> Iterator[Unread]:
             for batch in table.iter_batches(_STEP, groups):
                 passed = min(start - number, len(batch)) if number < start else 0
                 number += passed
-                for row in batch.slice(passed).to_pylist():
+                for row in _rows_of_batch(batch.slice(passed)):
                     number += 1
-                    yield number, number, row
+                    yield Unread(number, RowFault(number, row) if isinstance(row, str) else row)
+            if number < sum(sizes):
+                raise BatchError(f"{file.path} has {number:,} of the {sum(sizes):,} rows that it names; is it damaged?")
     except library.ArrowException as error:
         raise _unreadable(file.path, error) from error
+
+
+def _rows_of_batch(batch: Any) -> Iterator[Row | str]:  # noqa: ANN401 - pyarrow has no types
+    """Yield the rows of a record batch; for a row with a value that Python can't contain, the reason."""
+    try:
+        rows = batch.to_pylist()
+    except (ValueError, OverflowError) as error:
+        if len(batch) == 1:
+            yield f"a value cannot be read: {error}"
+            return
+        for at in range(len(batch)):
+            yield from _rows_of_batch(batch.slice(at, 1))
+    else:
+        yield from rows
 
 
 def groups_from(sizes: list[int], start: int) -> tuple[int, list[int]]:

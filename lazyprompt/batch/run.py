@@ -22,6 +22,7 @@ from lazyprompt._base.files import check_no_link
 from lazyprompt._version import __version__
 from lazyprompt.batch.database import BatchStoppedError, Line, State
 from lazyprompt.batch.journal import Files, Journal
+from lazyprompt.batch.row_columns import check_columns
 from lazyprompt.batch.row_names import check_names
 from lazyprompt.batch.rows import Choice, Row, RowFile, Unread, about_rows, fingerprint, parsed
 from lazyprompt.errors import BatchError, LazyPromptError
@@ -124,6 +125,11 @@ class Outcome(NamedTuple):
     outputs: list[Path]
     left_over: list[Path]
 
+    @property
+    def read(self) -> int:
+        """The number of rows that were read: each has a line, or is rejected."""
+        return self.written + self.rejected
+
 
 Chunk: TypeAlias = "Sequence[Unread]"
 """Rows that are worked on together."""
@@ -173,17 +179,17 @@ class Work:
         rejects: list[Line] = []
         last: int | None = None
         fault: RowFault | None = None
-        for number, at, unread in chunk:
-            row = parsed(number, at, unread)
-            made = self._line(number, row)
+        for unread in chunk:
+            row = parsed(unread)
+            made = self._line(unread.number, row)
             if isinstance(made, bytes):
                 lines.append(made)
             elif self.skip:
-                rejects.append(reject_line(made, row))
+                rejects.append(reject_line(made.reason, unread, row))
             else:
                 fault = made
                 break
-            last = number
+            last = unread.number
         return Made(last, lines, rejects, 0 if self.count is None else sum(map(self.count, lines)), fault)
 
     def _line(self, number: int, row: Row | RowFault) -> bytes | RowFault:
@@ -198,16 +204,28 @@ class Work:
         return line
 
 
-def reject_line(fault: RowFault, row: Row | RowFault) -> Line:
-    """Return the line of the file of rejects for a row."""
-    line: dict[str, object] = {"row": fault.number, "line": fault.line, "reason": fault.reason}
-    line["data"] = fault.text if isinstance(row, RowFault) else {**row}
+def reject_line(reason: str, unread: Unread, row: Row | RowFault) -> Line:
+    """Return the line of the file of rejects for a row.
+
+    Args:
+        reason: The reason.
+        unread: The row as the file contains it.
+        row: The row, parsed.
+    """
+    text, data = (row.text, None) if isinstance(row, RowFault) else (unread.shown_text, {**row})
+    line: dict[str, object] = {
+        "row": unread.number,
+        "lines": unread.lines,
+        "reason": reason,
+        "text": text,
+        "data": data,
+    }
     try:
-        text = json.dumps(line, ensure_ascii=False, allow_nan=False, default=str)
+        written = json.dumps(line, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:  # NaN is no JSON
-        text = json.dumps({**line, "data": str(row)}, ensure_ascii=False)
+        written = json.dumps({**line, "data": str(row)}, ensure_ascii=False)
     # Half of a surrogate pair becomes what JSON writes for it.
-    return Line(fault.number, text.encode("utf-8", "backslashreplace") + b"\n", rejected=True)
+    return Line(unread.number, written.encode("utf-8", "backslashreplace") + b"\n", rejected=True)
 
 
 Stopped: TypeAlias = "Callable[[], str | None]"
@@ -239,12 +257,13 @@ def run_batch(
         The outcome.
 
     Raises:
-        BatchError: The rows cannot be read, or two have the same name; or the output must not be written: another run
-            writes it, or one with other settings was begun.
+        BatchError: The rows cannot be read, no row has a column that the prompt needs, or two rows have the same name;
+            or the output must not be written: another run writes it, or one with other settings was begun.
         BatchStoppedError: It stopped before its end: a row has no line, a file cannot be written, a process was
             ended, or ``stopped`` gave a reason. What is done is kept, and the next run of the job continues.
     """
     files = files_of(job)
+    check_columns(job.choice.unread(job.rows), job.plan.cells)
     if job.plan.form.id_key:
         check_names(job.choice.unread(job.rows), job.plan.cells)
     with Journal(files, job.asked(), job.plan.form.limits, restart=restart, seconds=seconds) as journal:
@@ -424,22 +443,26 @@ def files_of(job: BatchJob) -> Files:
     Raises:
         BatchError: One of them cannot be written, or both are one.
     """
-    files = Files(_written_to(job.output, job), None if job.rejects is None else _written_to(job.rejects, job))
+    output = _written_to(job.output, job, "output")
+    files = Files(output, None if job.rejects is None else _written_to(job.rejects, job, "rejects"))
     if files.output == files.rejects:
-        raise BatchError(f"{job.output} is the output and the file of rejects; give two names")
+        raise BatchError(f"{job.output} is the output and the file of rejects; give two names", setting="rejects")
     return files
 
 
-def _written_to(path: Path, job: BatchJob) -> Path:
+def _written_to(path: Path, job: BatchJob, setting: str) -> Path:
     """Return a file that is to be written, if it can be."""
     try:
         check_no_link(path)
     except OSError as error:
-        raise BatchError(f"{path} cannot be written: {error.strerror}") from error
+        raise BatchError(f"{path} cannot be written: {error.strerror}", setting=setting) from error
+    fault = ""
     if path.exists() and not path.is_file():
-        raise BatchError(f"{path} is no file; a run that can be continued writes to a file")
-    if not path.parent.is_dir():
-        raise BatchError(f"{path}: there is no directory {path.parent}")
-    if path.exists() and path.samefile(job.rows.path):
-        raise BatchError(f"the input cannot be written to ({path}); give another name")
+        fault = f"{path} is no file; a run that can be continued writes to a file"
+    elif not path.parent.is_dir():
+        fault = f"{path}: there is no directory {path.parent}"
+    elif path.exists() and path.samefile(job.rows.path):
+        fault = f"the input cannot be written to ({path}); give another name"
+    if fault:
+        raise BatchError(fault, setting=setting)
     return path

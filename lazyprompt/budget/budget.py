@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args
 
+from lazyprompt._base.json import JsonText
 from lazyprompt.budget.cut import Cut, shortened
 from lazyprompt.budget.fitting import Plan, fitting, role_of
 from lazyprompt.budget.given import Given
@@ -17,6 +18,7 @@ from lazyprompt.errors import BudgetError, did_you_mean
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.prompt import Prompt, Text
 from lazyprompt.messages.tools import ToolLike, ToolSet
+from lazyprompt.templates.slots import value_text
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _M = TypeVar("_M")
 
 Policy: TypeAlias = 'Literal["oldest", "priority", "cache"] | Summarizer'
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
+Order: TypeAlias = "Callable[[list[Any]], Iterable[Any]]"
 Priority: TypeAlias = "Mapping[int | str, float] | Callable[[Message], float]"
 BudgetLike: TypeAlias = "Budget | Mapping[str, int]"
 _POLICIES = ("oldest", "priority", "cache")
@@ -38,6 +41,7 @@ _REASONS = {
     "priority": "the lowest priority goes first",
     "cache": "the oldest go first, down to the low-water mark",
 }
+_LAST_FIRST = "the last items go first"
 
 
 def checked_budget(budget: object, more: str = "") -> Budget:
@@ -68,7 +72,7 @@ def read_budget(budget: BudgetLike) -> Budget:
 
 
 class Budget:
-    """Limit of tokens, and the rule by which messages are dropped.
+    """Limit of tokens, and the rule by which messages, and items of lists in slots, are dropped.
 
     System text and the newest turn of the user never go; a call and its results go together or stay together. What is
     counted is what is sent. A budget remembers the counts of messages, so keep one for a conversation, or for all.
@@ -83,14 +87,19 @@ class Budget:
         reserve: How many of the tokens are kept for the answer.
         start_on: ``"user"`` drops what would stand before the first turn of the user that is left. System text, and
             what is protected, stay.
-        slots: The most tokens of the values of slots, for a prompter: longer values are cut.
+        slots: The most tokens of the values of slots, for a prompter: longer texts are cut, and of lists whole items
+            are dropped. JSON of a dict is never cut: it is an error if it is longer.
+        order: For slots whose values are lists, by their names, a function that is given the items and returns the same
+            items in the order in which they are kept: the last of these goes first. They stay in the prompt's own
+            order. Without a function, items go from the end of the list. One item always stays.
         cut: Whether texts that are too long by themselves are cut, at the ``end`` or in the ``middle``: first the one
             that would be the next to stay, and the newest turn of the user rather than be an error. Values of slots
             that have a limit are cut at the end by default.
         priority: For the policy ``priority``, the numbers: by a message's index, name or role, or by a slot's name; or
             a function of a message. What has none of these has its own ``priority`` (a key of its metadata), or 0; the
-            value of a slot that has none never goes. ``history`` is the slot of all messages.
-        protect: What never goes: indices, names, roles, or names of slots.
+            value of a slot that has none never goes, and the items of a list have 0. ``history`` is the slot of all
+            messages.
+        protect: What never goes: indices, names, roles, or names of slots, of lists too.
         low_water: What is left of the limit when the policy ``cache``, or a summarizer, lets messages go.
         summary_tokens: The most tokens of a summary; an eighth of the limit by default.
 
@@ -106,6 +115,7 @@ class Budget:
         "cut",
         "low_water",
         "max_tokens",
+        "order",
         "policy",
         "priority",
         "protect",
@@ -124,6 +134,7 @@ class Budget:
         *,
         start_on: Literal["user"] | None = None,
         slots: Mapping[str, int] | None = None,
+        order: Mapping[str, Order] | None = None,
         cut: Cut | None = None,
         priority: Priority | None = None,
         protect: Collection[int | str] = (),
@@ -137,6 +148,7 @@ class Budget:
         self.reserve, self.priority, self.low_water = reserve, priority, low_water
         self.start_on: Literal["user"] | None = start_on
         self.slots = dict(slots or {})
+        self.order = dict(order or {})
         self.protect = frozenset((protect,) if isinstance(protect, str) else protect)
         self.summary_tokens = summary_tokens
         self._check()
@@ -178,7 +190,13 @@ class Budget:
         return given.taken(await _adriven(self._given_steps(given, tools), self.policy))
 
     def fitted(
-        self, items: Sequence[Item], cost: Cost, *, keep_newest: bool = True, together: Iterable[Unit] = ()
+        self,
+        items: Sequence[Item],
+        cost: Cost,
+        *,
+        keep_newest: bool = True,
+        together: Iterable[Unit] = (),
+        fixed: Collection[int] = (),
     ) -> Fitted:
         """Make items fit, for whoever knows what they cost as they will be sent.
 
@@ -187,6 +205,7 @@ class Budget:
             cost: What some of the items cost together, by their indices; some are replaced by others.
             keep_newest: Whether the newest turn of the user is among the items.
             together: Items that go together, beside calls and their results.
+            fixed: The indices of further items that never go.
 
         Returns:
             What fits.
@@ -195,7 +214,7 @@ class Budget:
             BudgetError: As in :meth:`fit`.
             HistoryError: As in :meth:`fit`.
         """
-        steps = self._steps(items, cost, keep_newest=keep_newest, together=together)
+        steps = self._steps(items, cost, keep_newest=keep_newest, together=together, fixed=fixed)
         return _driven(steps, self.policy)
 
     async def afitted(self, items: Sequence[Item], cost: Cost) -> Fitted:
@@ -240,9 +259,53 @@ class Budget:
         return {slot: count for slot, count in counts.items() if count}
 
     def shortened(self, slot: str, value: str) -> str:
-        """The value of a slot, cut where the slot has a limit and it is longer."""
+        """The value of a slot, cut where the slot has a limit and it is longer.
+
+        Raises:
+            BudgetError: It is JSON, which is not cut.
+        """
         most = self.slots.get(slot)
-        return value if most is None else shortened(value, most, self._tally.count_text, self.cut or "end")
+        if most is None:
+            return value
+        if isinstance(value, JsonText) and (count := self.count_text(value)) > most:
+            raise BudgetError(
+                f"slots[{slot!r}] is {most} tokens, and its JSON has {count}, which is not cut; give more"
+            )
+        return shortened(value, most, self._tally.count_text, self.cut or "end")
+
+    def list_items(self, slot: str, items: Sequence[object]) -> list[SlotValue]:
+        """Return the items of a list in a slot, each with the number of items that go before it.
+
+        Raises:
+            BudgetError: The slot's function of ``order`` returned other items than it was given.
+        """
+        kept = _kept_order(slot, items, self.order.get(slot))
+        ranks = {place: len(items) - 1 - number if number else None for number, place in enumerate(kept)}
+        return [SlotValue(slot, value_text(item, slot), place, ranks[place]) for place, item in enumerate(items)]
+
+    def over_limit(self, items: Sequence[SlotValue]) -> set[int]:
+        """Return the indices of the items of a list that go because their slot has a limit.
+
+        Raises:
+            BudgetError: Not even the item that always stays fits.
+        """
+        most = self.slots.get(items[0].slot)
+        if most is None:
+            return set()
+        shares = [self.share(item) for item in items]
+        over, gone = sum(shares) - most, set[int]()
+        for at in sorted(range(len(items)), key=lambda at: (items[at].rank is None, items[at].rank)):
+            if over <= 0:
+                break
+            gone.add(at)
+            over -= shares[at]
+        if len(gone) == len(items):
+            slot, last = items[0].slot, next(at for at, item in enumerate(items) if item.rank is None)
+            raise BudgetError(
+                f"slots[{slot!r}] is {most} tokens, and the item that goes last has {shares[last]}: "
+                f"{shares[last] - most} tokens are missing, so the slot would be empty; give more"
+            )
+        return gone
 
     def _given_steps(self, given: Given, tools: ToolsLike) -> Steps:
         """Make messages fit that stand by themselves."""
@@ -267,8 +330,14 @@ class Budget:
         *,
         keep_newest: bool = True,
         together: Iterable[Unit] = (),
+        fixed: Collection[int] = (),
     ) -> Steps:
         plan = self._plan(self._tally)
+
+        def stays(at: int, item: Item) -> bool:
+            return at in fixed or self._is_protected(at, item)
+
+        plan = plan._replace(is_protected=stays) if fixed else plan
         return fitting(plan, items, None, cost, keep_newest=keep_newest, together=together)
 
     def _plan(self, tally: Tally) -> Plan:
@@ -278,6 +347,7 @@ class Budget:
             limit,
             self._order,
             _REASONS["oldest" if callable(self.policy) else self.policy],
+            _REASONS["priority"] if self.policy == "priority" else _LAST_FIRST,
             self._is_protected if self.protect or tally is self._tally else None,
             self.cut,
             max(1, round(limit * (1 - self.low_water))) if in_steps and limit else 1,
@@ -288,7 +358,9 @@ class Budget:
         )
 
     def _order(self, items: Sequence[Item], units: list[Unit]) -> list[Unit]:
-        """The units in the order in which they go."""
+        """The units in the order in which they go: by age, and the items of a list by their ranks."""
+        if any(isinstance(items[unit[0]], SlotValue) for unit in units):
+            units = sorted(units, key=lambda unit: _place_in_order(unit[0], items[unit[0]]))
         if self.policy != "priority":
             return units
         numbers = [max(self._number(at, items[at]) for at in unit) for unit in units]
@@ -312,6 +384,8 @@ class Budget:
 
     def _is_protected(self, at: int, item: Item) -> bool:
         if isinstance(item, SlotValue):
+            if item.place is not None:
+                return item.rank is None or item.slot in self.protect
             return self.policy != "priority" or item.slot not in self._numbers or item.slot in self.protect
         return not self.protect.isdisjoint(self._keys(at, item))
 
@@ -328,6 +402,9 @@ class Budget:
         _check_count("reserve", reserve, least=0)
         for slot, limit in self.slots.items():
             _check_count(f"slots[{slot!r}]", limit, least=1)
+        for slot, order in self.order.items():
+            if not callable(order):
+                raise BudgetError(f"order[{slot!r}] is {order!r}; give a function that puts items in order")
         _check_count("summary_tokens", self.summary_tokens, least=1, optional=True)
         if most is not None and reserve >= most:
             raise BudgetError(f"reserve={reserve} leaves nothing of max_tokens={most}; give less")
@@ -350,6 +427,30 @@ class Budget:
     def __repr__(self) -> str:
         policy = self.policy if isinstance(self.policy, str) else "a summarizer"
         return f"Budget({self.max_tokens}, {type(self.counter).__name__}, {policy!r}, reserve={self.reserve})"
+
+
+def _place_in_order(at: int, item: Item) -> int:
+    """Return the place of an item among all, an item of a list at that of its rank."""
+    if not isinstance(item, SlotValue) or item.place is None or item.rank is None:
+        return at
+    return at - item.place + item.rank
+
+
+def _kept_order(slot: str, items: Sequence[object], order: Order | None) -> Iterable[int]:
+    """Return the indices of items in the order in which they are kept."""
+    if order is None:
+        return range(len(items))
+    places: dict[int, list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(id(item), []).append(place)
+    kept = [*order([*items])]
+    found = [places[id(item)].pop(0) for item in kept if places.get(id(item))]
+    if len(found) != len(items) or len(kept) != len(items):
+        raise BudgetError(
+            f"order[{slot!r}] returned {len(kept)} items, {len(found)} of them of the {len(items)} it was given; "
+            "it returns the same items in another order"
+        )
+    return found
 
 
 def _check_count(name: str, value: object, *, least: int, optional: bool = False) -> None:

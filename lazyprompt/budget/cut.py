@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from lazyprompt._base.json import JsonText
 from lazyprompt.budget.search import fewest
 from lazyprompt.budget.units import Item, SlotValue
 from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock
@@ -134,8 +135,9 @@ def with_text(item: Item, old: str, new: str) -> Item:
 
 def _changed(item: Item, change: _Change) -> Item:
     match item:
-        case SlotValue(slot, text):
-            return SlotValue(slot, change(text))
+        case SlotValue(text=text, place=place):
+            # Neither JSON nor an item of a list is cut.
+            return item if isinstance(text, JsonText) or place is not None else SlotValue(item.slot, change(text))
         case Msg():
             return item.evolve(content=_content(item.content, change))
         case _:

@@ -56,6 +56,7 @@ class Plan(NamedTuple):
         limit: The most tokens; ``None`` is no limit.
         order: Puts the units in the order in which they go.
         reason: Why they go in that order.
+        item_reason: Why items of lists go in that order.
         is_protected: Whether an item never goes.
         cut: Where long texts are cut; ``None`` cuts none.
         grid: How many tokens go at a time; 1 lets no more go than must.
@@ -68,6 +69,7 @@ class Plan(NamedTuple):
     limit: int | None
     order: Callable[[Sequence[Item], list[Unit]], list[Unit]]
     reason: str
+    item_reason: str
     is_protected: Callable[[int, Item], bool] | None
     cut: Cut | None
     grid: int
@@ -162,13 +164,28 @@ class _Work:
 
     def go(self, count: int) -> None:
         """Let the first units go."""
-        self.lose((at for unit in self._order[:count] for at in unit), "dropped", self._plan.reason)
+        going = {at for unit in self._order[:count] for at in unit}
+        items = {at for at in going if self._is_list_item(at)}
+        self.lose(going - items, "dropped", self._plan.reason)
+        self.lose(items, "dropped", self._plan.item_reason)
 
     def on_grid(self, gone: int) -> int:
-        """Return the number of units to drop in steps of tokens, so that the same are dropped for many turns."""
+        """Return the number of units to drop in steps of tokens, so that the same are dropped for many turns.
+
+        Items of lists differ from turn to turn, so no more of them go than must.
+        """
         if self._plan.grid <= 1:
             return gone
-        return self._fewest_to(self._limit)
+        return max(gone, min(self._fewest_to(self._limit), self._message_units))
+
+    @property
+    def _message_units(self) -> int:
+        """The number of units at the beginning of the order that are no items of lists."""
+        return next((at for at, unit in enumerate(self._order) if self._is_list_item(unit[0])), len(self._order))
+
+    def _is_list_item(self, at: int) -> bool:
+        item = self._items[at]
+        return isinstance(item, SlotValue) and item.place is not None
 
     def _fewest_to(self, most: int) -> int:
         full, grid = self._meter.full, self._plan.grid
@@ -219,15 +236,17 @@ class _Work:
         """Put a summary in the place of what goes; where there can be none, let no more go than must."""
         plan = self._plan
         # A counter whose counts jump may find that fewer would do; then there would be nothing to summarise.
-        count = max(gone, self._fewest_to(self._limit - plan.summary))
-        going = sorted(at for unit in self._order[:count] for at in unit)
+        units = min(max(gone, self._fewest_to(self._limit - plan.summary)), self._message_units)
+        going = sorted(at for unit in self._order[:units] for at in unit)
+        self.go(gone)
+        if not going:
+            return
         try:
-            # Values of slots go by priority only, so all of these are messages.
+            # Plain values of slots go by priority only, so all of these are messages.
             text = yield from self._summary_of([cast("Message", self._items[at]) for at in going])
             self._put_summary(going, text)
         except LazyPromptError as error:
             self._failure = f"no summary: {error}"
-            self.go(gone)
 
     def _summary_of(self, messages: list[Message]) -> Generator[Task, object, str]:
         task = self._plan.summaries.task(messages)
@@ -274,12 +293,16 @@ class _Work:
         first = next(starts, len(self._items) if follows else 0)
         stays = set(kept)
         for unit in self._order:
-            if unit[0] < first and not stays.isdisjoint(unit) and unit[0] != self._summary:
+            if unit[0] < first and not stays.isdisjoint(unit) and unit[0] != self._summary and not self._is_value(unit):
                 going = stays.intersection(unit)
                 self.lose(going, "dropped", f"it stood before the first turn of the {role}")
                 for at in going:
                     self._replaced.pop(at, None)
                     self._cuts.pop(at, None)
+
+    def _is_value(self, unit: Unit) -> bool:
+        """Return True if a unit is in the texts of the prompt, and before no turn."""
+        return isinstance(self._items[unit[0]], SlotValue)
 
     def _kept(self) -> list[int]:
         return [at for at in range(len(self._items)) if at not in self._lost]
@@ -304,6 +327,7 @@ class _Work:
                 self._slot_of(at),
                 shares[at],
                 0 if at not in stays else tally.share(self._replaced[at]) if at in self._replaced else shares[at],
+                item.place if isinstance(item, SlotValue) else None,
             )
             for at, item in enumerate(items)
         ]
@@ -343,9 +367,12 @@ class _Work:
             counts["what stands around them"] = rest
         parts = ", ".join(f"{_NAMES.get(slot, slot)} {count:,}" for slot, count in counts.items())
         advice = "" if self._plan.cut else ", or cut= to cut the newest turn"
+        lists = sorted({repr(self._slot_of(at)) for at in self._talk.fixed if self._is_list_item(at)})
+        empty = f", or the list {', '.join(lists)} would be empty" if lists else ""
+        missing = f"{least - self._limit:,} tokens are missing{empty}"
         return (
             f"what never goes counts {least:,} tokens ({parts or 'no message at all'}), and the limit is "
-            f"{self._limit:,}; give more room, or shorter text{advice}"
+            f"{self._limit:,}: {missing}; give more room, or shorter text{advice}"
         )
 
 

@@ -23,9 +23,23 @@ class Tokens(NamedTuple):
     after: int
 
 
+class ListItems(NamedTuple):
+    """The items of a list in a slot, by their indices in the list.
+
+    Attributes:
+        kept: The items that stay.
+        dropped: The items that went.
+        start: The index of the first item among the messages of the report.
+    """
+
+    kept: tuple[int, ...]
+    dropped: tuple[int, ...]
+    start: int
+
+
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """Outcome for one message, or for the value of a slot.
+    """Outcome for one message, for the value of a slot, or for an item of a list in a slot.
 
     Attributes:
         index: Its place among the messages that were given.
@@ -35,6 +49,7 @@ class Trimmed:
         reason: Why; empty where it was kept.
         before: Its tokens before.
         after: Its tokens after.
+        item: The index of the item in its list; None for a message and a whole value.
     """
 
     index: int
@@ -44,6 +59,7 @@ class Trimmed:
     reason: str
     before: int
     after: int
+    item: int | None = None
 
 
 class TrimReport:
@@ -55,6 +71,7 @@ class TrimReport:
         max_tokens: The most tokens that were allowed, what is reserved for the answer not among them; ``None`` where
             only slots were limited.
         failure: Why there is no summary, where one was asked for and could not be had.
+        lists: The items of each list in a slot that stay, and those that went, by the name of the slot.
     """
 
     def __init__(
@@ -63,7 +80,9 @@ class TrimReport:
         fates: Mapping[int, tuple[Outcome, str]],
         account: Callable[[], Account],
         failure: str | None = None,
+        lists: Mapping[str, ListItems] | None = None,
     ) -> None:
+        self.lists = dict(lists or {})
         self.max_tokens = max_tokens
         self.failure = failure
         self._fates = fates
@@ -75,7 +94,7 @@ class TrimReport:
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """The indices of the messages that went."""
+        """The indices of the messages, values and items that went."""
         return self._of("dropped")
 
     @property
@@ -109,7 +128,9 @@ class TrimReport:
     def messages(self) -> tuple[Trimmed, ...]:
         """Outcome for each message, and for the value of each slot, in the order given."""
         return tuple(
-            Trimmed(index, item.role, item.slot, *self._fates.get(index, ("kept", "")), item.before, item.after)
+            Trimmed(
+                index, item.role, item.slot, *self._fates.get(index, ("kept", "")), item.before, item.after, item.item
+            )
             for index, item in enumerate(self._account.items)
         )
 
@@ -134,18 +155,31 @@ class TrimReport:
             "before": self.before,
             "after": self.after,
             "slots": {slot: tokens._asdict() for slot, tokens in self.slots.items()},
+            "lists": {slot: {"kept": [*items.kept], "dropped": [*items.dropped]} for slot, items in self.lists.items()},
             "messages": [asdict(message) for message in self.messages],
             "failure": self.failure,
         }
 
     def _done(self) -> str:
         """Describe the changes, without numbers of tokens."""
+        of_lists = {
+            slot: [items.start + place for place in items.dropped]
+            for slot, items in self.lists.items()
+            if items.dropped
+        }
+        others = [at for at in self.dropped if not any(at in gone for gone in of_lists.values())]
         done = [
-            f"{len(gone)} {what} ({', '.join(sorted({self._fates[at][1] for at in gone}))})"
-            for gone, what in ((self.dropped, "dropped"), (self.cut, "cut"), (self.summarized, "summarized"))
+            f"{len(gone)} {what} ({self._reasons(gone)})"
+            for gone, what in ((others, "dropped"), (self.cut, "cut"), (self.summarized, "summarized"))
             if gone
         ]
+        for slot, gone in of_lists.items():
+            count = len(gone) + len(self.lists[slot].kept)
+            done.append(f"{len(gone)} of {count} items of {slot} dropped ({self._reasons(gone)})")
         return "; ".join([*done, *([self.failure] if self.failure else [])]) or "nothing had to go"
+
+    def _reasons(self, indices: Sequence[int]) -> str:
+        return ", ".join(sorted({self._fates[at][1] for at in indices}))
 
     def __str__(self) -> str:
         limit = "" if self.max_tokens is None else f" of {self.max_tokens:,}"
@@ -173,12 +207,14 @@ class ItemTokens(NamedTuple):
         slot: What it belongs to.
         before: Its tokens before.
         after: Its tokens after; 0 where it went.
+        item: The index of the item in its list; None for a message and a whole value.
     """
 
     role: str
     slot: str
     before: int
     after: int
+    item: int | None = None
 
 
 class Account(NamedTuple):

@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 
 
 class SlotValue(NamedTuple):
-    """The value of a slot, trimmed among the messages of a prompt.
+    """The value of a slot, or an item of a list in a slot, trimmed among the messages of a prompt.
 
     Attributes:
         slot: The slot's name.
         text: Its value.
+        place: The index of the item in its list; None for a whole value.
+        rank: The number of items of the list that go before this one; None for the one that always stays.
     """
 
     slot: str
     text: str
+    place: int | None = None
+    rank: int | None = None
 
 
 Message: TypeAlias = "Msg | Form"
@@ -77,7 +81,7 @@ def conversation_of(
     # With whom an item goes together: the index of the unit's first.
     first_of: dict[int, int] = {}
     waiting: dict[str, deque[int]] = {}
-    newest = -1
+    newest, last = -1, -1
     _check(items)
     for at, item in enumerate(cast("Sequence[Any]", items)):
         if isinstance(item, SlotValue):
@@ -89,6 +93,7 @@ def conversation_of(
             plain = item.keys() == {"role", "content"} and isinstance(item["content"], str)
         # Most messages are plain text, which has no links.
         if plain or not _is_linked(item, at, waiting, first_of, orphans):
+            last = at
             if role == "user":
                 newest = at
             elif role in SYSTEM_ROLES:
@@ -97,12 +102,11 @@ def conversation_of(
         _join([*unit], first_of)
     if is_protected is not None:
         fixed |= {at for at, item in enumerate(items) if is_protected(at, item)}
-    return _in_units(len(items), fixed, orphans, first_of, newest if keep_newest else None)
+    # If no user speaks, the last message is to be answered.
+    return _in_units(len(items), fixed, orphans, first_of, (newest if newest >= 0 else last) if keep_newest else -1)
 
 
-def _in_units(
-    count: int, fixed: set[int], orphans: list[int], first_of: dict[int, int], newest: int | None
-) -> Conversation:
+def _in_units(count: int, fixed: set[int], orphans: list[int], first_of: dict[int, int], newest: int) -> Conversation:
     groups: dict[int, Unit] = {}
     for at in sorted(first_of):
         first = _root(at, first_of)
@@ -110,10 +114,7 @@ def _in_units(
     # These stand in no unit, or in that of another.
     elsewhere = {*orphans, *(at for group in groups.values() for at in group[1:])}
     units = [groups.get(at, (at,)) for at in range(count) if at not in elsewhere]
-    kept: Unit = ()
-    if newest is not None:
-        # If no user speaks, the last message is to be answered.
-        kept = next((unit for unit in reversed(units) if newest < 0 or newest in unit), ())
+    kept = next((unit for unit in units if newest in unit), ())
     stays = {*kept[:1], *(first for first, group in groups.items() if not fixed.isdisjoint(group))} | fixed
     still = sorted(at for first in stays if first not in elsewhere for at in groups.get(first, (first,)))
     return Conversation([unit for unit in units if unit[0] not in stays], still, orphans, kept)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 import click
 
 from lazyprompt.batch.database import BatchStoppedError
-from lazyprompt.batch.forms import FORMS, LineCounter
+from lazyprompt.batch.forms import LineCounter
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.batch.rows import Choice, read_rows, row_file
 from lazyprompt.batch.run import BatchJob, Outcome, run_batch
@@ -27,7 +27,7 @@ from lazyprompt.cli.options import (
 from lazyprompt.cli.progress import progress_bar, stop_signals
 from lazyprompt.cli.prompts import PromptRequest, open_file
 from lazyprompt.cli.streams import WrongUseError, blaming, json_or_text, note
-from lazyprompt.errors import BatchError, FormatError, LazyPromptError, MissingExtraError
+from lazyprompt.errors import BatchError, LazyPromptError, MissingExtraError
 from lazyprompt.prompters.rows import Columns, RowFault
 
 if TYPE_CHECKING:
@@ -40,6 +40,15 @@ _STOPPED, _DONE_WITH_REJECTS = 1, 3
 _NO_SLOTS = ("history", "tools", "label", "id")
 # Nobody waits at the screen: a long answer, or a minute without the service, does not end a run of calls.
 _RETRIES, _TIMEOUT = 8, 600.0
+# The option of each setting that an error is about.
+_OPTIONS = {
+    "rows": "ROWS",
+    "columns": "--column",
+    "params": "--field",
+    "model": "--model",
+    "output": "--output",
+    "rejects": "--rejects",
+}
 # The counters that ask no provider.
 _COUNTERS = ("approximate", "chars", "tiktoken", "huggingface")
 
@@ -155,7 +164,7 @@ def command(context: click.Context, **options: Unpack[_BatchOptions]) -> None:
         note(f"{'pass over such rows' if passed_over else 'go on'} with: {_again(context, skip=passed_over)}")
         context.exit(_STOPPED)
     except LazyPromptError as error:
-        raise WrongUseError(_blamed(job, error), str(error)) from error
+        raise WrongUseError(_blamed(error, "--output"), str(error)) from error
     note(_summary(job, outcome))
     _note_unused(job)
     if outcome.left_over:
@@ -210,14 +219,11 @@ def _ask(options: _BatchOptions, job: BatchJob, **how: Any) -> Outcome:
     raise failure
 
 
-def _blamed(job: BatchJob, error: LazyPromptError) -> str:
-    """Name the option or argument that an error is about: messages begin with the file."""
-    message = str(error)
-    if isinstance(error, MissingExtraError) and "ray" in message:
-        return "--engine"
-    if isinstance(error, MissingExtraError) or message.startswith(str(job.rows.path)):
-        return "ROWS"
-    return "--rejects" if job.rejects is not None and message.startswith(str(job.rejects)) else "--output"
+def _blamed(error: LazyPromptError, otherwise: str) -> str:
+    """Return the option or argument that an error is about."""
+    if isinstance(error, MissingExtraError):
+        return "--engine" if "ray" in str(error) else "ROWS"
+    return _OPTIONS.get(error.setting, otherwise) if isinstance(error, BatchError) else otherwise
 
 
 def _job(options: _BatchOptions) -> BatchJob:
@@ -263,8 +269,7 @@ def _plan(options: _BatchOptions) -> RowPlan:
             params={} if options["run"] else _fields(options),
         )
     except LazyPromptError as error:
-        known = options["form"] in FORMS
-        raise WrongUseError("--format" if isinstance(error, FormatError) or known else "--model", str(error)) from error
+        raise WrongUseError(_blamed(error, "--format"), str(error)) from error
 
 
 def _fields(options: _BatchOptions) -> dict[str, object]:
@@ -293,7 +298,7 @@ def _again(context: click.Context, *, skip: bool) -> str:
 
 def _summary(job: BatchJob, outcome: Outcome) -> str:
     """Describe the outcome in a line."""
-    parts = [f"{_named(outcome.outputs)}: {outcome.written:,} rows"]
+    parts = [f"{_named(outcome.outputs)}: {outcome.read:,} rows read, {outcome.written:,} written"]
     if outcome.rejected:
         parts.append(f"{outcome.rejected:,} rejected ({job.rejects})")
     if outcome.tokens is not None:

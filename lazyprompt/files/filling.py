@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cast
 
 from jinja2 import ChainableUndefined
 
@@ -34,6 +34,7 @@ from lazyprompt.formatters.report import Notes
 from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.prompt import Prompt, Text, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
+from lazyprompt.prompters.list_source import lists_in
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
 from lazyprompt.templates.instruction import INPUT, Fixed, InstructionTemplate, called, dict_form, fixed_with, is_asked
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step
     from lazyprompt.formatters.report import Payload, Report
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.prompters.payload_target import PayloadTarget
 
 
@@ -428,27 +430,32 @@ class FilePrompter(Prompter):
             input, history, tools, label = self._after_hooks(input, history, tools, label)
         if label is not None:
             checked_text(label, "the label", SlotError)
-        made = self._filling.filled(self._inputs(input), history, in_loop=True)
+        given = self._inputs(input)
+        source = None
+        if self._budget is not None:
+            given = self._filling.inputs_of(given)
+            made = _FileSource(
+                self._filling, deepcopy(dict(given)), None if history is None else History.of(history).messages
+            )
+            source = made if made.lists else None
         notes = Notes(self._left)
-        all_tools = self._with_named(named_functions(made.tools, notes) if made.tools else [], tools)
-        system, user, steps = _taken(as_sent(made.steps, notes))
-        past = History.of(messages_of([step for step in steps if not _says_nothing(step)]))
-        asked = past.question_before_results if steps and isinstance(steps[-1], Thread) else None
-        if asked is not None and user != _NOTHING:
-            values = [part for part in user if isinstance(part, Value)]
-            if made.missing or (asked and not values) or is_asked(user, values, asked):
-                user = _NOTHING
-        # A budget cuts no input of a file: what an input has become, the file's own text decides.
+        texts = _texts_of(self._filling, given, history, notes)
+        all_tools = self._with_named(named_functions(texts.tools, notes) if texts.tools else [], tools)
         return prompt_of(
             self._system,
-            Text(system, _slots(system, "instruction")),
-            Text(user, _slots(user, "user")),
+            texts.system,
+            texts.user,
             None,
-            past,
+            texts.past,
             all_tools,
             label,
             report=tuple(notes),
+            source=source,
         )
+
+    @property
+    def _all_slots(self) -> tuple[str, ...]:
+        return self._filling.names
 
     def _with_named(self, functions: list[JsonObject], tools: ToolsLike) -> ToolSet:
         """Return the tools of a call: the file's own, and behind them those that its text names."""
@@ -458,6 +465,59 @@ class FilePrompter(Prompter):
             names, called = ", ".join(given.names), self._filling.called
             raise ToolsError(f"{called} names tools in its text, so none may be given at the call; given were {names}")
         return ToolSet.of([*self._tools, *functions])
+
+
+class _FileTexts(NamedTuple):
+    """The texts of a filled file: its system text, its user's text, the messages between them, and named tools."""
+
+    system: Text
+    user: Text
+    past: History
+    tools: tuple[JsonObject, ...]
+
+
+def _texts_of(filling: Filling, inputs: object, history: HistoryLike | None, notes: Notes) -> _FileTexts:
+    made = filling.filled(inputs, history, in_loop=True)
+    system, user, steps = _taken(as_sent(made.steps, notes))
+    past = History.of(messages_of([step for step in steps if not _says_nothing(step)]))
+    asked = past.question_before_results if steps and isinstance(steps[-1], Thread) else None
+    if asked is not None and user != _NOTHING:
+        values = [part for part in user if isinstance(part, Value)]
+        if made.missing or (asked and not values) or is_asked(user, values, asked):
+            user = _NOTHING
+    return _FileTexts(Text(system, _slots(system, "instruction")), Text(user, _slots(user, "user")), past, made.tools)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileSource:
+    """A prompt file with its inputs; a :class:`lazyprompt.messages.prompt.PromptSource`.
+
+    Args:
+        filling: Fills the file.
+        inputs: Its inputs.
+        history: The messages that were given beside them.
+    """
+
+    filling: Filling
+    inputs: Mapping[str, object]
+    history: Sequence[Msg] | None
+
+    @property
+    def lists(self) -> Mapping[str, Sequence[object]]:
+        """The inputs that are lists; the items of media and threads are parts of messages."""
+        rich = {each.name for each in self.filling.spec.inputs if each.kind in RICH}
+        return lists_in(self.inputs, [name for name in self.filling.names if name not in rich])
+
+    @property
+    def fills_turns(self) -> bool:
+        """True: the template may write any turn, and slots have the names of loop variables."""
+        return True
+
+    def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
+        """Return the prompt with other items in the place of a list."""
+        source = replace(self, inputs={**self.inputs, slot: [*items]})
+        texts = _texts_of(self.filling, source.inputs, self.history, Notes())
+        return prompt.evolve(instruction=texts.system, user=texts.user, history=texts.past, source=source)
 
 
 def _says_nothing(step: Step) -> bool:

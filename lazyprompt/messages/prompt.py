@@ -20,7 +20,7 @@ from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lazyprompt.messages.encoding import TokenizerLike
 
@@ -248,6 +248,27 @@ def _developers(given: Text | str, slot: str) -> Text:
     return Text.trusted(checked_text(given, f"the {slot} part", TemplateError) or "", slot)
 
 
+class PromptSource(Protocol):
+    """A template with its values: it fills the texts of a prompt again when a list has fewer items.
+
+    It is a value, as the prompt is: it can be pickled, and has no reference to the prompter.
+    """
+
+    @property
+    def lists(self) -> Mapping[str, Sequence[object]]:
+        """The values that are lists, by the names of their slots; none of them is empty."""
+        ...
+
+    @property
+    def fills_turns(self) -> bool:
+        """True if values are in messages of the conversation, or in slots of other names, as in prompt files."""
+        ...
+
+    def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
+        """Return a prompt whose texts are filled with other items in the place of a list."""
+        ...
+
+
 @read_only
 @dataclass(frozen=True, slots=True, init=False)
 class Prompt:
@@ -266,6 +287,7 @@ class Prompt:
         label: What the assistant is to answer, in training data.
         opening: The number of messages that every conversation of the prompter begins with; a budget keeps them.
         report: The entries of a payload's report about what the prompt leaves out, as the attributes of a prompt file.
+        source: The template and the values that it was filled from, if one of them is a list and there is a budget.
 
     Raises:
         TemplateError: System text or instruction is no text.
@@ -283,6 +305,7 @@ class Prompt:
     label: str | None
     opening: int = field(repr=False)
     report: tuple[object, ...] = field(compare=False, repr=False)
+    source: PromptSource | None = field(compare=False, repr=False)
 
     def __init__(  # noqa: PLR0913, PLR0917 - a prompt has so many parts
         self,
@@ -295,6 +318,7 @@ class Prompt:
         label: str | None = None,
         opening: int = 0,
         report: tuple[object, ...] = (),
+        source: PromptSource | None = None,
     ) -> None:
         checked = (
             checked_text(system, "the system text", TemplateError),
@@ -306,6 +330,7 @@ class Prompt:
             checked_text(label, "the label", SlotError),
             opening,
             report,
+            source,
         )
         fill(self, checked)
 
@@ -326,16 +351,26 @@ class Prompt:
             found.setdefault(_INPUT, []).append(self.input)
         return {slot: tuple(parts) for slot, parts in found.items()}
 
-    def with_slot(self, name: str, text: str) -> Prompt:
-        """Return a copy with another text in the places of a slot's value; ``input`` is the user's text.
+    @property
+    def lists(self) -> Mapping[str, Sequence[object]]:
+        """The values of slots that are lists of items, by the names of the slots; known where there is a budget."""
+        return {} if self.source is None else self.source.lists
+
+    def with_slot(self, name: str, text: str | Sequence[object]) -> Prompt:
+        """Return a copy with another value in a slot; ``input`` is the user's text.
 
         Args:
             name: The slot.
             text: The text. Each place that held the same value holds it; of several values, only the first place does.
+                Or the items of a list in :attr:`lists`: the template is filled with these.
 
         Raises:
-            SlotError: The prompt has no such slot.
+            SlotError: The prompt has no such slot, or no such list.
         """
+        if not isinstance(text, str):
+            if self.source is None or name not in self.lists:
+                raise SlotError(f"the prompt has no list {name!r}{did_you_mean(name, self.lists)}; give its text")
+            return self.source.fill(self, name, text)
         values = self.slots.get(name)
         if values is None:
             raise SlotError(f"the prompt has no slot {name!r}{did_you_mean(name, self.slots)}")
@@ -377,6 +412,7 @@ def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
     label: str | None,
     opening: int = 0,
     report: tuple[object, ...] = (),
+    source: PromptSource | None = None,
 ) -> Prompt:
     """Return a prompt of fields that were checked, in a third of the time of the constructor."""
     draft = _PromptDraft()
@@ -389,6 +425,7 @@ def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
     draft.label = label
     draft.opening = opening
     draft.report = report
+    draft.source = source
     draft.__class__ = Prompt
     prompt: Prompt = draft
     return prompt

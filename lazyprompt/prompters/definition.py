@@ -11,6 +11,7 @@ from lazyprompt.errors import BudgetError, SlotError, TemplateError, ToolsError,
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike
 from lazyprompt.messages.prompt import Prompt, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
+from lazyprompt.prompters.list_source import may_have_lists, source_of
 from lazyprompt.prompters.target_choice import target_for, target_spec
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable
 from lazyprompt.safety.policy import NEUTRALIZE, Policy, Safety, policy_of
@@ -170,10 +171,15 @@ class PromptDefinition:
         past = EMPTY_HISTORY if history is None and self._history is EMPTY_HISTORY else self._past(history)
         all_tools = self._tools if tools is None else self._all_tools(tools)
         asked = None if past is EMPTY_HISTORY else past.question_before_results
+        source = None
+        if self._budget is not None and may_have_lists(input, instruction.input_form.fixed):
+            input = instruction.by_name(input, asked)
+            source = source_of(instruction, input, asked)
         system, user, text = instruction.parts(input, asked)
         if text is None and instruction.always_user_turn and (past is EMPTY_HISTORY or not past.awaits_answer):
             text = ""
-        return prompt_of(self._system, system, user, text, past, all_tools, label, len(self._history.messages))
+        opening = len(self._history.messages)
+        return prompt_of(self._system, system, user, text, past, all_tools, label, opening, source=source)
 
     def target(
         self,
@@ -383,11 +389,16 @@ class PromptDefinition:
         """Return a budget that limits no slots but the prompter's."""
         from lazyprompt.budget.budget import read_budget  # noqa: PLC0415 - only a budget needs it
 
-        made, known = read_budget(budget), (*self._instruction.input_form.slots, "input")
-        for slot in made.slots:
+        made, known = read_budget(budget), (*self._all_slots, "input")
+        for slot in (*made.slots, *made.order):
             if slot not in known:
                 raise BudgetError(
                     f"the budget limits the slot {slot!r}{did_you_mean(slot, known)}, which the prompter has not; it "
                     f"has {listed(known)}"
                 )
         return made
+
+    @property
+    def _all_slots(self) -> tuple[str, ...]:
+        """The names of all slots, those with fixed values too."""
+        return self._instruction.input_form.slots

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt.budget.cut import CUT_MARK
-from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
+from lazyprompt.budget.report import Account, ItemTokens, ListItems, Outcome, Tokens, TrimReport
 from lazyprompt.budget.units import Item, SlotValue
 from lazyprompt.errors import BudgetError
 from lazyprompt.messages.history import History
@@ -67,50 +67,29 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
 
     Returns:
         The prompt that fits. The messages of its report are those of the history behind the opening, empty turns of the
-        user left out, then the values of the slots.
+        user left out, then the values of the slots, then the items of lists.
 
     Raises:
-        BudgetError: Even what never goes does not fit.
+        BudgetError: Even what never goes does not fit, or a slot that is a list would be empty.
     """
-    messages = prompt.history.messages[prompt.opening :]
-    values = {slot: _text_of(parts) for slot, parts in prompt.slots.items()}
-    limited = {slot: _limited(budget, slot, values[slot]) for slot in budget.slots if slot in values}
-    changed = {slot for slot, text in limited.items() if text != values[slot]}
-    slots = [SlotValue(slot, text) for slot, text in (values | limited).items()]
-    items: list[Item] = [*messages, *slots]
+    parts = _PromptParts.of(budget, prompt)
     renders = _Renders(target, budget)
-
-    def part(kept: Sequence[int], replaced: Mapping[int, Item]) -> Prompt:
-        """Return the prompt with some of its messages and values only, some of them replaced."""
-        if len(kept) == len(items) and not replaced and not changed:
-            return prompt
-        turns = [cast("Msg", replaced.get(at, items[at])) for at in kept if at < len(messages)]
-        made = prompt.evolve(history=History((*prompt.history.messages[: prompt.opening], *turns)))
-        for slot, text in _values_left(items, kept, replaced).items():
-            made = made if text == values[slot] else made.with_slot(slot, text)
-        return made
-
     found: Fitted | None = None
-    sent = prompt
-    if changed or budget.start_on is not None or not renders.fits(prompt):
+    sent = parts.prompt(range(len(parts.items)), {})
+    if sent is not prompt or budget.start_on is not None or not renders.fits(prompt):
         # Of pairs, a question goes with its answer.
+        messages = parts.messages
         pairs = [(at, at + 1) for at in range(0, len(messages), 2)] if _are_pairs(messages) else []
         waits = prompt.input is None and History(messages).awaits_answer
-        found = budget.fitted(
-            items, lambda kept, replaced: renders.cost(part(kept, replaced)), keep_newest=waits, together=pairs
-        )
-        sent = part(found.kept, found.replaced)
-    fates: dict[int, tuple[Outcome, str]] = {
-        at: ("cut", f"longer than {budget.slots[slot.slot]} tokens")
-        for at, slot in enumerate(slots, len(messages))
-        if slot.slot in changed
-    }
-    fates |= found.fates if found else {}
+
+        def cost(kept: Sequence[int], replaced: Mapping[int, Item]) -> int:
+            return renders.cost(parts.prompt(kept, replaced))
+
+        found = budget.fitted(parts.items, cost, keep_newest=waits, together=pairs, fixed=parts.of_lists)
+        sent = parts.prompt(found.kept, found.replaced)
+    fates = {**(found.fates if found else {}), **parts.limited, **parts.gone_with_items(sent)}
 
     def account() -> Account:
-        lines = [_history_line(budget, at, message, found) for at, message in enumerate(messages)]
-        left = _values_left(items, found.kept, found.replaced) if found else values
-        lines += [_slot_line(budget, slot.slot, values[slot.slot], left[slot.slot]) for slot in slots]
         before, slots_before = target.cost(target.render(prompt), budget), target.tokens(prompt, budget)
         after, slots_after = before, slots_before
         # What is unchanged is not counted again: some counters ask a provider.
@@ -118,20 +97,153 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
             after, slots_after = target.cost(target.render(sent), budget), target.tokens(sent, budget)
         names = {**slots_before, **slots_after}
         tokens = {slot: Tokens(slots_before.get(slot, 0), slots_after.get(slot, 0)) for slot in names}
-        return Account(before, after, lines, tokens)
+        return Account(before, after, parts.lines(sent, found, fates), tokens)
 
-    report = TrimReport(budget.limit, fates, account, found.report.failure if found else None)
-    return Fit(sent, report, renders.made(sent))
+    failure = found.report.failure if found else None
+    return Fit(sent, TrimReport(budget.limit, fates, account, failure, parts.lists(fates)), renders.made(sent))
 
 
-def _values_left(items: Sequence[Item], kept: Sequence[int], replaced: Mapping[int, Item]) -> dict[str, str]:
-    """Return what is left of the values of slots, by their names."""
-    left = {item.slot: "" for item in items if isinstance(item, SlotValue)}
-    for at in kept:
-        item = replaced.get(at, items[at])
-        if isinstance(item, SlotValue):
-            left[item.slot] = item.text
-    return left
+class _PromptParts(NamedTuple):
+    """The parts of a prompt that a budget may drop or cut.
+
+    Attributes:
+        budget: The budget.
+        given: The prompt.
+        messages: The messages of the history behind the opening.
+        values: The texts of the slots that are no lists, as they were given.
+        items: The messages, the texts of slots, cut to the limits of these, and the items of lists.
+        limited: What the limits of slots cut and dropped, and why, by the indices of items.
+        of_lists: The indices of the messages that a file fills from items of lists, which go with these alone; each
+            with True if it is the turn of an item.
+    """
+
+    budget: Budget
+    given: Prompt
+    messages: tuple[Msg, ...]
+    values: Mapping[str, str]
+    items: Sequence[Item]
+    limited: Mapping[int, tuple[Outcome, str]]
+    of_lists: Mapping[int, bool]
+
+    @classmethod
+    def of(cls, budget: Budget, prompt: Prompt) -> _PromptParts:
+        """Take a prompt apart.
+
+        Raises:
+            BudgetError: Nothing is left of a slot that has a limit.
+        """
+        messages = prompt.history.messages[prompt.opening :]
+        # With the first and with the last item of each list alone: what differs is filled from the items.
+        ends = [
+            prompt.with_slot(slot, end)
+            for slot, given in prompt.lists.items()
+            for end in (given[:1], given[-1:])
+            if len(given) > 1 and prompt.source is not None and prompt.source.fills_turns
+        ]
+        values = {
+            slot: _text_of(parts)
+            for slot, parts in prompt.slots.items()
+            if slot not in prompt.lists and all(end.slots.get(slot) == parts for end in ends)
+        }
+        pasts = [end.history.messages[end.opening :] for end in ends]
+        items: list[Item] = [*messages]
+        limited: dict[int, tuple[Outcome, str]] = {}
+        for slot, text in values.items():
+            short = _limited(budget, slot, text)
+            if short != text:
+                limited[len(items)] = ("cut", f"longer than {budget.slots[slot]} tokens")
+            items.append(SlotValue(slot, short))
+        for slot, given in prompt.lists.items():
+            found = budget.list_items(slot, given)
+            for at in budget.over_limit(found):
+                limited[len(items) + at] = ("dropped", f"the slot has at most {budget.slots[slot]} tokens")
+            items += found
+        return cls(budget, prompt, messages, values, items, limited, _of_lists(messages, pasts))
+
+    def prompt(self, kept: Sequence[int], replaced: Mapping[int, Item]) -> Prompt:
+        """Return the prompt with some of its parts only, some of them replaced."""
+        if len(kept) == len(self.items) and not replaced and not self.limited:
+            return self.given
+        left = dict.fromkeys(self.values, "")
+        lists: dict[str, list[object]] = {slot: [] for slot in self.given.lists}
+        for at in kept:
+            item = replaced.get(at, self.items[at])
+            if not isinstance(item, SlotValue):
+                continue
+            if item.place is None:
+                left[item.slot] = item.text
+            elif at not in self.limited:
+                lists[item.slot].append(self.given.lists[item.slot][item.place])
+        made = self.given
+        for slot, items in lists.items():
+            made = made if len(items) == len(self.given.lists[slot]) else made.with_slot(slot, items)
+        past = made.history.messages
+        made = made.with_history(History((*past[: made.opening], *self._turns(past[made.opening :], kept, replaced))))
+        for slot, text in left.items():
+            made = made if text == self.values[slot] else made.with_slot(slot, text)
+        return made
+
+    def _turns(self, filled: Sequence[Msg], kept: Sequence[int], replaced: Mapping[int, Item]) -> list[Msg]:
+        """Return the messages that stay of those that were filled; a file may have some for each item of a list."""
+        count = len(self.messages)
+        stays = {at for at in kept if at < count}
+        if len(filled) == count:
+            return [cast("Msg", replaced.get(at, filled[at])) for at in sorted(stays)]
+        changes = {
+            at: [cast("Msg", replaced[at])] if at in replaced else []
+            for at in replaced.keys() | ({*range(count)} - stays)
+        }
+        turns: list[Msg] = []
+        for message in filled:
+            at = next((at for at in changes if self.messages[at] == message), None)
+            turns += [message] if at is None else changes.pop(at)
+        return turns
+
+    def gone_with_items(self, sent: Prompt) -> dict[int, tuple[Outcome, str]]:
+        """Return the messages that went with the items that they were filled from."""
+        left = sent.history.messages
+        turns = (at for at, is_of_item in self.of_lists.items() if is_of_item and self.messages[at] not in left)
+        return dict.fromkeys(turns, ("dropped", "its item of a list went"))
+
+    def lines(self, sent: Prompt, found: Fitted | None, fates: Mapping[int, tuple[Outcome, str]]) -> list[ItemTokens]:
+        """Return the tokens of each part, before and after."""
+        budget = self.budget
+        left = {slot: _text_of(parts) for slot, parts in sent.slots.items()}
+        gone = {at for at, (fate, _) in fates.items() if fate != "cut"}
+        lines: list[ItemTokens] = []
+        for at, item in enumerate(self.items):
+            if not isinstance(item, SlotValue):
+                before, after = budget.share(item), budget.share(found.replaced.get(at, item) if found else item)
+                lines.append(ItemTokens(self.messages[at].role, "history", before, 0 if at in gone else after))
+            elif item.place is None:
+                before, after = budget.count_text(self.values[item.slot]), budget.count_text(left.get(item.slot, ""))
+                lines.append(ItemTokens("slot", item.slot, before, after))
+            else:
+                before = budget.share(item)
+                lines.append(ItemTokens("slot", item.slot, before, 0 if at in gone else before, item.place))
+        return lines
+
+    def lists(self, fates: Mapping[int, object]) -> dict[str, ListItems]:
+        """Return the items of each list that stay, and those that go."""
+        lists: dict[str, ListItems] = {}
+        start = len(self.messages) + len(self.values)
+        for slot, items in self.given.lists.items():
+            dropped = tuple(place for place in range(len(items)) if start + place in fates)
+            kept = tuple(place for place in range(len(items)) if start + place not in fates)
+            lists[slot] = ListItems(kept, dropped, start)
+            start += len(items)
+        return lists
+
+
+def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[int, bool]:
+    """Return the messages that are others, or are not there, if lists have other items; True for those."""
+    found: dict[int, bool] = {}
+    for past in pasts:
+        is_whole = len(past) == len(messages)
+        for at, message in enumerate(messages):
+            if (past[at] != message) if is_whole else (message not in past):
+                found[at] = not is_whole
+    return found
 
 
 def _text_of(values: Sequence[str]) -> str:
@@ -145,22 +257,6 @@ def _limited(budget: Budget, slot: str, text: str) -> str:
     if slot == "input" and text and short in ("", CUT_MARK):
         raise BudgetError(f"slots['input'] is {budget.slots[slot]} tokens, and nothing is left of the input; give more")
     return short
-
-
-def _history_line(budget: Budget, at: int, message: Msg, fitted: Fitted | None) -> ItemTokens:
-    """The tokens of a message of the history: after it all of them, or what was cut, or none where it went."""
-    before = after = budget.share(message)
-    fate, _ = fitted.fates.get(at, ("kept", "")) if fitted else ("kept", "")
-    if fitted and fate == "cut":
-        after = budget.share(fitted.replaced[at])
-    elif fate != "kept":
-        after = 0
-    return ItemTokens(message.role, "history", before, after)
-
-
-def _slot_line(budget: Budget, slot: str, before: str, after: str) -> ItemTokens:
-    """The tokens of a slot's value."""
-    return ItemTokens("slot", slot, budget.count_text(before), budget.count_text(after))
 
 
 def _are_pairs(messages: Sequence[Msg]) -> bool:

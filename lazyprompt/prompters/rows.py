@@ -38,14 +38,15 @@ class RowFault(NamedTuple):
     Attributes:
         number: The number of the row, from 1.
         reason: What is wrong with it.
-        line: The line of the file that it begins in, from 1; None where the file has no lines.
-        text: The row as it is written, as far as it is at hand; long ones are cut.
+        lines: The first and the last line of the row in its file, from 1; None where rows are not lines.
+        text: The row as the file contains it; None if the file is not text. Bytes that are not UTF-8 are lone
+            surrogates, as Python's ``surrogateescape`` writes them.
     """
 
     number: int
     reason: str
-    line: int | None = None
-    text: str = ""
+    lines: tuple[int, int] | None = None
+    text: str | None = None
 
 
 class RayMap(TypedDict):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
-from lazyprompt._base.json import checked_text, well_formed
+from lazyprompt._base.json import checked, checked_text, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
 from lazyprompt.templates.slots import SlotSyntax, SlotTemplate, listed, misfit, value_text
@@ -236,12 +236,18 @@ class InstructionTemplate:
         """
         changed = copy(self)
         form = self.input_form
-        fixed = fixed_with(form.fixed, values, form.slots, self._system.coerce)
+        fixed = fixed_with(form.fixed, values, form.slots, self._fixed_value)
         changed.input_form = form._replace(fixed=fixed)
         changed.has_functions = any(callable(value) for _, value in fixed)
         changed.slots = tuple(name for name in form.slots if name not in dict(fixed))
         changed._text_name = None  # noqa: SLF001 - a copy of our own
         return changed
+
+    def _fixed_value(self, value: object, name: str) -> object:
+        """Return a copy of a list, of which a budget may drop items; any other value as its template takes it."""
+        if isinstance(value, list | tuple):
+            return checked(cast("object", value), f"the value of slot {name!r}", SlotError)
+        return self._system.coerce(value, name)
 
     def _name_of_text(self) -> str | None:
         """Return what a text without a name is alone the input of: the only slot, or the user's text without slots."""

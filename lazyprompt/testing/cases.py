@@ -161,12 +161,13 @@ class CaseFile:
         if self.rows is None:
             return
         checks = self.prompt_checks, self.answer_checks
-        for number, line, unread in Choice().unread(self.rows):
-            row = parsed(number, line, unread)
+        for unread in Choice().unread(self.rows):
+            row, name = parsed(unread), f"row {unread.number}"
+            line = unread.lines[0] if unread.lines else unread.number
             if isinstance(row, RowFault):
-                yield Case(self.rows.path, line, f"row {number}", fault=row.reason)
+                yield Case(self.rows.path, line, name, fault=row.reason)
             else:
-                yield Case(self.rows.path, line, f"row {number}", _NONE, *checks, row)
+                yield Case(self.rows.path, line, name, _NONE, *checks, row)
 
 
 def _prompt(source: Source, node: Node, path: Path, given: str, places: References) -> Path:

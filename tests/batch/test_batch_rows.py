@@ -192,10 +192,9 @@ def test_a_line_that_is_no_row_is_a_fault_and_the_next_goes_on(tmp_path: Path, l
     path = tmp_path / "rows.jsonl"
     path.write_bytes(line + b'\n\n  \n{"a": 2}')
     (number, fault), last = read(path)
-    assert (number, fault.number, fault.line) == (1, 1, 1)
+    assert (number, fault.number, fault.lines) == (1, 1, (1, 1))
     assert re.match(reason, fault.reason), fault.reason
-    assert fault.text.startswith(line[:6].decode(errors="replace"))
-    assert len(fault.text) < 2100
+    assert fault.text.encode(errors="surrogateescape") == line
     assert last == (2, {"a": 2})
 
 
@@ -203,7 +202,7 @@ def test_empty_lines_have_no_number_but_lines_are_counted(tmp_path: Path) -> Non
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\n\nno')
     assert read(path)[:2] == [(1, {"a": 1}), (2, {"a": 2})]
-    assert read(path, 2)[0][1].line == 5
+    assert read(path, 2)[0][1].lines == (5, 5)
 
 
 def test_an_integer_beyond_64_bits_stays_what_it_is(tmp_path: Path) -> None:
@@ -259,15 +258,29 @@ def test_a_csv_header_that_is_wrong_is_refused(tmp_path: Path, text: bytes, mess
 
 def test_records_of_csv_that_are_no_rows_are_faults(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
-    path.write_bytes(b'\xef\xbb\xbfa,b\n1,"x\ny"\n\n1,2,3\n"1"2,3\n\xff,4\n5,6\n"7')
+    path.write_bytes(b'\xef\xbb\xbfa,b\n1,"x\ny"\n\n1,2,"\n3"\n"1"2,3\n\xff,4\n5,6\n"7')
     found = [row for _, row in read(path)]
     assert found[0] == {"a": "1", "b": "x\ny"}
-    assert found[1] == RowFault(2, "line 5: it has 3 fields, and the header names 2", 5, "1,2,3")
-    assert found[2].reason.startswith("line 6: it is no CSV: ")
-    assert found[3] == RowFault(4, "line 7: it is no UTF-8", 7, "\ufffd,4")
+    assert found[1] == RowFault(2, "line 5: it has 3 fields, and the header names 2", (5, 6), '1,2,"\n3"')
+    assert found[2].reason.startswith("line 7: not valid CSV: ")
+    assert found[3] == RowFault(4, "line 8: it is no UTF-8", (8, 8), "\udcff,4")
     assert found[4] == {"a": "5", "b": "6"}
-    # A quote that is never closed would otherwise take all that follows for one value.
-    assert found[5].reason.startswith("line 9: it is no CSV: ")
+    assert found[5].reason.startswith("line 10: not valid CSV: ")
+
+
+@pytest.mark.parametrize("most", [row_files.MAX_RECORD, 6], ids=["end", "bound"])
+def test_a_quote_that_is_not_closed_takes_no_other_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Five rows became one row that was rejected, and the command said so with its data empty."""
+    monkeypatch.setattr(row_files, "MAX_RECORD", most)
+    path = tmp_path / "rows.csv"
+    path.write_text('a\n1\n"2\n3\n4\n5\n')
+    found = [row for _, row in read(path)]
+    assert [row for row in found if not isinstance(row, RowFault)] == [{"a": each} for each in "1345"]
+    why = "unexpected end of data, 3 lines later" if most > 6 else "no end within 6 characters, 2 lines later"
+    reason = f"line 3: not valid CSV: a quote that opens here is not closed ({why})"
+    assert found[1] == RowFault(2, reason, (3, 3), '"2')
 
 
 def test_a_long_field_of_csv_is_read_and_the_limit_of_others_stays(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from lazyprompt.batch import rows as reading
 from lazyprompt.batch.database import BatchStoppedError
 from lazyprompt.batch.forms import Limits, LineCounter
 from lazyprompt.batch.ray_engine import run_on_ray
-from lazyprompt.batch.rows import Choice, RowFile, read_rows
+from lazyprompt.batch.rows import Choice, RowFile, Unread, read_rows
 from lazyprompt.batch.run import BatchJob, Progress, Work, run_batch
 from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.tokens.counter import CharTokenCounter
@@ -50,8 +50,9 @@ def test_all_rows_and_those_without_a_line(tmp_path: Path) -> None:
     assert numbers(written) == [number for number in range(1, 1001) if number % 100 > 1]
     rejects = [json.loads(line) for line in (tmp_path / "bad.jsonl").read_text().splitlines()]
     assert [each["row"] for each in rejects] == sorted([*range(1, 1001, 100), *range(100, 1001, 100)])
-    assert rejects[0] == {"row": 1, "line": None, "reason": "there is no column 'x'", "data": {"y": 1}}
-    assert (rejects[1]["line"], rejects[1]["data"]) == (100, "{oops")
+    own = {"reason": "there is no column 'x'", "text": '{"y": 1}', "data": {"y": 1}}
+    assert rejects[0] == {"row": 1, "lines": [1, 1], **own}
+    assert (rejects[1]["lines"], rejects[1]["text"], rejects[1]["data"]) == ([100, 100], "{oops", None)
     assert "is no JSON" in rejects[1]["reason"]
 
 
@@ -252,7 +253,8 @@ def test_a_file_without_rows(tmp_path: Path) -> None:
 def test_rows_of_any_kind_can_be_rejected() -> None:
     work = Work(cast("RowPlan", SmallPlan()), skip=True)
     odd: Any = {"y": "\ud800", "z": float("nan"), "w": Path("a")}
-    made = work.made([(1, 1, {"y": "\ud800中"}), (2, 2, odd), (3, 3, {"w": Path("a")})])
+    given = ({"y": "\ud800中"}, odd, {"w": Path("a")})
+    made = work.made([Unread(number, row) for number, row in enumerate(given, 1)])
     told = [json.loads(reject.line) for reject in made.rejects]
     assert [each["data"] for each in told] == [{"y": "\ud800中"}, str(odd), {"w": "a"}]
     assert "中".encode() in made.rejects[0].line

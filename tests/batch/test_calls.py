@@ -168,7 +168,7 @@ def test_a_row_that_is_refused_is_rejected_with_what_was_said_of_it(tmp_path: Pa
     assert (refused["row"], refused["data"]) == (3, {"language": "Dutch", "input": "3"})
     assert "Too rude" in refused["reason"]
     assert (unfilled["row"], unfilled["reason"][:29]) == (7, "there is no column 'language'")
-    assert (unread["row"], unread["line"], unread["data"]) == (8, 8, "{oops")
+    assert (unread["row"], unread["lines"], unread["text"], unread["data"]) == (8, [8, 8], "{oops", None)
     assert (outcome.written, outcome.rejected) == (5, 3)
     assert len(server.seen) == 6
 

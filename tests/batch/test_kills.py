@@ -106,7 +106,7 @@ def test_killed_runs_go_on_to_the_same_bytes(
     write_data(tmp_path, draw)
     monkeypatch.chdir(tmp_path)
     assert main(arguments("clean.jsonl")) == DONE_WITH_REJECTS
-    assert "2,996 rows, 4 rejected" in capsys.readouterr().err
+    assert "3,000 rows read, 2,996 written, 4 rejected" in capsys.readouterr().err
     clean = outputs(tmp_path, "clean")
     size = sum(map(len, clean.values()))
     killed = passes = runs = 0

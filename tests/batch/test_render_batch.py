@@ -488,10 +488,8 @@ def test_a_prompt_file_has_all_other_forms_as_its_prompter_has(name: str) -> Non
 
 def test_a_prompt_file_without_a_model_needs_one() -> None:
     prompty = Prompty.loads(FILE.replace("  id: gpt-4o\n", ""))
-    with pytest.raises(
-        BatchError, match="row 1: openai-batch needs a model, and the prompt file names none; give model="
-    ):
-        RowPlan.of(prompty, "openai-batch").line(1, {"question": "a"})
+    with pytest.raises(BatchError, match="^openai-batch needs a model: .* give model="):
+        RowPlan.of(prompty, "openai-batch")
     assert b'"model":"m"' in RowPlan.of(prompty, "openai-batch", model="m").line(1, {"question": "a"})
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from lazyprompt import ChatPrompter
 from lazyprompt.batch.plan import RowPlan
-from lazyprompt.batch.rows import row_file
+from lazyprompt.batch.render import render_batch
+from lazyprompt.batch.rows import read_rows, row_file
 from lazyprompt.batch.run import BatchJob, run_batch
 from lazyprompt.errors import BatchError
+from lazyprompt.prompters.rows import RowFault
 from support.batch_runs import wait_for_no_disk
 
 if TYPE_CHECKING:
@@ -57,9 +59,14 @@ def job_of(rows: Path, *, form: str) -> BatchJob:
 def test_two_rows_of_one_name_are_refused_before_anything_is_written(
     tmp_path: Path, ids: tuple[object, ...], said: str
 ) -> None:
+    job = job_of(rows_of(tmp_path, *ids), form="openai-batch")
     with pytest.raises(BatchError, match=said):
-        run_batch(job_of(rows_of(tmp_path, *ids), form="openai-batch"))
+        run_batch(job)
     assert [each.name for each in tmp_path.iterdir()] == ["rows.jsonl"]
+    # Rows at hand were not looked at.
+    rows = [row for _, row in read_rows(job.rows) if not isinstance(row, RowFault)]
+    found = [*render_batch(job.plan.prompter, rows, format="openai-batch", model="m", on_error="return")]
+    assert [said in each.reason for each in found if isinstance(each, RowFault)] == [True]
 
 
 @pytest.mark.parametrize(

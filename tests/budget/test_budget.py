@@ -153,7 +153,7 @@ def test_what_never_goes_and_does_not_fit_is_an_error_with_the_numbers() -> None
         )
     assert str(caught.value) == (
         "what never goes counts 62 tokens (system text 20, what is protected 12, the newest turn of the user 30), and "
-        "the limit is 45; give more room, or shorter text, or cut= to cut the newest turn"
+        "the limit is 45: 17 tokens are missing; give more room, or shorter text, or cut= to cut the newest turn"
     )
 
 
@@ -347,7 +347,7 @@ def test_the_newest_turn_is_cut_rather_than_be_an_error() -> None:
     assert [message["role"] for message in kept] == ["system", "user"]
     assert report.cut == (5,)
     assert CHARS.count(kept) <= 60
-    with pytest.raises(BudgetError, match="and the limit is 9; give more room, or shorter text$"):
+    with pytest.raises(BudgetError, match="and the limit is 9: 501 tokens are missing; give more"):
         Budget(9, CHARS, cut="middle").fit(messages)
 
 

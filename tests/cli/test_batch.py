@@ -60,7 +60,7 @@ def doing_at(number: int, action: Callable[[], object], monkeypatch: pytest.Monk
 def test_a_prompt_for_each_row(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:
     ran = run(*command, "--format", "openai-batch", "--model", "m")
     assert (ran.status, ran.out) == (0, b"")
-    assert ran.err.startswith("lazyprompt: out.jsonl: 100 rows, ")
+    assert ran.err.startswith("lazyprompt: out.jsonl: 100 rows read, 100 written, ")
     assert ran.err.endswith(" rows/s\n")
     assert ran.err.count("\n") == 1
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
@@ -73,7 +73,7 @@ def test_rows_without_a_line_are_written_down(run: Callable[..., Ran], tmp_path:
     spoil(tmp_path, 7)
     ran = run(*command, "--on-error", "skip")
     assert ran.status == 3
-    assert ran.err.startswith("lazyprompt: out.jsonl: 99 rows, 1 rejected (out.rejects.jsonl), ")
+    assert ran.err.startswith("lazyprompt: out.jsonl: 100 rows read, 99 written, 1 rejected (out.rejects.jsonl), ")
     (reject,) = map(json.loads, (tmp_path / "out.rejects.jsonl").read_text().splitlines())
     assert (reject["row"], reject["data"]) == (7, {})
     assert run(*command, "--rejects", "bad.jsonl").status == 3
@@ -94,7 +94,7 @@ def test_a_row_without_a_line_ends_it_and_what_is_said_goes_on(
     assert not (tmp_path / "out.jsonl").exists()
     ran = run(*shlex.split(again.removeprefix(advice)))
     assert ran.status == 3
-    assert ran.err.startswith("lazyprompt: out.jsonl: 99 rows, 1 rejected ")
+    assert ran.err.startswith("lazyprompt: out.jsonl: 100 rows read, 99 written, 1 rejected ")
     numbers = [json.loads(line)["id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert numbers == [f"row-{number}" for number in range(1, 101) if number != 70]
 
@@ -172,7 +172,7 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
     for line in lines:
         assert line["payload"]["messages"][0]["content"] == f"Say {line['custom_id'][1:]}.\n\n"
     counted = sum(len(message["content"]) for line in lines for message in line["payload"]["messages"])
-    assert f"5 rows, {counted} tokens, " in ran.err
+    assert f"5 rows read, 5 written, {counted} tokens, " in ran.err
     fields = ("--field", "max_tokens=9", "--field", "user=me")
     run(*argv, "--limit", "4", "--format", "openai-batch", "--model", "m", *fields)
     body = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[3])["body"]
@@ -192,6 +192,16 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
         (["-o", "no/out.jsonl"], "--output: no/out.jsonl: there is no directory no"),
         (["--rejects", "no/x"], "--rejects: no/x: there is no directory no"),
         (["--column", "x"], "--column: 'x' is not of the form name=value"),
+        # Every row was written without a message of the user, and the command ended with 0.
+        (["--column", "input=TYPO"], "--column: there is no column 'TYPO' (for 'input'); the rows have 'x'"),
+        (["--column", "history=TYPO"], "--column: there is no column 'TYPO' (for 'history'); the rows have 'x'"),
+        (["--column", "x=y"], "--column: there is no column 'y' (for the slot 'x'); the rows have 'x'"),
+        # These three were said to be faults of --format.
+        (["--column", "y=x"], "--column: a column is named for 'y'; the prompt takes 'x', 'input'"),
+        (["--field", "top_p=1"], "--field: flat has no place for 'top_p': only whole requests have further fields"),
+        (["--format", "openai-batch"], "--model: openai-batch needs a model: each request names the one"),
+        # A row was said to be at fault, and to be passed over.
+        (["--model", "nope"], "--model: no model family is known for 'nope'"),
         (["--run", "--engine", "ray"], "--engine: with --run one process asks; --concurrency says how much at once"),
         (["--limit", "0"], "--limit: 0 is not in the range x>=1."),
         (["--workers", "0"], "--workers: 0 is not in the range x>=1."),
@@ -202,6 +212,26 @@ def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], 
     before = sorted(tmp_path.iterdir())
     assert fault(run(*command, *changed)).startswith(said)
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            "x,question\na,Why?\n",
+            "--column: the prompt has no text of the user: there is no column 'input', and nothing uses 'question'; ",
+        ),
+        ("question\nWhy?\n", "--column: there is no column 'x'; the rows have 'question'"),
+        ("x,id\na,row-2\nb,\n", "ROWS: row 1 has the id 'row-2', which row 2 has by its number; give that row an"),
+    ],
+)
+def test_columns_that_no_prompt_can_use(
+    run: Callable[..., Ran], tmp_path: Path, command: list[str], rows: str, said: str
+) -> None:
+    write(tmp_path / "data.csv", rows)
+    assert fault(run("batch", "say.yaml", "data.csv", "-o", "out.jsonl", "--on-error", "skip")).startswith(said)
+    assert not [*tmp_path.glob("out*")]
+    assert command
 
 
 def test_files_that_are_not_there(run: Callable[..., Ran], tmp_path: Path, command: list[str]) -> None:

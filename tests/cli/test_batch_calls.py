@@ -45,7 +45,7 @@ def test_the_answers_are_written_and_what_they_took_is_said(
 ) -> None:
     ran = run(*COMMAND, *at(server), "--field", "max_completion_tokens=9", "--concurrency", "2")
     assert (ran.status, ran.out) == (0, b"")
-    assert ran.err.startswith("lazyprompt: out.jsonl: 6 rows, 150 tokens, ")
+    assert ran.err.startswith("lazyprompt: out.jsonl: 6 rows read, 6 written, 150 tokens, ")
     assert all_answered(tmp_path / "out.jsonl", 6)
     assert {seen.body["max_completion_tokens"] for seen in server.seen} == {9}
     again = fault(run(*COMMAND, *at(server)))

@@ -112,7 +112,7 @@ def test_conversations_of_sharegpt(run: Callable[..., Ran], tmp_path: Path) -> N
 def test_the_error_names_the_column_of_the_messages(run: Callable[..., Ran], tmp_path: Path) -> None:
     ran = batch(run, tmp_path, "rows.jsonl", json.dumps(KTO), "--format", "train-trl")
     assert (
-        "the row has 'messages' and 'label'; if 'messages' are messages, give --column history=messages"
+        "the rows have 'messages' and 'label'; if 'messages' are messages, give --column history=messages"
         in ran.err.replace("'messages', 'label'", "'messages' and 'label'")
     )
 

@@ -78,9 +78,13 @@ def test_limits_alone_make_a_budget_with_the_approximate_counter() -> None:
     assert pickle.loads(pickle.dumps(report)).as_dict() == report.as_dict()  # noqa: S301 - our own
 
 
-def test_a_value_that_is_no_text_is_cut_as_its_json() -> None:
-    made = chat(Budget(None, CHARS, slots={"context": 20})).generate_prompt({"context": ["a b"] * 20, "input": "x"})
-    assert 'from ["a b", "a b", […].' in made
+def test_json_is_never_cut() -> None:
+    """The limit of a slot cut the JSON of a dict in its middle."""
+    with pytest.raises(BudgetError, match=r"^slots\['context'\] is 20 tokens, and its JSON has 34, which is not cut"):
+        chat(Budget(None, CHARS, slots={"context": 20})).generate_prompt({"context": {"a": "b" * 25}, "input": "x"})
+    values = {"context": {"a": "b" * 99}, "input": "x" * 99}
+    made = chat(Budget(250, CHARS, cut="end"), system="").generate_prompt(values)
+    assert f'{{"a": "{"b" * 99}"}}' in made
 
 
 def test_both_ends_stay_where_the_middle_is_cut() -> None:

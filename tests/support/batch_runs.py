@@ -14,10 +14,13 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt import AlpacaPrompter
+from lazyprompt.batch.cells import Cells
 from lazyprompt.batch.forms import BatchForm, Limits
 from lazyprompt.batch.rows import RowFile
 from lazyprompt.batch.run import BatchJob
 from lazyprompt.errors import BatchError
+from lazyprompt.prompters.rows import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -50,6 +53,10 @@ class SmallPlan:
 
     limits: Limits = NO_LIMITS
     settings: JsonObject = field(default_factory=lambda: {"--model": "small"})
+
+    @property
+    def cells(self) -> Cells:
+        return Cells.of(Columns(), AlpacaPrompter("{x}"))
 
     @property
     def form(self) -> BatchForm:

@@ -1,0 +1,66 @@
+"""The template and the values of a prompt with lists, by which a budget leaves out items of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.templates.instruction import Fixed, InstructionTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionSource:
+    """An instruction with its values; a :class:`lazyprompt.messages.prompt.PromptSource`.
+
+    Args:
+        instruction: The instruction.
+        values: A value for each of its slots, and the user's text.
+        asked: As of :meth:`InstructionTemplate.parts`.
+    """
+
+    instruction: InstructionTemplate
+    values: Mapping[str, object]
+    asked: str | None
+
+    @property
+    def lists(self) -> Mapping[str, Sequence[object]]:
+        """The values that are lists, by the names of their slots."""
+        return lists_in(self.values, self.instruction.input_form.slots)
+
+    @property
+    def fills_turns(self) -> bool:
+        """False: only the instruction has values."""
+        return False
+
+    def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
+        """Return the prompt with other items in the place of a list."""
+        source = replace(self, values={**self.values, slot: [*items]})
+        system, user, _ = self.instruction.parts(source.values, self.asked)
+        return prompt.evolve(instruction=system, user=user, source=source)
+
+
+def may_have_lists(given: object, fixed: Fixed) -> bool:
+    """Return True if an input has a list, or a fixed value is one or is made by a function."""
+    values = cast("Mapping[str, object]", given).values() if isinstance(given, Mapping) else (given,)
+    has_list = any(isinstance(value, list | tuple) for value in values)
+    return has_list or any(isinstance(value, list | tuple) or callable(value) for _, value in fixed)
+
+
+def source_of(
+    instruction: InstructionTemplate, values: Mapping[str, object], asked: str | None
+) -> InstructionSource | None:
+    """Return the source of a prompt whose values have lists; None if there are no lists."""
+    if not lists_in(values, instruction.input_form.slots):
+        return None
+    return InstructionSource(instruction, deepcopy(dict(values)), asked)
+
+
+def lists_in(values: Mapping[str, object], slots: Sequence[str]) -> dict[str, Sequence[object]]:
+    """Return the values of slots that are lists with items."""
+    return {slot: value for slot in slots if isinstance(value := values.get(slot), list | tuple) and value}
