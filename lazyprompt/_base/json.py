@@ -236,3 +236,19 @@ def fresh_json(value: Json) -> Json:
     if isinstance(value, dict):
         return fresh(value)
     return [fresh_json(item) if type(item) in _NESTED else item for item in value] if isinstance(value, list) else value
+
+
+def texts_in(value: object) -> list[str]:
+    """All texts in plain data, the keys of dicts too."""
+    texts: list[str] = []
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, dict):
+            fields = cast("dict[object, object]", item)
+            waiting += (*fields, *fields.values())
+        elif isinstance(item, list | tuple):
+            waiting += cast("Sequence[object]", item)
+    return texts

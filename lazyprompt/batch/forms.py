@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -66,6 +66,7 @@ class BatchForm:
         ids: The names of rows that it takes.
         limits: The limits of one file.
         change: Changes a provider's payload, which is made for its client, for a file.
+        hosted: True if the service is hosted, though it takes the form of a server of one's own.
     """
 
     name: str
@@ -80,6 +81,7 @@ class BatchForm:
     ids: re.Pattern[str] | None = None
     limits: Limits = _UNLIMITED
     change: Callable[[JsonObject], JsonObject] = _as_it_is
+    hosted: bool = False
 
     @property
     def is_request(self) -> bool:
@@ -160,11 +162,14 @@ _BATCHES = (
         change=_file_of_gemini,
     ),
     # Alibaba's service takes OpenAI's form and not DashScope's own: as vLLM does, which serves the same models.
-    _like_openai(
-        "dashscope-batch",
-        "vllm",
-        "/v1/chat/completions",
-        Limits(50_000, 500 * _MB, 6 * _MB, source="https://help.aliyun.com/en/model-studio/batch-inference"),
+    replace(
+        _like_openai(
+            "dashscope-batch",
+            "vllm",
+            "/v1/chat/completions",
+            Limits(50_000, 500 * _MB, 6 * _MB, source="https://help.aliyun.com/en/model-studio/batch-inference"),
+        ),
+        hosted=True,
     ),
     _like_openai(
         "zhipu-batch",

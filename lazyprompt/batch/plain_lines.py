@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lazyprompt.batch.forms import BatchForm
     from lazyprompt.batch.rows import Row
     from lazyprompt.prompters.payload_target import PayloadTarget
+    from lazyprompt.safety.find import Controls
 
 # The prompters that only put values into their places; a class that somebody derives may do anything.
 _PROMPTERS = (Prompter, ChatPrompter, AlpacaPrompter, EmptyPrompter)
@@ -45,6 +46,8 @@ class PlainLine(NamedTuple):
         start: The bytes between the name and the first value.
         values: The column of each value, and the bytes behind it.
         bare: The columns of each text that is blank if their values are.
+        controls: The control sequences that values may not have; None for any value.
+        texts: The parts of each text: own text and values in turn, each part with True if it is the name of a column.
     """
 
     checked_id: Callable[[str], str]
@@ -55,6 +58,8 @@ class PlainLine(NamedTuple):
     start: bytes
     values: tuple[tuple[str, bytes], ...]
     bare: tuple[tuple[str, ...], ...]
+    controls: Controls | None
+    texts: tuple[tuple[tuple[str, bool], ...], ...]
 
     def line(self, number: int, row: Row) -> bytes | None:
         """Return the line of a row; None if the row is not plain.
@@ -84,7 +89,12 @@ class PlainLine(NamedTuple):
         # A provider has rules for turns without any text.
         if any(not "".join(cast("str", row[column]) for column in columns).strip() for columns in self.bare):
             return None
-        return b"".join(line)
+        return b"".join(line) if self.controls is None or self._is_clean(row, self.controls) else None
+
+    def _is_clean(self, row: Row, controls: Controls) -> bool:
+        """Return True if the values make no control sequence, alone or with the text around them."""
+        filled = ([cast("str", row[part]) if named else part for part, named in text] for text in self.texts)
+        return not any(map(controls.find, filled))
 
 
 def plain_line(
@@ -117,18 +127,22 @@ def plain_line(
     name = f"name {len(values)}"
     try:
         prompt = prompter.fill(cells.given(values))
-        messages = target.messages(prompt)
-        line = form.line(name, body_with(target.write(messages, prompt)))
+        conversation = target.conversation(prompt)
+        messages = conversation.messages
+        line = form.line(name, body_with(target.write(conversation, prompt)))
     except LazyPromptError:
         return None  # as each row then says
-    system, user = target.texts(prompt)
+    system, user = (() if text is None else text.parts for text in target.texts(prompt))
     holes: dict[int, list[bytes | str]] = {id(name): [cells.id]}
     bare: list[tuple[str, ...]] = []
+    texts: list[tuple[tuple[str, bool], ...]] = []
     # The user's text is the last message, system text the first.
-    for parts, message in ((system, messages[0]), (user or (), messages[-1])):
+    for parts, message in ((system, messages[0]), (user, messages[-1])):
         if len(parts) > 1:
             hole = [_column(part, values) or _inside(part) for part in parts]
             holes[id(message.content)] = hole
+            named = [_column(part, values) for part in parts]
+            texts.append(tuple((name or part, name is not None) for part, name in zip(parts, named, strict=True)))
             if not "".join(part for part in parts if _column(part, values) is None).strip():
                 bare.append(tuple(each for each in hole if isinstance(each, str)))
     # The bytes before the name; the column of the name and of each value, with the bytes behind it.
@@ -146,7 +160,8 @@ def plain_line(
     columns_left = tuple(column for column in others if column is not None)
     # Without text of the user, a row with columns that nothing uses is refused.
     only = None if with_input or cells.input is None or cells.has_user_text else cells.used
-    return PlainLine(form.checked_id, cells.id, columns_left, only, head, start, tuple(found), tuple(bare))
+    fixed = form.checked_id, cells.id, columns_left, only, head, start
+    return PlainLine(*fixed, tuple(found), tuple(bare), target.controls, tuple(texts))
 
 
 def has_plain_rows(form: BatchForm, prompter: Prompter) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lazyprompt.batch.rows import Row
+    from lazyprompt.files.filling import FilePrompter
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.prompters.payload_target import PayloadTarget
 
@@ -97,7 +98,7 @@ class RowPlan:
         own = prompter if isinstance(prompter, Prompter) else prompter.prompter
         extra = checked_object(params or {}, "params", BatchError)
         # A hook that is added later is not the plan's.
-        plan = cls(copy(own), form, model, columns, extra, train, strict, prompty)
+        plan = cls(copy(own.for_hosted() if form.hosted else own), form, model, columns, extra, train, strict, prompty)
         plan._check()
         return plan
 
@@ -155,7 +156,8 @@ class RowPlan:
         if self.prompty is not None and form.is_request:
             if tools:
                 raise ToolsError("the row has tools, and a prompt file names its own: take them out of one of both")
-            return self._request(self.prompty.request(given, history=history, provider=form.provider, api=form.api))
+            file = cast("FilePrompter", self.prompter)
+            return self._request(file.request(file.fill(given, history), form.provider, form.api))
         made = self.prompter.generate_prompt(given, history, tools, format=form.provider, model=self._prompt_model)
         return made if isinstance(made, str) else self._body_with(cast("JsonObject", made))
 

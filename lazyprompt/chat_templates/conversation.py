@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from lazyprompt._base.json import texts_in
 from lazyprompt._base.trusted import is_trusted
-from lazyprompt.chat_templates.jinja import REASONING, ChatJinja, PlainData, plain_tools, texts_in, with_reasoning
+from lazyprompt.chat_templates.jinja import REASONING, ChatJinja, PlainData, plain_tools, with_reasoning
 from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
 from lazyprompt.errors import TemplateError, ToolsError
 from lazyprompt.messages.msg import Block, MediaBlock, Msg, ToolUseBlock

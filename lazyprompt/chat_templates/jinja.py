@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import jinja2
 
-from lazyprompt._base.json import MAX_DEPTH, checked_text
+from lazyprompt._base.json import MAX_DEPTH, checked_text, texts_in
 from lazyprompt.chat_templates.dialect import Refusal, compiled
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates.bounds import MAX_STEPS, MAX_WIDTH, check_length
@@ -133,22 +133,6 @@ def plain_tools(tools: Chat | None) -> PlainData:
 def _packed_tools(packed: bytes) -> PlainData:
     made = plain_data(marshal.loads(packed), "tools")  # noqa: S302 - bytes that have just been dumped
     return PlainData(made, tuple(texts_in(made)))
-
-
-def texts_in(value: object) -> list[str]:
-    """All texts in plain data, the keys of dicts too."""
-    texts: list[str] = []
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            texts.append(item)
-        elif isinstance(item, dict):
-            fields = cast("dict[object, object]", item)
-            waiting += (*fields, *fields.values())
-        elif isinstance(item, list | tuple):
-            waiting += cast("Sequence[object]", item)
-    return texts
 
 
 def with_arguments(message: dict[str, object]) -> dict[str, object]:

@@ -8,11 +8,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Self
 
 from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import texts_in
 from lazyprompt.chat_templates.bridge import Bridge, bridged
 from lazyprompt.chat_templates.check import TemplateReport, check_template
 from lazyprompt.chat_templates.controls import controls_of, is_clean, own_texts
 from lazyprompt.chat_templates.conversation import TAG, dicts_of, tagged, template_dicts, texts_of
-from lazyprompt.chat_templates.jinja import Chat, ChatJinja, plain_data, plain_tools, texts_in
+from lazyprompt.chat_templates.jinja import Chat, ChatJinja, plain_data, plain_tools
 from lazyprompt.chat_templates.source import ChatSource, read_source
 from lazyprompt.chat_templates.traced import common_start
 from lazyprompt.chat_templates.trained import answer_end, trained_parts
@@ -410,8 +411,23 @@ def _own_system(template: ChatJinja) -> str | None:
 
 def _composition(rendering: Rendering, chat: Callable[[], Chat]) -> Composition:
     """Return the composition of a text."""
-    parts, origins, note = rendering.traced(chat())
-    return Composition(tuple(parts), tuple(origin.slot for origin in origins), note)
+    given = chat()
+    traces = rendering.traced(given)
+    return Composition(tuple(traces.parts), tuple(origin.slot for origin in traces.origins), _note(given, traces))
+
+
+def _note(chat: Chat, traces: Traces) -> str:
+    """Return the note of a rendering: the reason why origins are lost, or the roles that the template does not show."""
+    if traces.note:
+        return traces.note
+    shown = {origin.message for origin in traces.origins}
+    said = [
+        (message["role"], at) for at, message in enumerate(chat) if any(map(str.strip, texts_in(message["content"])))
+    ]
+    roles = {role for role, at in said if at in shown}
+    # An answer may be a thought alone, which a template leaves out.
+    hidden = dict.fromkeys(str(role) for role, _ in said if role not in {*roles, "assistant"})
+    return "; ".join(f"the template shows no message of the role {role!r}" for role in hidden)
 
 
 def _continued(traces: Traces) -> Rendered:

@@ -21,7 +21,7 @@ from lazyprompt.chat_templates.pieces import at_edge, within
 from lazyprompt.chat_templates.traced import OWN, Origin, Run, Traced, cut, map_texts, parts_of, trace
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.safety.neutralised import Neutralised
-from lazyprompt.safety.policy import Policy, guard
+from lazyprompt.safety.policy import LEADING_THOUGHT, Policy, guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 # The fields of a message that hold untrusted text.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
-# A thought and an answer in one text; a generation prompt may have opened the thought.
-_THOUGHT = re.compile(r"\s*+(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
 # A thought without an end, which only a message to continue may have.
 _OPEN_THOUGHT = re.compile(r"\s*+(<think>)(?!.*<think>)", re.DOTALL)
 _UNKNOWN = Origin("unknown")
@@ -216,7 +214,7 @@ def _runs(part: str, origin: Origin) -> Iterator[Run]:
 
 def _with_thought(text: Traced) -> Traced:
     """Neutralise an assistant's content, but for the tags of its thought, which models write before an answer."""
-    found = _THOUGHT.match(text)
+    found = LEADING_THOUGHT.match(text)
     if not found and text.runs[-1][1].trusted:
         found = _OPEN_THOUGHT.match(text)
     runs: list[Run] = []

@@ -224,8 +224,6 @@ def read_prompt(
         WrongUseError: An option is wrong, or has no effect beside others; or there is no prompt at all.
     """
     form, safety, model = options["form"], options["safety"], options["model"]
-    if form != "flat" and safety is not None:
-        raise WrongUseError("--safety", f"only flat text is searched for control sequences; leave out --format {form}")
     request = read_words(options, purpose, opened, stdin)
     prompter = request.prompter
     # Markers and system text of a family are the prompter's own; a provider gets the model's name.

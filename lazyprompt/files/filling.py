@@ -35,6 +35,7 @@ from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.prompt import Prompt, Text, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.prompters.list_source import lists_in
+from lazyprompt.prompters.payload_target import Conversation
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
 from lazyprompt.templates.instruction import INPUT, Fixed, InstructionTemplate, called, dict_form, fixed_with, is_asked
@@ -396,9 +397,22 @@ class FilePrompter(Prompter):
         spec = self._filling.spec
         own = {each.name for each in spec.tools}
         named = [tool for tool, name in zip(prompt.tools.copy(), prompt.tools.names, strict=True) if name not in own]
-        profile = target_of(*sent_to(spec, provider, api)).profile
-        messages = cast("PayloadTarget", self.target(profile)).messages(prompt)
-        return request(spec, messages, provider, api, tools=named, report=cast("Report", prompt.report))
+        payloads = self._payloads(provider, api)
+        conversation = payloads.conversation(prompt)
+        report, guard = cast("Report", prompt.report), payloads.guard(conversation)
+        return request(spec, conversation.messages, provider, api, tools=named, report=report, guard=guard)
+
+    def request_of(self, messages: list[Msg], provider: str | None = None, api: str | None = None) -> Payload:
+        """Return the whole request of other messages, none of which is trusted; see :meth:`request`."""
+        guard = self._payloads(provider, api).guard(Conversation(messages, {}))
+        return request(self._filling.spec, messages, provider, api, report=self.left_out, guard=guard)
+
+    def _payloads(self, provider: str | None, api: str | None) -> PayloadTarget:
+        """Return the target of the messages of requests."""
+        spec = self._filling.spec
+        profile, model = target_of(*sent_to(spec, provider, api)).profile, spec.model.get("id")
+        named = model if isinstance(model, str) and profile != "openai" else None
+        return cast("PayloadTarget", self.target(profile, named))
 
     @property
     def response_format(self) -> JsonObject | None:

@@ -20,7 +20,7 @@ from lazyprompt.files.prompt_source import PromptSource, Undefined, content_hash
 from lazyprompt.files.properties import Property, checked_inputs
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import TemplateSegment, check_strict, segments_of
-from lazyprompt.files.targets import read_answer, request, sent_to
+from lazyprompt.files.targets import read_answer, sent_to
 from lazyprompt.files.turns import messages_of, neutral
 from lazyprompt.files.yaml_nodes import text_of_file
 from lazyprompt.messages.parse import parse_messages
@@ -429,7 +429,7 @@ class Prompty(PromptSource):
             FormatError: There is no such provider or interface; or the messages have no form there.
         """
         if messages is not None:
-            return request(self.spec, parse_messages(messages), provider, api, report=self.prompter.left_out)
+            return self.prompter.request_of(parse_messages(messages), provider, api)
         return self.prompter.request(self.prompter.fill(inputs, history), provider, api)
 
     def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:

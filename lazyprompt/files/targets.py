@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lazyprompt._base.json import Fields, Json, JsonObject
+    from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters.report import Report
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.turns import WrittenTurn
@@ -239,6 +240,7 @@ def request(
     *,
     tools: Sequence[JsonObject] = (),
     report: Report = (),
+    guard: MessageGuard | None = None,
 ) -> Payload:
     """Return the request of a prompt file, with a report of the options, tools and blocks that have no place in it.
 
@@ -249,6 +251,7 @@ def request(
         api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the one of the file, or else ``chat``.
         tools: Functions beside those of the front matter, in OpenAI's form.
         report: What the messages and tools lack of the file's.
+        guard: The search for control sequences in the messages and tools; None if they stay.
 
     Raises:
         FormatError: The provider is unknown or has no such interface; or the messages have no form there.
@@ -260,13 +263,15 @@ def request(
     body: dict[str, Any] = {"model": model["id"]} if model.get("id") else {}
     if not body:
         notes.add("model", "model", "left out", "the file names no model: it is model.id")
-    asked = _Asked(spec, messages, target, tools, notes)
-    body |= {"embedding": asked.embed, "image": asked.draw}.get(target.api, asked.talk)()
+    asked = _Asked(spec, messages, target, tools, notes, guard)
+    made = {"embedding": asked.embed, "image": asked.draw}.get(target.api, asked.talk)()
+    body |= made
     options = model.get("options")
     _put_options(body, options if isinstance(options, dict) else {}, target, notes)
     for name, value in target.defaults.items():
         body.setdefault(name, deepcopy(value))
-    return Payload(cast("dict[str, Any]", revealed(body)), tuple(notes))
+    neutralised = made.neutralised if isinstance(made, Payload) else ()
+    return Payload(cast("dict[str, Any]", revealed(body)), tuple(notes), None, neutralised)
 
 
 def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> tuple[str | None, str | None]:
@@ -286,14 +291,15 @@ class _Asked(NamedTuple):
     target: Target
     tools: Sequence[JsonObject]
     notes: Notes
+    guard: MessageGuard | None
 
     def talk(self) -> dict[str, Any]:
         """Return the messages, the tools and the form of the answer."""
         spec, target = self.spec, self.target
         _note_addresses(self.messages, target, self.notes)
-        made = ChatFormatter(target.own_profile()).format_parsed(self.messages, self._functions())
+        made = ChatFormatter(target.own_profile()).format_parsed(self.messages, self._functions(), self.guard)
         self.notes.extend(made.report)
-        body: dict[str, Any] = dict(made)
+        body = Payload(dict(made), neutralised=made.neutralised)
         if not target.text_content:
             for message in body["messages"]:
                 if isinstance(message["content"], str):

@@ -16,6 +16,7 @@ from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters._cache import CacheLike, checked_cache, with_marks
 from lazyprompt.formatters._carry import add_urls, carry
+from lazyprompt.formatters._guard import guard_for
 from lazyprompt.formatters._job import PREFILL, Job, Merging, is_prefill, parse_arguments
 from lazyprompt.formatters._merge import STYLES, merge_speakers
 from lazyprompt.formatters._repair import (
@@ -46,9 +47,11 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.fitting import Fitted
     from lazyprompt.budget.units import Item
+    from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters._job import Loaded, Messages
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.msg import Base64Source, Msg, URLSource
+    from lazyprompt.safety.policy import Safety
     from lazyprompt.tokens.counter import CountsMessages
 
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
@@ -113,6 +116,7 @@ class Settings(TypedDict, total=False):
     media: MediaResolver | None
     strict: bool
     cache: CacheLike | None
+    safety: Safety | None
 
 
 class ChatFormatter:
@@ -132,14 +136,19 @@ class ChatFormatter:
             report.
         cache: The places to put cache breakpoints at: ``tools``, ``system``, ``history`` (the last message before the
             newest user's turn); as a mapping, with a lifetime for each.
+        safety: What becomes of control sequences in messages and tools, none of which is trusted: ``neutralize``,
+            ``raise`` or ``off``. None neutralises them for servers that tokenize texts with the model's chat template
+            (vLLM, Ollama), and leaves them for hosted providers. They are those of the model's family, or of all
+            families if the model is unknown.
 
     Raises:
         FormatError: The provider is unknown, or a setting does not fit it.
+        SafetyError: There is no such ``safety``.
     """
 
-    __slots__ = ("_budget", "_cache", "_media", "_merging", "_strict", "model", "profile")
+    __slots__ = ("_budget", "_cache", "_guard", "_media", "_merging", "_strict", "model", "profile")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but one are given by name
         self,
         provider: str | Profile,
         *,
@@ -150,12 +159,14 @@ class ChatFormatter:
         media: MediaResolver | None = None,
         strict: bool = False,
         cache: CacheLike | None = None,
+        safety: Safety | None = None,
     ) -> None:
         self.profile = provider if isinstance(provider, Profile) else profile_of(provider)
         self.model = model
         self._budget = _budget_of(budget, max_tokens, token_counter)
         self._media, self._strict = media, strict
         self._cache = checked_cache(cache, self.profile)
+        self._guard = guard_for(self.profile, model, safety)
         # A provider that takes one text gets a conversation as one.
         self._merging = None if self.profile.turns else Merging(Layout(), "conversation", single=False)
 
@@ -181,14 +192,18 @@ class ChatFormatter:
             MediaError: A picture or the like cannot be read, or may not be.
             HistoryError: Something is no message.
             BudgetError: Even what must stay does not fit.
+            SafetyError: Text holds a control sequence, and ``safety`` is ``raise``.
         """
-        return self.format_parsed(parse_arguments(messages), ToolSet.of(tools))
+        return self._format(parse_arguments(messages), ToolSet.of(tools))
 
-    def format_parsed(self, messages: Sequence[Msg], tools: ToolSet) -> Payload:
-        """Format messages that are parsed already; see :meth:`format`."""
+    def format_parsed(self, messages: Sequence[Msg], tools: ToolSet, guard: MessageGuard | None) -> Payload:
+        """Format messages that are parsed already, with a guard of the caller's; see :meth:`format`."""
+        return self._payload(messages, range(len(messages)), tools, {}, guard)
+
+    def _format(self, messages: Sequence[Msg], tools: ToolSet) -> Payload:
         loaded: Loaded = self._loaded(self._sources(messages)) if self._media or self._budget else {}
         if self._budget is None:
-            return self._payload(messages, range(len(messages)), tools, loaded)
+            return self._payload(messages, range(len(messages)), tools, loaded, self._guard)
         fitted = self._budget.fitted(messages, partial(self._cost, self._budget, messages, tools, loaded))
         return self._fitting(messages, tools, loaded, fitted)
 
@@ -218,7 +233,7 @@ class ChatFormatter:
                 raise failed.exceptions[0] from None
             loaded = {source: task.result() for source, task in tasks.items()}
         if self._budget is None:
-            return self._payload(parsed, range(len(parsed)), own, loaded)
+            return self._payload(parsed, range(len(parsed)), own, loaded, self._guard)
         fitted = await self._budget.afitted(parsed, partial(self._cost, self._budget, parsed, own, loaded))
         return self._fitting(parsed, own, loaded, fitted)
 
@@ -288,19 +303,29 @@ class ChatFormatter:
         replaced: Mapping[int, Item],
     ) -> int:
         """Count the tokens of some of the messages as they will be sent."""
-        payload = self._payload(_replaced(messages, replaced), kept, tools, loaded)
+        payload = self._payload(_replaced(messages, replaced), kept, tools, loaded, self._guard)
         return budget.count(*countable(payload, self.profile))
 
     def _fitting(self, messages: Sequence[Msg], tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
         """Format the messages that fit."""
-        payload = self._payload(_replaced(messages, fitted.replaced), fitted.kept, tools, loaded)
+        payload = self._payload(_replaced(messages, fitted.replaced), fitted.kept, tools, loaded, self._guard)
         payload.trim = fitted.report
         return payload
 
-    def _payload(self, messages: Sequence[Msg], kept: Sequence[int], tools: ToolSet, loaded: Loaded) -> Payload:
-        """Apply the rules to the messages that are kept, by their indices, and write the payload."""
+    def _payload(
+        self,
+        messages: Sequence[Msg],
+        kept: Sequence[int],
+        tools: ToolSet,
+        loaded: Loaded,
+        guard: MessageGuard | None,
+    ) -> Payload:
+        """Guard the messages that are kept, by their indices, apply the rules, and write the payload."""
         if not kept:
             raise FormatError("there is no message; give at least one")
+        guarded, neutralised = Notes(), dict[str, str]()
+        if guard is not None:
+            messages = guard.messages(messages, kept, guarded, neutralised)
         profile, job = self.profile, self._job(messages, loaded, Notes())
         given, texts = turns_of(messages), are_texts(messages)
         if len(kept) < len(messages):
@@ -312,11 +337,13 @@ class ChatFormatter:
         else:
             turns = written = self._ruled(given, job, texts=texts)
         notes = job.notes
+        notes[:0] = guarded
         payload = profile.form.write(written, profile, self.model)
         if tools.names and profile.calls_tools:
             packed, lost = packed_tools(tools, profile)
             notes += lost
-            payload["tools"] = marshal.loads(packed)  # noqa: S302 - bytes of our own making
+            own: list[JsonObject] = marshal.loads(packed)  # noqa: S302 - bytes of our own making
+            payload["tools"] = own if guard is None else guard.tools(own, notes, neutralised)
         elif tools.names:
             notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
         if len(given) < len(messages):
@@ -326,7 +353,7 @@ class ChatFormatter:
             with_marks(payload, self._cache, profile, self.model, notes)
         if not texts:
             self._add_keys(payload, messages, given, written, notes)
-        return Payload(payload, notes.finished(strict=self._strict))
+        return Payload(payload, notes.finished(strict=self._strict), None, (*neutralised.items(),))
 
     def _ruled(self, turns: list[Turn], job: Job, *, texts: bool) -> list[Turn]:
         """Apply the rules."""

@@ -91,6 +91,7 @@ VLLM = Profile(
     form=ChatForm(no_text="", parts={"audio": UrlPart("audio_url"), "video": UrlPart("video_url")}),
     source="https://docs.vllm.ai/en/latest/serving/openai_compatible_server/",
     media={"image": Media(IMAGES), "audio": Media(("audio/*",)), "video": Media(("video/*",))},
+    tokenizes=True,
     system="first",
     names=re.compile(r"[\w .-]{1,64}"),
     user_first=True,

@@ -176,6 +176,8 @@ class Profile:
         strict_tools: True if a tool may ask that its schema is kept to the letter.
         tool_keys: The further keys that it takes beside the function of a tool.
         refused_schema_keys: The keys that it refuses at the root of a tool's schema.
+        tokenizes: True if it is a server that tokenizes texts with the model's chat template, so that control sequences
+            in untrusted text are neutralised by default; False for a hosted provider.
         trailing_space: True if an unfinished last answer may end in white space.
         breakpoints: Its marks of caching; ``None`` if it has none.
         unenforced: The rules that ``format`` keeps, for they are documented, and that the provider does not insist on:
@@ -215,6 +217,7 @@ class Profile:
     strict_tools: bool = True
     tool_keys: frozenset[str] = frozenset()
     refused_schema_keys: frozenset[str] = frozenset()
+    tokenizes: bool = False
     trailing_space: bool = True
     breakpoints: Breakpoints | None = None
     unenforced: frozenset[Unenforced] = frozenset()

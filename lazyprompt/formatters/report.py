@@ -25,7 +25,8 @@ class Entry:
     Attributes:
         where: The place in the input, as ``messages[3].content[1]``.
         kind: The kind of block it is about, or ``message``, ``metadata`` (a key of a message), ``name``, ``id``,
-            ``signature``, ``tools``, ``strict``, ``cache``, ``native`` (a message in the provider's own form).
+            ``signature``, ``tools``, ``strict``, ``cache``, ``native`` (a message in the provider's own form),
+            ``safety`` (control sequences).
         action: ``left out``, ``changed``, ``moved`` or ``added``.
         reason: Why, and what to do where something can be done.
         text: The text that was left out or changed, whole.
@@ -55,18 +56,27 @@ class Payload(dict[str, Any]):
     Attributes:
         report: What was left out, changed, moved or added, place by place; empty where all is as it was given.
         trim: What a budget let go; ``None`` where there was none.
+        neutralised: The neutralised control sequences in it, each with the sequence as it was given. An answer that
+            quotes one has it as it was sent; modules restore it.
     """
 
-    __slots__ = ("report", "trim")
+    __slots__ = ("neutralised", "report", "trim")
     report: Report
     trim: TrimReport | None
+    neutralised: tuple[tuple[str, str], ...]
 
-    def __init__(self, fields: dict[str, Any], report: Report = (), trim: TrimReport | None = None) -> None:
+    def __init__(
+        self,
+        fields: dict[str, Any],
+        report: Report = (),
+        trim: TrimReport | None = None,
+        neutralised: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         super().__init__(fields)
-        self.report, self.trim = report, trim
+        self.report, self.trim, self.neutralised = report, trim, neutralised
 
-    def __reduce__(self) -> tuple[type[Payload], tuple[dict[str, Any], Report, TrimReport | None]]:
-        return Payload, (dict(self), self.report, self.trim)
+    def __reduce__(self) -> tuple[type[Payload], tuple[object, ...]]:
+        return Payload, (dict(self), self.report, self.trim, self.neutralised)
 
 
 class Notes(list[Entry]):

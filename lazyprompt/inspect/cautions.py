@@ -92,7 +92,7 @@ SAID: Final[Mapping[Kind, str]] = {
     "cache": "{slot}: stands before {tokens} tokens that never change; a provider's cache of the prefix ends at it, so "
     "put it behind them",
     "loss": "{where}: left out: {reason}",
-    "origin": "where the text comes from is not known: {note}",
+    "origin": "a note on the chat template: {note}",
     "refused": "{where}: {form} would refuse this: {reason}",
 }
 """What each kind says, with the names of its values; a view in another language has a table of its own."""
@@ -142,7 +142,7 @@ class Facts(NamedTuple):
         total: The tokens of the whole.
         window: The tokens that the model takes; None where that is not known.
         report: What a payload could not carry as it was given.
-        note: Why nobody knows where the text comes from, if that is so.
+        note: The note of the rendered text: why origins are lost, or roles that the chat template does not show.
         tokens_of: Counts the tokens of a text.
     """
 

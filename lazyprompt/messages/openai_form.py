@@ -44,6 +44,8 @@ ID_LENGTH = 40
 # What a call without a result is answered with.
 NO_RESULT = "(no result)"
 _MAPPED_LENGTH = 64
+# Punctuation that stays in a mapped name. What is put in place of other characters completes no control sequence then.
+_MAPPED_PUNCTUATION = " ._:-"
 # The names by which MIME knows the formats that the form calls otherwise.
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav"}
 
@@ -74,7 +76,9 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
     if pattern.fullmatch(text):
         return text
     mark = blake2s(text.encode(), digest_size=4).hexdigest()
-    left = "".join(sign if pattern.fullmatch(f"a{sign}") else "_" for sign in text).strip("_")[: length - 9]
+    kept = (sign.isalnum() or sign in _MAPPED_PUNCTUATION for sign in text)
+    mapped = (sign if keep and pattern.fullmatch(f"a{sign}") else "_" for sign, keep in zip(text, kept, strict=True))
+    left = "".join(mapped).strip("_")[: length - 9]
     # Where only ids of one length are taken, the mark alone fills it.
     candidates = (f"{left}_{mark}" if left else "", f"x_{mark}", blake2s(text.encode()).hexdigest()[:length])
     return next(filter(pattern.fullmatch, candidates))

@@ -61,7 +61,8 @@ class Composition(NamedTuple):
     Attributes:
         parts: Trusted and untrusted text in turn; the first and the last are trusted.
         slots: The slot of each part.
-        note: The reason why origins are lost, if they are; only control sequences of the template are trusted then.
+        note: The reason why origins are lost, if they are; only control sequences of the template are trusted then. Or
+            the roles of messages that the chat template does not show.
     """
 
     parts: tuple[str, ...]
@@ -125,7 +126,10 @@ class Rendered:
 
     @property
     def note(self) -> str:
-        """The reason why origins are lost, if they are; only control sequences of the template are trusted then."""
+        """The reason why origins are lost, if they are; only control sequences of the template are trusted then.
+
+        Or the roles of messages that the chat template does not show, such as ``developer``.
+        """
         return self._known().note
 
     @property

@@ -11,6 +11,7 @@ from lazyprompt._base.json import JsonObject, checked_object
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import Reply, at
+from lazyprompt.modules._restoring import NOTHING, RestoredDeltas, restored
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.report import Report
     from lazyprompt.messages.msg import Msg
     from lazyprompt.modules.clients._base import Collector, Request
+    from lazyprompt.safety.restoring import Restorer
 
 _ADVICE = {
     "refusal": "the model refused to answer; its words are in .partial: ask in another way",
@@ -147,29 +149,31 @@ class Reader(NamedTuple):
         parser: Makes the parser of raw text, for a local model; None for a provider.
         heard: Called with the events and the message of each answer that came to its end; the event of an answer that
             is not streamed is the answer itself.
+        restorer: Restores the neutralised sequences of the prompt.
     """
 
     parse: Callable[[Mapping[str, Any]], Msg]
     collector: Callable[[], Collector]
     parser: Callable[[], ResponseParser] | None = None
     heard: Callable[[Sequence[object], Msg], None] | None = None
+    restorer: Restorer = NOTHING
 
     def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
         """Return a whole answer, and as a dict."""
         fields = as_dict(answer)
-        message = self.parse(fields)
+        message = restored(self.parse(fields), self.restorer)
         if self.heard is not None:
             self.heard([answer], message)
         return message, fields
 
 
-def text_reader(parser: Callable[[], ResponseParser], collector: Callable[[], Collector]) -> Reader:
+def text_reader(parser: Callable[[], ResponseParser], collector: Callable[[], Collector], restorer: Restorer) -> Reader:
     """Return a reader of the raw text of a local model."""
 
     def parse(answer: Mapping[str, Any]) -> Msg:
         return _with_usage(parser().parse(_raw_text(answer)), answer)
 
-    return Reader(parse, collector, parser)
+    return Reader(parse, collector, parser, restorer=restorer)
 
 
 class CutError(Exception):
@@ -191,6 +195,7 @@ class Answer:
         self._exchange, reader = exchange, exchange.reader
         self._reader, self._collector = reader, reader.collector()
         self._text = None if reader.parser is None else reader.parser().stream()
+        self._restored = RestoredDeltas(reader.restorer)
         self._events: list[object] = []
         self.reply: Reply | None = None
         self.begun = False
@@ -201,7 +206,9 @@ class Answer:
         if self._reader.heard is not None:
             self._events.append(event)
         news = self._collector.feed(event)
-        return news if self._text is None else [new for delta in news for new in self._text.feed(delta.text)]
+        if self._text is not None:
+            news = [new for delta in news for new in self._text.feed(delta.text)]
+        return self._restored.feed(news)
 
     def finish(self) -> list[Delta]:
         """Return the pieces that were held back until the end.
@@ -212,14 +219,15 @@ class Answer:
         if not self._collector.complete:
             raise CutError
         if self._text is None:
-            return []
+            return self._restored.finish()
         self._text.finish()
-        return list(self._text.rest)
+        return [*self._restored.feed(self._text.rest), *self._restored.finish()]
 
     def message(self) -> tuple[Msg, dict[str, Any]]:
         """Return the answer so far, and as the provider gives it."""
         answer = self._collector.answer()
         parsed = self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer)
+        parsed = restored(parsed, self._reader.restorer)
         if self._reader.heard is not None and self._collector.complete:
             self._reader.heard(self._events, parsed)
         return parsed, answer

@@ -271,8 +271,9 @@ class ChatModule(ABC):
         """
         request = self._exchange(Call(input, history, tools, response_format, params)).request
         made = request.payload
-        report, trim = (made.report, made.trim) if isinstance(made, Payload) else ((), None)
-        return Payload({"model": request.model, **made, **request.params}, report, trim)
+        own = made if isinstance(made, Payload) else Payload({})
+        sent = {"model": request.model, **made, **request.params}
+        return Payload(sent, own.report, own.trim, own.neutralised)
 
     def continued(self) -> ChatModule:
         """Return the model for one conversation, which may go on with the state that its engine keeps of it."""

@@ -12,6 +12,8 @@ from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, Request, Settings
 from lazyprompt.modules.sources import source_named
+from lazyprompt.prompters.target_choice import ModelServer
+from lazyprompt.safety.restoring import Restorer
 from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
@@ -37,7 +39,9 @@ class OnlineChatModule(ChatModule):
     Args:
         source: The provider, as ``openai`` (see ``SOURCES``).
         model: The model; None takes the source's.
-        base_url: Another address of the source, or of a server with the same API. LiteLLM's proxy has no default.
+        base_url: Another address of the source, or of a server with the same API. LiteLLM's proxy has no default. A
+            server that is not a provider's own tokenizes texts with the model's chat template, so control sequences in
+            untrusted text are neutralised for it; the prompter's ``with_safety`` says otherwise.
         api_key: The key; None takes that of the environment. It shows nowhere.
         stream: True if calls get their answers in pieces, so that a long one does not run into the time-out.
         timeout: Seconds to wait for a connection, for an answer as a whole, and for each event of a stream; a whole
@@ -103,6 +107,8 @@ class OnlineChatModule(ChatModule):
         # It has no key: it is only asked for the names of parameters.
         self._client = self.source.client(self._settings)
         self._connection = Connection()
+        address = self._settings.options.get("base_url") or self._settings.base_url
+        self._server = ModelServer(self.model, tokenizes=not self.source.is_hosted(address))
 
     def _sender(self) -> Sender:
         with self._connection.lock:
@@ -117,14 +123,15 @@ class OnlineChatModule(ChatModule):
         prompter, structure, asked = self._asked(call)
         prompt = self._filled(prompter, call)
         # In OpenAI's own form, a model is a family that has a system text.
-        target = prompter.target(self.source.provider, None if self.source.provider == "openai" else self.model)
+        model = None if self.source.provider == "openai" else self.model
+        target = prompter.target(self.source.provider, model, server=self._server)
         fitted, trim = prompter.fitted(prompt, target)
         payload = cast("Payload", target.render(fitted))
         payload.trim = trim
         self._check_length(payload)
         params = check_params(self._client.params(self._common(call.params)), payload, ModuleError)
         request = Request(self.model, payload, _joined(params, asked), prompter.origin, prompter.secrets)
-        reader = Reader(self._formatter.parse, self._client.collector)
+        reader = Reader(self._formatter.parse, self._client.collector, restorer=Restorer(payload.neutralised))
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 
     def _check_length(self, payload: Payload) -> None:

@@ -9,9 +9,11 @@ import os
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, did_you_mean
+from lazyprompt.modules.clients.openai import SERVERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,6 +43,18 @@ class Source(NamedTuple):
     base_url: str | None = None
     needs_key: bool = True
     aliases: tuple[str, ...] = ()
+
+    def is_hosted(self, address: str | None) -> bool:
+        """Return True if an address is a provider's, and not that of a server that its user runs.
+
+        Args:
+            address: The address that was given, or None for the source's own.
+        """
+        found = address or os.environ.get(_ADDRESSES.get(self.name, "")) or self.base_url
+        if found is None:
+            return self.needs_key
+        host = f".{urlsplit(found).hostname}"
+        return any(host.endswith(f".{end}") for end in _HOSTS)
 
     def client(self, settings: Settings) -> OfficialClient:
         """Return a client for the source.
@@ -83,6 +97,14 @@ def _row(name: str, model: str = "", connect: str = "openai:connect", **more: An
     return Source(name, model=model, connect=connect, **own)
 
 
+# The environment variables that clients take an address from if none is given.
+_ADDRESSES = {
+    **dict.fromkeys(("openai", "openai-responses"), "OPENAI_BASE_URL"),
+    "anthropic": "ANTHROPIC_BASE_URL",
+    "gemini": "GOOGLE_GEMINI_BASE_URL",
+}
+# The ends of the names of providers' hosts.
+_HOSTS = (*(host for server in SERVERS.values() for host in server.hosts), "api.anthropic.com", "googleapis.com")
 _GEMINI_KEYS, _ZHIPU_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("ZHIPUAI_API_KEY", "ZAI_API_KEY")
 # DashScope's compatible mode takes OpenAI's form, with the rules that vLLM has for the same models.
 _QWEN: dict[str, Any] = {"provider": "vllm", "aliases": ("qwen",)}

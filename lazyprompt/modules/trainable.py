@@ -24,6 +24,7 @@ from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, 
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, Request, Settings
 from lazyprompt.modules.engines import OTHER, AnswerIds, Engine, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess, Status
+from lazyprompt.safety.restoring import Restorer, pairs_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -272,7 +273,7 @@ class TrainableModule(ChatModule):
         request = Request(self.base_model or "default", payload, params, prompter.origin, prompter.secrets)
         offered = list(prompt.tools)
         parser = partial(ResponseParser, layout.answers, thinking=opens_thought(rendered.text), tools=offered)
-        reader = text_reader(parser, self._client.collector)
+        reader = text_reader(parser, self._client.collector, Restorer(pairs_in(rendered.parts).items()))
         return Exchange(request, reader, structure, prompt.said, trim, tools=offered)
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:

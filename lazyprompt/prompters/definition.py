@@ -14,7 +14,7 @@ from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.prompters.list_source import may_have_lists, source_of
 from lazyprompt.prompters.target_choice import target_for, target_spec
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable
-from lazyprompt.safety.policy import NEUTRALIZE, Policy, Safety, policy_of
+from lazyprompt.safety.policy import NEUTRALIZE, OFF, Policy, Safety, policy_of
 from lazyprompt.templates.instruction import InstructionTemplate, name_of_text
 from lazyprompt.templates.slots import listed
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget, BudgetLike
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.prompters.target_choice import TargetSpec
+    from lazyprompt.prompters.target_choice import ModelServer, TargetSpec
     from lazyprompt.prompters.targets import Target, TextTarget
     from lazyprompt.rendering.prompt_template import PromptTemplate
 
@@ -186,6 +186,7 @@ class PromptDefinition:
         format: str | None = None,
         model: str | Markers | None = None,
         chat_template: ChatTemplate | None = None,
+        server: ModelServer | None = None,
     ) -> Target:
         """Return what renders the prompts of this prompter in a form; copies share it if it would be the same.
 
@@ -193,12 +194,13 @@ class PromptDefinition:
             format: As of :meth:`generate_prompt`.
             model: As of :meth:`generate_prompt`; or the markers of flat text.
             chat_template: As of :meth:`generate_prompt`.
+            server: The server of a payload; None for one of ``model`` as the provider's profile says.
 
         Raises:
             FormatError: The format is unknown.
             TemplateError: The model is of no known family, or both a model and a chat template are given.
         """
-        return target_for(self._spec, format, model, chat_template)
+        return target_for(self._spec, format, model, chat_template, server)
 
     def text_target(self, model: str | Markers | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
         """Return what lays the prompts of this prompter out as flat text; see :meth:`target`."""
@@ -302,7 +304,10 @@ class PromptDefinition:
         return self._changed(added_system=added)
 
     def with_safety(self, safety: Safety, slots: Mapping[str, Safety] | None = None) -> Self:
-        """A copy with another policy for control sequences in untrusted text.
+        """A copy with another policy for control sequences in untrusted text, in every format.
+
+        Without this call, they are neutralised in flat text and in payloads for servers that tokenize texts with the
+        model's chat template (vLLM, Ollama, a ``base_url`` of one's own), and stay in payloads for hosted providers.
 
         Args:
             safety: ``neutralize`` (the default), ``raise`` or ``off``.
@@ -318,6 +323,10 @@ class PromptDefinition:
         if policy.looks:
             check_breakable(self._markers)
         return self._changed(safety=policy)
+
+    def for_hosted(self) -> Self:
+        """A copy for a hosted provider, whose payloads keep control sequences unless :meth:`with_safety` was called."""
+        return self if self._safety.asked else self._changed(safety=OFF)
 
     def with_budget(self, budget: BudgetLike | None) -> Self:
         """A copy whose prompts fit a number of tokens.

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.msg import text_message
+from lazyprompt.messages.prompt import MARKERS, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
+    from lazyprompt._base.roles import Role
     from lazyprompt.budget.budget import Budget
+    from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters.report import Report
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.prompters.targets import Made, System
+    from lazyprompt.safety.find import Controls
 
 EmptyTurn: TypeAlias = Literal["keep", "drop", "fill"]
+
+
+class Conversation(NamedTuple):
+    """The messages of a prompt, and the texts of the messages that are not from its history.
+
+    Attributes:
+        messages: The messages.
+        own: Texts that know which parts are values, by the index of their message.
+    """
+
+    messages: list[Msg]
+    own: Mapping[int, Text]
 
 
 class PayloadTarget:
@@ -29,14 +45,17 @@ class PayloadTarget:
         system: The system text.
         empty_turn: The user's turn if the user has no text: ``keep`` sends it empty, ``drop`` leaves it out, and
             ``fill`` makes the instruction the user's text, if there is no history.
+        guard: The search for control sequences in untrusted text; None if they stay.
 
     Raises:
         FormatError: The provider is unknown.
     """
 
-    def __init__(self, provider: str, model: str | None, system: System, empty_turn: EmptyTurn) -> None:
-        self._formatter = ChatFormatter(provider, model=model)
-        self._system, self._empty_turn = system, empty_turn
+    def __init__(
+        self, provider: str, model: str | None, system: System, empty_turn: EmptyTurn, guard: MessageGuard | None
+    ) -> None:
+        self._formatter = ChatFormatter(provider, model=model, safety="off")
+        self._system, self._empty_turn, self._guard = system, empty_turn, guard
 
     def render(self, prompt: Prompt) -> Payload:
         """Return the payload; every list and dict in it is new.
@@ -45,40 +64,63 @@ class PayloadTarget:
 
         Raises:
             FormatError: The provider cannot carry what the prompt holds.
+            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
         """
-        return self.write(self.messages(prompt), prompt)
+        return self.write(self.conversation(prompt), prompt)
 
-    def write(self, messages: Sequence[Msg], prompt: Prompt) -> Payload:
+    def write(self, conversation: Conversation, prompt: Prompt) -> Payload:
         """Write the messages of a prompt, with its tools, as :meth:`render` does."""
+        messages = conversation.messages
         if not messages and self._empty_turn != "fill":
             return Payload({"messages": [], **({"tools": prompt.tools.copy()} if prompt.tools.names else {})})
-        payload = self._formatter.format_parsed(messages, prompt.tools)
+        payload = self._formatter.format_parsed(messages, prompt.tools, self.guard(conversation))
         if prompt.report:
             payload.report = (*cast("Report", prompt.report), *payload.report)
         return payload
 
+    @property
+    def controls(self) -> Controls | None:
+        """The control sequences that untrusted text is searched for; None if it is not searched."""
+        return None if self._guard is None else self._guard.controls
+
+    def guard(self, conversation: Conversation) -> MessageGuard | None:
+        """Return the guard of a conversation; None if nothing in it is searched."""
+        return None if self._guard is None else self._guard._replace(own=conversation.own)
+
     def messages(self, prompt: Prompt) -> list[Msg]:
         """Return the prompt as messages: system text, history, the user's text, the label."""
+        return self.conversation(prompt).messages
+
+    def conversation(self, prompt: Prompt) -> Conversation:
+        """Return the messages of :meth:`messages`, with the origins of their texts."""
         system, user = self.texts(prompt)
-        text = "".join(system)
-        messages = [text_message(text, "system")] if text else []
+        own: dict[int, Text] = {}
+        messages: list[Msg] = []
+
+        def add(text: Text, role: Role) -> None:
+            own[len(messages)] = text
+            messages.append(text_message("".join(text.parts), role))
+
+        if system:
+            add(system, "system")
         messages += prompt.history.messages
         if user is not None or self._empty_turn == "keep":
-            messages.append(text_message("".join(user or ()), "user"))
+            add(user or Text(), "user")
         if prompt.label is not None:
-            messages.append(text_message(prompt.label, "assistant"))
-        return messages
+            add(Text(("", prompt.label, ""), (MARKERS, "label", MARKERS)), "assistant")
+        return Conversation(messages, own)
 
-    def texts(self, prompt: Prompt) -> tuple[Sequence[str], Sequence[str] | None]:
-        """Return the system text, and the user's text or None: the developer's own text and values in turn."""
-        system, instruction = self._system.of(prompt), prompt.instruction.parts
-        said = (*prompt.user.parts, prompt.input or "", "")
-        user = said if any(said) else None
-        if user is None and prompt.input is not None and self._empty_turn == "fill" and not prompt.history:
-            instruction, user = ("",), instruction if any(instruction) else None
-        if system and any(instruction):
+    def texts(self, prompt: Prompt) -> tuple[Text, Text | None]:
+        """Return the system text, and the user's text or None."""
+        system, instruction = self._system.of(prompt), prompt.instruction
+        user: Text | None = Text((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
+        if not user:
+            user = None
+            if prompt.input is not None and self._empty_turn == "fill" and not prompt.history:
+                instruction, user = Text(), instruction or None
+        if system and instruction:
             system += "\n"
-        return (system + instruction[0], *instruction[1:]), user
+        return Text((system + instruction.parts[0], *instruction.parts[1:]), instruction.slots), user
 
     def cost(self, made: Made, budget: Budget) -> int:
         """Return the tokens of the payload."""

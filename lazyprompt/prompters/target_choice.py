@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lazyprompt.errors import FormatError, TemplateError, did_you_mean
-from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.prompters.targets import System, Target, TemplateTarget, TextTarget
 from lazyprompt.rendering.markers import Markers
-from lazyprompt.rendering.prompt_template import PromptTemplate, resolved_system
+from lazyprompt.rendering.prompt_template import PromptTemplate, controls_for_model, controls_of, resolved_system
+from lazyprompt.safety.policy import headers_in
 
 if TYPE_CHECKING:
     from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.messages.tools import ToolSet
     from lazyprompt.prompters.payload_target import EmptyTurn
+    from lazyprompt.safety.find import Controls
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import InstructionTemplate
 
@@ -50,6 +53,27 @@ class TargetSpec:
         """Return the system text of prompts with some markers."""
         return System(resolved_system(None, markers), self.added_system)
 
+    def controls_for(self, model: str | Markers | None) -> Controls:
+        """Return the control sequences of payloads for a model; None is the prompter's own markers or template."""
+        headers = frozenset(header for text in self.instruction.literals for header in headers_in(text))
+        if isinstance(model, str):
+            return controls_for_model(model, headers)
+        if model is None and self.chat_template is not None:
+            return self.chat_template.controls(self.chat_template.jinja(tools=True))
+        return controls_of(model or self.markers, headers)
+
+
+class ModelServer(NamedTuple):
+    """The server of a payload, for modules, which know its address.
+
+    Attributes:
+        model: The model.
+        tokenizes: True if it tokenizes texts with the model's chat template; False for a hosted provider.
+    """
+
+    model: str
+    tokenizes: bool
+
 
 @lru_cache(maxsize=512)
 def target_spec(
@@ -68,7 +92,11 @@ def target_spec(
 # Copies of a prompter and the modules that it is attached to share targets: a text target is ready after its first use.
 @lru_cache(maxsize=512)
 def target_for(
-    spec: TargetSpec, form: str | None, model: str | Markers | None, chat_template: ChatTemplate | None
+    spec: TargetSpec,
+    form: str | None,
+    model: str | Markers | None,
+    chat_template: ChatTemplate | None,
+    server: ModelServer | None = None,
 ) -> Target:
     """Return the target of a form.
 
@@ -77,6 +105,7 @@ def target_for(
         form: One of ``FORMATS``; None is ``flat``.
         model: The model: a family, or its markers, for a form of ``OWN_FORMS``; else the model at the provider.
         chat_template: The chat template of flat text, in the place of the prompter's markers.
+        server: The server of a payload; None for one of ``model`` as the provider's profile says.
 
     Raises:
         FormatError: The format is unknown.
@@ -87,20 +116,37 @@ def target_for(
             f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
         )
     if form not in OWN_FORMS:
-        return _payload(str(form), cast("str | None", model), spec.system_for(spec.markers), "fill")
+        guard = _guard(spec, str(form), model, server)
+        return _payload(str(form), cast("str | None", model), spec.system_for(spec.markers), "fill", guard)
     markers, template = _layout(spec, form, model, chat_template)
     system = spec.system_for(markers)
     if form == "openai":
-        return _payload(form, None, system, "keep" if spec.instruction.keeps_empty_turn else "drop")
+        empty_turn: EmptyTurn = "keep" if spec.instruction.keeps_empty_turn else "drop"
+        return _payload(form, None, system, empty_turn, _guard(spec, form, model, server))
     if template is not None:
         return TemplateTarget(template, system, spec.safety)
     return TextTarget(spec.template, markers, system, spec.instruction, spec.tools, spec.safety)
 
 
-def _payload(provider: str, model: str | None, system: System, empty_turn: EmptyTurn) -> Target:
+def _payload(
+    provider: str, model: str | None, system: System, empty_turn: EmptyTurn, guard: MessageGuard | None
+) -> Target:
     from lazyprompt.prompters.payload_target import PayloadTarget  # noqa: PLC0415 - flat text needs no formatter
 
-    return PayloadTarget(provider, model, system, empty_turn)
+    return PayloadTarget(provider, model, system, empty_turn, guard)
+
+
+def _guard(
+    spec: TargetSpec, provider: str, model: str | Markers | None, server: ModelServer | None
+) -> MessageGuard | None:
+    """Return the guard of a payload; None where nothing is searched."""
+    tokenizes = profile_of(provider).tokenizes if server is None else server.tokenizes
+    policy = spec.safety.of_payload(tokenizes=tokenizes)
+    if not policy.looks:
+        return None
+    from lazyprompt.formatters._guard import MessageGuard  # noqa: PLC0415 - as above
+
+    return MessageGuard(spec.controls_for(model if server is None else server.model), policy)
 
 
 def _layout(

@@ -7,7 +7,7 @@ from itertools import compress, cycle, islice
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from lazyprompt._base.json import JsonText
-from lazyprompt.errors import SafetyError
+from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
 from lazyprompt.rendering.family_layout import FamilyLayout
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers, check_breakable, tokens_of
@@ -304,6 +304,20 @@ def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: fr
     """
     known = markers.control_sequences | (_NONE if markers.family else Markers.known_sequences())
     return controls_for(known | COMMON_TAGS | sequences, headers)
+
+
+def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Controls:
+    """Return the control sequences of a model by its name; those of all families where the name tells none.
+
+    Args:
+        model: The model's name at a server.
+        headers: The section headers that are structure.
+    """
+    try:
+        markers = _markers_of(model)
+    except TemplateError:
+        markers = DEFAULT_MARKERS
+    return controls_of(markers, headers)
 
 
 def neutralize(text: str, model: str | None = None) -> str:

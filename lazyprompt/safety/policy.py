@@ -33,10 +33,12 @@ class Policy(NamedTuple):
     Attributes:
         default: The treatment of slots that have none of their own.
         slots: The treatment in the text of some slots, by their names.
+        asked: True if the caller chose it. Payloads for hosted providers are searched only then.
     """
 
     default: Safety = "neutralize"
     slots: tuple[tuple[str, Safety], ...] = ()
+    asked: bool = False
 
     @property
     def looks(self) -> bool:
@@ -47,6 +49,14 @@ class Policy(NamedTuple):
         """Return the treatment of control sequences in the text of a slot."""
         return dict(self.slots).get(slot, self.default) if self.slots else self.default
 
+    def of_payload(self, *, tokenizes: bool) -> Policy:
+        """Return the treatment in a payload.
+
+        Args:
+            tokenizes: True if the server tokenizes texts with the model's chat template.
+        """
+        return self if self.asked or tokenizes else OFF
+
 
 NEUTRALIZE, OFF = Policy(), Policy("off")
 
@@ -54,6 +64,10 @@ NEUTRALIZE, OFF = Policy(), Policy("off")
 COMMON_TAGS = frozenset(
     f"<{slash}{tag}>" for tag in ("think", "tool_call", "tool_response", "tools") for slash in ("", "/")
 )
+
+# The tags of a thought that begins an answer; a generation prompt may have opened the thought. Chat templates cut old
+# thoughts off at them.
+LEADING_THOUGHT = re.compile(r"\s*+(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
 
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 
@@ -116,7 +130,7 @@ def policy_of(safety: str, slots: Mapping[str, str] | None = None) -> Policy:
     Raises:
         SafetyError: There is no such policy.
     """
-    return Policy(_checked(safety), tuple((name, _checked(each)) for name, each in (slots or {}).items()))
+    return Policy(_checked(safety), tuple((name, _checked(each)) for name, each in (slots or {}).items()), asked=True)
 
 
 def _checked(safety: str) -> Safety:

@@ -35,12 +35,13 @@ from attacks.scenes import (
     talk_with,
     tools_with,
 )
-from lazyprompt import ChatPrompter, Markers, MultiAgentFormatter, neutralize, restore
+from lazyprompt import ChatFormatter, ChatPrompter, Markers, MultiAgentFormatter, neutralize, restore
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import LazyPromptError, SafetyError
 from lazyprompt.formatters._merge import STYLES
-from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.inspect.terminal import rendered_text
+from lazyprompt.rendering.prompt_template import controls_for_model
 from support.chat_judges import SPECIAL, deepseek, templates
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ TEMPLATES = {
     "glm4moe": "glm-4",
     "cohere": "command-r",
 }
+# The control sequences of all families.
+EVERY = controls_for_model(None)
 # What no encoding can write is refused.
 UNWRITABLE = {"encoded: half of a pair", "split: surrogates"}
 
@@ -216,12 +219,29 @@ def filled(made: Any, case: Case) -> Any:
 def test_in_messages_each_text_stands_where_it_belongs_byte_for_byte(provider: str) -> None:
     def payload(case: Case) -> Any:
         prompter, given = prompter_for(case.before, case.behind), given_with(case)
+        if profile_of(provider).tokenizes:
+            prompter = prompter.with_safety("off")
         return prompter.generate_prompt(given, history_with(case.text), tools=tools_with(case.text), format=provider)
 
     cases = [(name, case) for name, case in share(PROVIDERS.index(provider), 5) if name not in UNWRITABLE]
     cases += [(each.id, case_of(each)) for each in honest() if each.text.strip()]
     calm = {case.calm: plain(payload(case.calm)) for _, case in cases}
     assert [name for name, case in cases if plain(payload(case)) != filled(calm[case.calm], case)] == []
+
+
+@pytest.mark.parametrize("style", [None, *STYLES])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_no_payload_for_a_server_holds_a_control_sequence(provider: str, style: Any) -> None:
+    # Rules change texts behind the search: ids and names that are mapped, talks that are merged.
+    plain_form = ChatFormatter(provider, safety="neutralize")
+    formatter = plain_form if style is None else MultiAgentFormatter(provider, history_style=style, safety="neutralize")
+    found = [
+        name
+        for name, case in share(PROVIDERS.index(provider), 5)
+        if name not in UNWRITABLE
+        and not all(map(EVERY.is_clean, texts_in(formatter.format(*talk_with(case), *history_with(case.text)))))
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

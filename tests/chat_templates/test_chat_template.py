@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lazyprompt import Msg
+from lazyprompt import ChatPrompter, Msg
 from lazyprompt.chat_templates.controls import sequences_in
 from lazyprompt.chat_templates.conversation import template_dicts
 from lazyprompt.chat_templates.source import ChatSource
@@ -558,3 +558,21 @@ def test_messages_of_any_kind_may_be_mixed() -> None:
         [("a", "b"), {"role": "user", "content": "c"}, Msg("x", "d", "assistant"), ("e", "")]
     ).text in (expected, expected.replace("<ai>", "<assistant></><ai>"))
     assert template.render([Msg("x", "a", "user")]).text == "<user>a</><ai>"
+
+
+def test_a_role_that_the_template_does_not_show_is_noted() -> None:
+    # A developer's message vanished, as in transformers, and nothing said so.
+    chat = ChatTemplate.load(
+        "{% for m in messages %}{% if m.role in ('system', 'user', 'assistant') %}<{{ m.role }}>{{ m.content }}\n"
+        "{% endif %}{% endfor %}"
+    )
+    asked = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+    note = "the template shows no message of the role 'developer'"
+    assert (chat.render(asked).text, chat.render(asked).note) == ("<user>Hi\n", note)
+    assert chat.render(asked[1:]).note == ""
+    prompter = ChatPrompter("Be brief.", system="").with_chat_template(chat)
+    assert prompter.render("Go on.", asked).note == note
+    result = {"role": "tool", "tool_call_id": "1", "content": "5"}
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    answered: list[dict[str, Any]] = [*asked[1:], {"role": "assistant", "content": "", "tool_calls": [call]}, result]
+    assert chat.render(answered).note == "the template shows no message of the role 'tool'"

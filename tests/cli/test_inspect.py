@@ -170,7 +170,6 @@ def test_the_same_is_wrong_as_for_render(run: Run) -> None:
         (),
         QA,
         (*QA, "--set", "quetsion=1"),
-        (*QA, "--format", "anthropic", "--safety", "off"),
         ("no.prompty",),
     ):
         said = fault(run("inspect", *argv))

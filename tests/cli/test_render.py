@@ -75,8 +75,10 @@ def test_safety(run: Callable[..., Ran]) -> None:
     given = ("render", "--input", "<|im_end|>", "--model", "qwen2.5")
     assert b"<\\|im_end|>" in run(*given).out
     assert b"\n<|im_end|><|im_end|>" in run(*given, "--safety", "off").out
-    message = fault(run(*given, "--safety", "raise"))
-    assert message.startswith("--safety: 'input' holds the control sequence '<|im_end|>'; ")
+    assert b"<\\\\|im_end|>" in run(*given, "--format", "vllm").out
+    for form in ("flat", "vllm", "gemini"):
+        message = fault(run(*given, "--safety", "raise", "--format", form))
+        assert message.startswith("--safety: 'input' holds the control sequence '<|im_end|>'; ")
 
 
 # --- Values ------------------------------------------------------------------------------------------------------

@@ -467,7 +467,6 @@ KNOWN = "known are approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:P
         (("--input", "x", "--max-tokens", "many"), "--max-tokens: 'many' is not a valid"),
         (("--input", "x", "--max-tokens", "3"), "--max-tokens: what never goes counts "),
         (("--input", "x", "--max-tokens", "3", "--format", "openai"), "--max-tokens: what never goes counts "),
-        (("--input", "x", "--format", "openai", "--safety", "off"), "--safety: only flat text"),
         (("--input", "x", "--color", "never"), "--color: No such option"),
     ],
 )

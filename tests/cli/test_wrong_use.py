@@ -61,7 +61,6 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
         (["render", "--extra-key", "a"], "--extra-key: extra_keys need an instruction"),
         (["render", "--instruction", "x", "--extra-key", "a b"], "--extra-key: extra_keys[0] is 'a b'; "),
         (["render", "--input", "x", "--model", "no-such"], "--model: no model family is known for 'no-such'"),
-        (["render", "--input", "x", "--safety", "off", "--format", "openai"], "--safety: only flat text"),
         (["render", "--input", "x", "--color", "always", "--json"], "--color: only flat text has colour"),
         (["render", "--input", "x", "--color", "always", "--format", "openai"], "--color: only flat text has colour"),
         (["render", "--input", "x", "-o", "no/dir"], "--output: no/dir: No such file or directory"),

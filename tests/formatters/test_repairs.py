@@ -598,4 +598,4 @@ def test_vllm_hands_names_and_turns_on_as_they_are() -> None:
     # A template may write a name without a look at it.
     payload = ChatFormatter("vllm").format({"role": "user", "name": "<|im_end|>", "content": "hi"})
     assert not set("<|>") & set(payload["messages"][0]["name"])
-    assert [(entry.kind, entry.action) for entry in payload.report] == [("name", "changed")]
+    assert [(entry.kind, entry.action) for entry in payload.report] == [("safety", "changed"), ("name", "changed")]

@@ -45,7 +45,7 @@ FACTS: dict[Kind, tuple[Facts, str]] = {
         NOTHING._replace(pieces=[Piece("q", "x", constant=False), Piece("instruction", "y" * 128, constant=True)]),
         f"q: stands before 128 tokens that never change; {CACHE}",
     ),
-    "origin": (NOTHING._replace(note="a filter"), "where the text comes from is not known: a filter"),
+    "origin": (NOTHING._replace(note="a filter"), "a note on the chat template: a filter"),
 }
 
 

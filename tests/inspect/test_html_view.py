@@ -222,7 +222,7 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
 
 def test_hidden_signs_are_named_and_an_unknown_origin_is_told() -> None:
     html = Rendered(["x"], ["m"], "a <reason>")._repr_html_()
-    assert "where the text comes from is not known: a &lt;reason&gt;" in html
+    assert "a note on the chat template: a &lt;reason&gt;" in html
     html = Rendered(("", "a\u202eb\ud800", ""), ("m", "q", "m"))._repr_html_()
     assert '<span class="lp-sign" title="U+202E RIGHT-TO-LEFT OVERRIDE">U+202E</span>' in html
     assert '<span class="lp-sign" title="U+D800">U+D800</span>' in html

@@ -406,7 +406,7 @@ def test_a_set_is_compiled_once() -> None:
 
 
 def test_each_policy_is_known_and_others_are_refused_with_the_nearest() -> None:
-    assert [policy_of(safety) for safety in SAFETIES] == [Policy(safety) for safety in SAFETIES]
+    assert [policy_of(safety) for safety in SAFETIES] == [Policy(safety, asked=True) for safety in SAFETIES]
     with pytest.raises(SafetyError, match=r"^safety 'neutralise' is unknown; .*did you mean 'neutralize'\?"):
         policy_of("neutralise")
     with pytest.raises(SafetyError, match=r"^safety None is unknown; known are neutralize, raise, off$"):

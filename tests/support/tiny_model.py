@@ -44,10 +44,11 @@ def write_model(
     special: Mapping[str, str] = SPECIAL,
     order: gguf.GGUFEndian = gguf.GGUFEndian.LITTLE,
     weights: bool = True,
+    context: int = CONTEXT,
 ) -> Path:
     """Write a model; ``default`` names the usual chat template. Without weights it cannot be served."""
     writer = gguf.GGUFWriter(path, "qwen2", endianess=order)
-    writer.add_context_length(CONTEXT)
+    writer.add_context_length(context)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(1)
     writer.add_feed_forward_length(INNER)

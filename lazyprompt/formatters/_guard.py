@@ -1,0 +1,212 @@
+"""Control sequences in the messages and tools of a payload, neutralised or refused.
+
+A server that tokenizes texts with the model's chat template reads them as structure. All texts of a payload are
+searched at once, for most hold none. The search comes before the provider's rules, whose additions are trusted text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from lazyprompt._base.json import Json, texts_in
+from lazyprompt.messages.msg import TextBlock, text_message
+from lazyprompt.messages.prompt import MARKERS
+from lazyprompt.messages.texts import json_with_texts, with_texts
+from lazyprompt.rendering.prompt_template import controls_for_model
+from lazyprompt.safety.policy import LEADING_THOUGHT, NEUTRALIZE, OFF, guard, policy_of
+from lazyprompt.safety.restoring import pairs_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lazyprompt._base.json import JsonObject
+    from lazyprompt.formatters.profile import Profile
+    from lazyprompt.formatters.report import Notes
+    from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.prompt import Text
+    from lazyprompt.messages.texts import ChangeText
+    from lazyprompt.safety.find import Controls
+    from lazyprompt.safety.policy import Policy, Safety
+
+_WHY = "control sequences in untrusted text are neutralised; with_safety() or safety= may refuse or keep them"
+
+
+class MessageGuard(NamedTuple):
+    """The search for control sequences in what a payload carries.
+
+    Attributes:
+        controls: The control sequences of the model, or those of all families if the model is unknown.
+        policy: The treatment of sequences in untrusted text.
+        own: The messages that a prompter made, by their index: their texts know which parts are values. All other
+            messages are untrusted, and all messages if it is None.
+    """
+
+    controls: Controls
+    policy: Policy
+    own: Mapping[int, Text] | None = None
+
+    def messages(
+        self, messages: Sequence[Msg], kept: Sequence[int], notes: Notes, found: dict[str, str]
+    ) -> Sequence[Msg]:
+        """Return the messages without control sequences in untrusted text.
+
+        Args:
+            messages: All messages of the conversation.
+            kept: The indices of the messages that are sent.
+            notes: The report. Each message that changes gets an entry.
+            found: The neutralised sequences of the payload, each with the sequence as it was given; new ones are added.
+
+        Raises:
+            SafetyError: There is a sequence where it is refused.
+        """
+        parts, own = _Parts(), self.own or {}
+        for at in kept:
+            if at in own:
+                parts.add_own(own[at])
+            else:
+                with_texts(messages[at], parts.collector(f"messages[{at}]", "history", _answer_in(messages[at])))
+        texts = parts.guarded(self, found)
+        changed = [*messages]
+        for at in kept:
+            changed[at] = self._guarded(messages[at], at, texts)
+            if changed[at] is not messages[at]:
+                notes.add(f"messages[{at}]", "safety", "changed", _WHY)
+        return changed
+
+    def tools(self, tools: list[JsonObject], notes: Notes, found: dict[str, str]) -> list[JsonObject]:
+        """Return tools in a provider's form without control sequences; arguments and errors as of :meth:`messages`."""
+        given, parts = cast("Json", tools), _Parts()
+        json_with_texts(given, parts.collector("tools", "tools"))
+        texts = parts.guarded(self, found)
+        if texts is None:
+            return tools
+        notes.add("tools", "safety", "changed", _WHY)
+        return cast("list[JsonObject]", json_with_texts(given, _putting(texts)))
+
+    def _guarded(self, message: Msg, at: int, texts: Iterator[str] | None) -> Msg:
+        """Return a message with its guarded texts, and without a native form that holds a control sequence."""
+        if texts is not None and self.own and at in self.own:
+            text = next(texts)
+            return message if text == message.text else text_message(text, message.role)
+        guarded = message if texts is None else with_texts(message, _putting(texts))
+        if message.native is None:
+            return guarded
+        # An answer that a module restored goes back as the model wrote it.
+        keeps = guarded is message or _is_simple_answer(message)
+        return guarded if keeps and self._leaves(message.native.data) else guarded.evolve()
+
+    def _leaves(self, data: Json) -> bool:
+        """Return True if the native form of a message is sent as it is."""
+        if self.policy.of("history") == "off":
+            return True
+        texts = texts_in(data)
+        # Arguments are JSON, in which an escape may stand for any character.
+        return all(map(self.controls.is_clean, [*texts, *(inner for text in texts for inner in _texts_in_json(text))]))
+
+
+def guard_for(profile: Profile, model: str | None, safety: Safety | None) -> MessageGuard | None:
+    """Return the guard of a formatter; None where nothing is searched.
+
+    Args:
+        profile: The provider's rules.
+        model: The model.
+        safety: The treatment of control sequences; None for the default of the provider's servers.
+
+    Raises:
+        SafetyError: There is no such treatment.
+    """
+    policy = (NEUTRALIZE if profile.tokenizes else OFF) if safety is None else policy_of(safety)
+    return MessageGuard(controls_for_model(model), policy) if policy.looks else None
+
+
+class _Parts:
+    """The texts of a payload as parts: trusted and untrusted in turn, each text behind a line end."""
+
+    def __init__(self) -> None:
+        self._parts, self._slots, self._names = [""], [MARKERS], [MARKERS]
+        # The first part of each text, and the one behind its last.
+        self._spans: list[tuple[int, int]] = []
+
+    def add_own(self, text: Text) -> None:
+        """Add the text of a prompter's own message."""
+        slots = (MARKERS, *text.slots, MARKERS)
+        self._add(("", *text.parts, ""), slots, slots)
+
+    def collector(self, name: str, slot: str, answer: str = "") -> ChangeText:
+        """Return a function that adds each text that it is given, and changes none.
+
+        Args:
+            name: The name of the texts in errors.
+            slot: Their slot.
+            answer: The text of them that may begin with a thought.
+        """
+
+        def collect(text: str, *, behind_text: bool = False) -> str:
+            pieces = _parted(text) if answer and text is answer else (text,)
+            self._add(pieces, (slot,) * len(pieces), (name,) * len(pieces), glued=behind_text)
+            return text
+
+        return collect
+
+    def guarded(self, guard_of: MessageGuard, found: dict[str, str]) -> Iterator[str] | None:
+        """Return the texts without control sequences, in order; None if they hold none."""
+        parts = guard(guard_of.controls, self._parts, self._slots, guard_of.policy, self._names)
+        if parts == self._parts:
+            return None
+        found |= pairs_in(parts)
+        return ("".join(parts[begin:end]) for begin, end in self._spans)
+
+    def _add(self, pieces: Sequence[str], slots: Sequence[str], names: Sequence[str], *, glued: bool = False) -> None:
+        """Add a text: untrusted and trusted pieces in turn, the first and the last untrusted."""
+        if not glued:
+            self._parts[-1] += "\n"
+        self._spans.append((len(self._parts), len(self._parts) + len(pieces)))
+        self._parts += (*pieces, "")
+        self._slots += (*slots, MARKERS)
+        self._names += (*names, MARKERS)
+
+
+def _is_simple_answer(message: Msg) -> bool:
+    """Return True for an answer without neighbouring texts, which could complete a control sequence together."""
+    kinds = [block.kind for block in message.blocks]
+    return message.role == "assistant" and kinds.count("text") <= 1 and "tool_result" not in kinds
+
+
+def _texts_in_json(text: str) -> list[str]:
+    """Return the texts in JSON with escapes; none of any other text."""
+    try:
+        return texts_in(json.loads(text)) if "\\" in text else []
+    except (ValueError, RecursionError):
+        return []
+
+
+def _answer_in(message: Msg) -> str:
+    """Return the text of the assistant that may begin with a thought; ``""`` if there is none."""
+    texts = (block.text for block in message.blocks if isinstance(block, TextBlock))
+    return next(texts, "") if message.role == "assistant" else ""
+
+
+def _parted(answer: str) -> tuple[str, ...]:
+    """Return an answer in pieces, its text and the tags of the thought that it begins with in turn.
+
+    Models write that thought in front of their answer, and templates cut old ones off at these tags.
+    """
+    thought = LEADING_THOUGHT.match(answer)
+    pieces: list[str] = []
+    done = 0
+    for begin, end in thought.regs[1:] if thought else ():
+        if begin >= 0:
+            pieces += (answer[done:begin], answer[begin:end])
+            done = end
+    return (*pieces, answer[done:])
+
+
+def _putting(texts: Iterator[str]) -> ChangeText:
+    """Return a function that puts the next of these texts in place of each text that it is given."""
+
+    def put(text: str, *, behind_text: bool = False) -> str:
+        new = next(texts)
+        return text if new == text else new
+
+    return put

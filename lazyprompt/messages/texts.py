@@ -1,0 +1,98 @@
+"""The texts of a message, changed one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import is_
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from lazyprompt.messages.msg import (
+    Block,
+    FileBlock,
+    Msg,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    message_of,
+)
+
+if TYPE_CHECKING:
+    from lazyprompt._base.json import Json
+
+
+class ChangeText(Protocol):
+    """Returns the text to put in place of another one: the very text where nothing changes."""
+
+    def __call__(self, text: str, *, behind_text: bool = False) -> str:
+        """Return the text to put in place.
+
+        Args:
+            text: The text.
+            behind_text: True if the block before it in the same content is a text too.
+        """
+        ...
+
+
+def with_texts(message: Msg, change: ChangeText) -> Msg:
+    """Return a message with other texts: its speaker, content, thoughts, ids, names, arguments and results, in order.
+
+    The native form stays. A changed thought loses its signature, which proves another text.
+
+    Args:
+        message: The message; it is returned as it is if no text changes.
+        change: Returns the text to put in place of one.
+    """
+    speaker = change(message.speaker) if message.speaker else ""
+    given = message.content
+    content = change(given) if isinstance(given, str) else _blocks(given, change)
+    if speaker == message.speaker and content is given:
+        return message
+    return message_of(speaker, content, message.role, message.url, message.metadata, message.usage, message.native)
+
+
+def json_with_texts(value: Json, change: ChangeText) -> Json:
+    """Return a JSON value with other texts, the keys of objects too; the value itself if no text changes."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        items = [json_with_texts(item, change) for item in value]
+        return value if all(map(is_, items, value)) else items
+    if isinstance(value, dict):
+        fields = {change(key): json_with_texts(item, change) for key, item in value.items()}
+        unchanged = fields.keys() == value.keys() and all(map(is_, fields.values(), value.values()))
+        return value if unchanged else fields
+    return value
+
+
+def _blocks(blocks: tuple[Block, ...], change: ChangeText) -> tuple[Block, ...]:
+    changed: list[Block] = []
+    for block in blocks:
+        behind_text = bool(changed) and isinstance(changed[-1], TextBlock)
+        changed.append(_block(block, change, behind_text=behind_text))
+    return blocks if all(map(is_, changed, blocks)) else tuple(changed)
+
+
+def _block(block: Block, change: ChangeText, *, behind_text: bool) -> Block:
+    fields: dict[str, Any]
+    match block:
+        case TextBlock(text):
+            fields = {"text": change(text, behind_text=behind_text)}
+        case ThinkingBlock(thinking):
+            changed = change(thinking)
+            fields = {"thinking": changed} if changed is thinking else {"thinking": changed, "signature": None}
+        case ToolUseBlock(id=call_id, name=name, input=given, raw_input=raw):
+            fields = {
+                "id": change(call_id),
+                "name": change(name),
+                "input": json_with_texts(cast("Json", given), change),
+            }
+            fields["raw_input"] = None if raw is None else change(raw)
+        case ToolResultBlock(id=call_id, name=name, output=output):
+            fields = {"id": change(call_id), "name": change(name)}
+            fields["output"] = change(output) if isinstance(output, str) else _blocks(output, change)
+        case FileBlock(filename=str(filename)):
+            fields = {"filename": change(filename)}
+        case _:
+            return block
+    return block if all(getattr(block, name) is value for name, value in fields.items()) else replace(block, **fields)

@@ -1,0 +1,57 @@
+"""Answers in which the neutralised sequences of their prompt are restored, whole or piece by piece."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from lazyprompt.messages.texts import with_texts
+from lazyprompt.safety.restoring import Restorer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lazyprompt.answers.parser import Delta
+    from lazyprompt.messages.msg import Msg
+
+NOTHING: Final = Restorer()
+
+
+def restored(message: Msg, restorer: Restorer) -> Msg:
+    """Return an answer with its sequences restored; its native form stays as the model wrote it."""
+
+    def restore(text: str, *, behind_text: bool = False) -> str:  # noqa: ARG001 - the signature of a ChangeText
+        return restorer.restore(text)
+
+    return with_texts(message, restore) if restorer else message
+
+
+class RestoredDeltas:
+    """The deltas of a stream with their sequences restored.
+
+    An end of a delta that may begin a sequence is held back until the next delta of the same text.
+
+    Args:
+        restorer: Restores the sequences.
+    """
+
+    def __init__(self, restorer: Restorer) -> None:
+        self._restorer = restorer
+        self._held: Delta | None = None
+
+    def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
+        """Return the deltas that are certain."""
+        return [certain for delta in deltas for certain in self._certain(delta)] if self._restorer else [*deltas]
+
+    def finish(self) -> list[Delta]:
+        """Return the delta that was held back."""
+        held, self._held = self._held, None
+        return [] if held is None else [replace(held, text=self._restorer.restore(held.text))]
+
+    def _certain(self, delta: Delta) -> list[Delta]:
+        held = self._held
+        if held is not None and (held.kind, held.index) != (delta.kind, delta.index):
+            return [*self.finish(), *self._certain(delta)]
+        text, rest = self._restorer.split((held.text if held else "") + delta.text)
+        self._held = replace(delta, text=rest, id=None, name=None) if rest else None
+        return [replace(delta, text=text)] if text or delta.id or delta.name else []
