@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules._reading import AsyncReplyStream, ReplyStream
     from lazyprompt.modules.chat import Chat
     from lazyprompt.modules.online import OnlineChatModule
+    from lazyprompt.modules.sources import Source
     from lazyprompt.modules.telemetry import CallLog, CallRecord
     from lazyprompt.modules.trainable import TrainableModule
     from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter, EmptyPrompter
@@ -183,6 +184,7 @@ __all__ = [
     "Secret",
     "Segment",
     "SlotError",
+    "Source",
     "SummaryWarning",
     "TemplateError",
     "TemplateSegment",
@@ -243,6 +245,7 @@ _HOMES = {
     ),
     "modules.chat": "Chat",
     "modules.online": "OnlineChatModule",
+    "modules.sources": "Source",
     "formatters.reply": "Reply",
     "modules._reading": "AsyncReplyStream ReplyStream",
     "modules.telemetry": "CallLog CallRecord",

@@ -24,11 +24,13 @@ Each message says what was given, what was expected and where.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 
 class LazyPromptError(Exception):
@@ -101,8 +103,8 @@ class ModuleError(LazyPromptError, RuntimeError):
 
     Args:
         message: What happened, and what to do.
-        kind: The kind of fault: a :data:`lazyprompt.modules.clients._faults.FaultKind`, ``refusal``, ``empty`` or
-            ``invalid``; ``""`` if nothing was sent.
+        kind: The kind of fault: a :data:`lazyprompt.modules.clients._faults.FaultKind`, ``refusal``, ``empty``,
+            ``invalid``, or ``rounds`` if the model calls tools without an end; ``""`` if nothing was sent.
         status: The HTTP status, if the server answered.
         partial: The part of the answer that arrived, a :class:`lazyprompt.Reply`, or None.
     """
@@ -201,6 +203,45 @@ def missing_extra(package: str, extra: str) -> MissingExtraError:
     Returns:
         The error, to be raised from the ``ImportError``.
     """
-    return MissingExtraError(
-        f'the package {package} is not installed; install it with: pip install "lazyprompt[{extra}]"'
-    )
+    return MissingExtraError(f"the package {package} is not installed; install it with: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra in the way in which lazyprompt itself was installed.
+
+    Args:
+        extra: The extra.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - only errors need it
+    from json import loads  # noqa: PLC0415 - as above
+    from pathlib import Path  # noqa: PLC0415 - as above
+
+    origin: Mapping[str, Any] = {}
+    with suppress(PackageNotFoundError, ValueError):
+        origin = loads(distribution("lazyprompt").read_text("direct_url.json") or "{}")
+    return f"pip install {requirement_of(extra, Path(__file__).parents[1], origin)}"
+
+
+def requirement_of(extra: str, root: Path, origin: Mapping[str, Any]) -> str:
+    """Return an extra of lazyprompt as pip installs it.
+
+    Args:
+        extra: The extra.
+        root: The directory of the package's own directory: a checkout if the installation is editable.
+        origin: The origin of the installation, as pip records it in ``direct_url.json`` (PEP 610); empty for an index.
+    """
+    from pathlib import Path  # noqa: PLC0415 - only errors need it
+    from urllib.parse import urlsplit  # noqa: PLC0415 - as above
+    from urllib.request import url2pathname  # noqa: PLC0415 - as above
+
+    def in_directory(path: Path) -> str:
+        return f'"{"." if path == Path.cwd() else path}[{extra}]"'
+
+    url = str(origin.get("url", ""))
+    if (root / "pyproject.toml").is_file():
+        return f"-e {in_directory(root)}"
+    if "dir_info" in origin and (path := Path(url2pathname(urlsplit(url).path))).is_dir():
+        return in_directory(path)
+    if "vcs_info" in origin:
+        url = f"{origin['vcs_info']['vcs']}+{url}"
+    return f'"lazyprompt[{extra}]{f" @ {url}" if url and "dir_info" not in origin else ""}"'

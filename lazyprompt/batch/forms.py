@@ -207,6 +207,8 @@ def form_of(name: str | None) -> BatchForm:
     Raises:
         FormatError: There is no such form.
     """
+    if not isinstance(cast("object", name), str | None):
+        raise FormatError(f"the format of rows is a name, not a {type(name).__name__}; known are {', '.join(FORMS)}")
     form = FORMS.get("flat" if name is None else name)
     if form is None:
         raise FormatError(f"format {name!r} is unknown{did_you_mean(str(name), FORMS)}; known are {', '.join(FORMS)}")

@@ -16,7 +16,7 @@ from lazyprompt.budget.tally import Cost, Tally
 from lazyprompt.budget.units import Item, Message, SlotValue, Unit
 from lazyprompt.errors import BudgetError, did_you_mean
 from lazyprompt.messages.msg import Msg
-from lazyprompt.messages.prompt import Prompt, Text
+from lazyprompt.messages.prompt import Prompt, Text, filled_texts
 from lazyprompt.messages.tools import ToolLike, ToolSet
 from lazyprompt.templates.slots import value_text
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
@@ -244,12 +244,14 @@ class Budget:
             prompt: The prompt.
             system: Its system text.
         """
-        texts = (Text.trusted(system, "system"), prompt.instruction, prompt.user)
+        # The texts of the prompter's own messages have slots of their own.
+        unfilled = [each for each in prompt.history.messages if not [*filled_texts(each)]]
+        texts = (Text.trusted(system, "system"), *prompt.texts)
         found = [each for text in texts for each in zip(text.slots, text.parts, strict=True)]
         found += [("input", prompt.input or ""), ("label", prompt.label or "")]
         counted = [(slot, self.count_text(part)) for slot, part in found if part]
         counted += [
-            ("history", sum(map(self.share, prompt.history.messages))),
+            ("history", sum(map(self.share, unfilled))),
             ("tools", self.count_tools(list(prompt.tools))),
         ]
         counts: dict[str, int] = {}

@@ -8,13 +8,12 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lazyprompt._base.json import texts_in
-from lazyprompt._base.trusted import is_trusted
 from lazyprompt.chat_templates.jinja import REASONING, ChatJinja, PlainData, plain_tools, with_reasoning
-from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message
+from lazyprompt.chat_templates.traced import OWN, Origin, Traced, map_origins, map_texts, trace_message, trace_parts
 from lazyprompt.errors import TemplateError, ToolsError
 from lazyprompt.messages.msg import Block, MediaBlock, Msg, ToolUseBlock
 from lazyprompt.messages.openai_form import OpenAIWriter, address_of, openai_dicts, write_part
-from lazyprompt.messages.prompt import MARKERS, Prompt
+from lazyprompt.messages.prompt import MARKERS, Prompt, Text
 from lazyprompt.messages.tools import ToolLike, ToolSet, function_schema, listed
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ def prompted(prompt: Prompt, system: str, template: ChatJinja) -> Prompted:
     Raises:
         FormatError: A message of the history holds what a template cannot be given.
     """
-    past = template_dicts(prompt.history.messages, template)
+    past = template_dicts(prompt.plain_messages, template)
     own = tools_of(prompt)
     values = (*prompt.instruction.parts[1::2], *prompt.user.parts[1::2], prompt.input or "")
     chat = _around(past, prompt, system, template, lambda parts, _: "".join(parts))
@@ -198,7 +197,13 @@ def prompted(prompt: Prompt, system: str, template: ChatJinja) -> Prompted:
 def traced_chat(prompt: Prompt, system: str, template: ChatJinja) -> list[dict[str, Any]]:
     """The messages of a prompt, as :func:`prompted` has them, with the slots that their texts came from."""
     past = template_dicts(prompt.history.messages, template)
-    chat = _around([trace_message(message, Origin("history")) for message in past], prompt, system, template, _traced)
+    chat = _around(
+        [trace_message(message, Origin("history")) for message in past],
+        prompt,
+        system,
+        template,
+        _traced,
+    )
 
     def placed(at: int, text: Traced) -> Traced:
         return map_origins(text, lambda origin: origin._replace(message=at))
@@ -211,9 +216,8 @@ def tools_of(prompt: Prompt) -> PlainData:
     return plain_tools(prompt.tools.copy() if prompt.tools.names else None)
 
 
-def literals_of(prompt: Prompt) -> Iterable[str]:
-    """Return the developer's own texts beside the values of a prompt."""
-    return (*prompt.instruction.parts[::2], *prompt.user.parts[::2])
+def _traced(parts: Sequence[str], slots: Sequence[str]) -> Traced:
+    return trace_parts(Text(tuple(parts), tuple(slots)))
 
 
 def _around(
@@ -258,12 +262,3 @@ def _takes_system(template: ChatJinja, *, alone: bool) -> bool:
     if alone:
         return template.writes([system]) is not None
     return template.writes([system, user]) is not None or template.writes([user]) is None
-
-
-def _traced(parts: Sequence[str], slots: Sequence[str]) -> Traced:
-    """A text made of trusted and untrusted parts in turn."""
-    runs = [
-        (len(part), Origin(slot, trusted=is_trusted(at, part)))
-        for at, (part, slot) in enumerate(zip(parts, slots, strict=True))
-    ]
-    return Traced("".join(parts), runs)

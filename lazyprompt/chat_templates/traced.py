@@ -14,7 +14,8 @@ from os.path import commonprefix
 from typing import Any, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, cast
 
 from lazyprompt._base.json import JsonText, to_json
-from lazyprompt.messages.prompt import MARKERS
+from lazyprompt._base.trusted import is_trusted
+from lazyprompt.messages.prompt import MARKERS, FilledText, Text
 from lazyprompt.safety.neutralised import Neutralised, NeutralisedJson
 
 
@@ -307,8 +308,23 @@ def _with_raw(text: str, origin: Origin, given: Iterable[Traced]) -> Iterator[Ru
 
 
 def trace(value: object, origin: Origin) -> Any:  # noqa: ANN401 - of the kind that was given
-    """Return a copy of plain data whose texts, keys too, came from one place; traced ones stay."""
-    return _mapped(value, str, lambda text: text if isinstance(text, Traced) else Traced.of(text, origin))
+    """Return a copy of plain data whose texts, keys too, came from one place; known origins stay."""
+    return _mapped(value, str, lambda text: _traced(text, origin))
+
+
+def _traced(text: str, origin: Origin) -> Traced:
+    if isinstance(text, Traced):
+        return text
+    return trace_parts(text.origins) if isinstance(text, FilledText) else Traced.of(text, origin)
+
+
+def trace_parts(text: Text) -> Traced:
+    """Return a text that knows the slots of its parts."""
+    runs = [
+        (len(part), Origin(slot, trusted=is_trusted(at, part)))
+        for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))
+    ]
+    return Traced(str(text), runs)
 
 
 def trace_message(message: Mapping[str, Any], origin: Origin) -> dict[str, Any]:

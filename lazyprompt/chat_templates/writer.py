@@ -6,13 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lazyprompt.chat_templates.controls import turn_sequences_in
-from lazyprompt.chat_templates.conversation import literals_of, prompted, template_dicts, tools_of, traced_chat
+from lazyprompt.chat_templates.conversation import prompted, template_dicts, tools_of, traced_chat
 from lazyprompt.chat_templates.pieces import may_cross
 from lazyprompt.chat_templates.traced import Origin, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.messages.openai_form import openai_dicts
-from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
+from lazyprompt.messages.prompt import MARKERS, OfMessage, Prompt, Rendered
 from lazyprompt.rendering.layout import PartList, SampleParts
 from lazyprompt.safety.find import controls_for
 from lazyprompt.safety.policy import Policy, guard
@@ -102,7 +102,10 @@ class ChatTemplateWriter:
         first = len(asked) - len(openai_dicts(prompt.history.messages)) - (prompt.said is not None)
         places = zip(found.slots, found.messages, strict=True)
         return found._replace(
-            messages=tuple(None if slot != "history" or at is None else at - first for slot, at in places)
+            messages=tuple(
+                at - first if at is not None and (slot == "history" or isinstance(slot, OfMessage)) else None
+                for slot, at in places
+            )
         )
 
     def _rendered(self, prompt: Prompt) -> Rendered:
@@ -112,7 +115,7 @@ class ChatTemplateWriter:
         chat, tools, texts = prompted(prompt, system, jinja)
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
         # A sequence may begin in the developer's own text and end in a value.
-        careful = any(may_cross(controls, literal) for literal in literals_of(prompt) if literal)
+        careful = any(may_cross(controls, literal) for literal in prompt.literals if literal)
         traced = partial(traced_chat, prompt, system, jinja)
         return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
 

@@ -207,8 +207,9 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
     """Find the place of each option of a file among the parameters of a call, with the provider's own fields."""
     common: dict[str, Place] = {name: (its,) for name, its in _COMMON.items()}
     known = None if source is None else SOURCES.get(_source_name(source) or "")
-    client = "" if known is None else known.connect.rpartition(".")[2]
-    if known is None or client not in _TAKES_FIELDS:  # an unknown source is an error later
+    client = "" if known is None else str(known.connect)
+    # An unknown source is an error later. The providers of known ones are names.
+    if known is None or client not in _TAKES_FIELDS or not isinstance(known.provider, str):
         return common
     from lazyprompt.files.targets import target_of
 

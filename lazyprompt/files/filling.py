@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 from jinja2 import ChainableUndefined
 
@@ -284,13 +284,13 @@ _TEMPLATE = ChatPromptTemplate()
 class _FileInstruction(InstructionTemplate):
     """The instruction of a file, which the file's own template fills."""
 
-    accepts_input: ClassVar[bool] = False
+    accepts_input: bool = False
 
     def __init__(self, template: Template) -> None:
+        self._literals = template.literals
         super().__init__()
         self.input_form = self.input_form._replace(has_defaults=True)
         self.slots = template.slots
-        self._literals = template.literals
 
     @property
     def literals(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
-from lazyprompt.errors import MissingExtraError, TokenizerError
+from lazyprompt.errors import TokenizerError, missing_extra
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.tokens.counter import Form, content_of
 
@@ -130,7 +130,7 @@ class _AskingCounter(ABC, Generic[_Client]):
                 self._client = self._connect()
             except ImportError as error:
                 extra = self._names[2]
-                raise MissingExtraError(f'{extra} is not installed; pip install "lazyprompt[{extra}]"') from error
+                raise missing_extra(extra, extra) from error
         return self._client
 
     @abstractmethod

@@ -8,7 +8,7 @@ Thoughts: those of its own that the provider wants back.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from lazyprompt.errors import FormatError, did_you_mean
 
@@ -51,6 +51,8 @@ def profile_of(provider: str) -> Profile:
     Raises:
         FormatError: There is no such provider.
     """
+    if not isinstance(cast("object", provider), str):
+        raise FormatError(f"a provider is a name or a Profile, not a {type(provider).__name__}")
     if provider not in PROVIDERS:
         raise FormatError(
             f"provider {provider!r} is unknown{did_you_mean(str(provider), PROVIDERS)}; "

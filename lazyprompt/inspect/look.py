@@ -7,8 +7,9 @@ nothing is computed in a view.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.difference import Part, compare, shared_length
@@ -19,7 +20,7 @@ from lazyprompt.formatters.report import Payload, Report
 from lazyprompt.inspect.cautions import Caution, Facts, Mark, Piece, cautions_of, marks_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.messages.openai_form import openai_dicts
-from lazyprompt.messages.prompt import MARKERS, Prompt, Segment, Text
+from lazyprompt.messages.prompt import MARKERS, Prompt, Segment, Text, filled_texts
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.tokens.counter import TokenCounter
@@ -204,7 +206,7 @@ def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[Piece]:
         _json_piece("tools", [*prompt.tools], constant=True),
         Piece("system", prompter.made_of.system, constant=True),
         *_of_text(prompt.instruction),
-        _json_piece("history", openai_dicts(prompt.history.messages), constant=False),
+        *_of_history(prompt.history.messages),
         *_of_text(prompt.user),
         Piece("input", prompt.input or "", constant=False),
         Piece("label", prompt.label or "", constant=False),
@@ -214,6 +216,15 @@ def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[Piece]:
 
 def _of_text(text: Text) -> Iterable[Piece]:
     return (Piece(slot, part, at % 2 == 0) for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True)))
+
+
+def _of_history(messages: Sequence[Msg]) -> Iterator[Piece]:
+    """Yield the pieces of a history: the parts of a text of the prompter's own, and the JSON of all other messages."""
+    for filled, group in groupby(messages, lambda each: tuple(filled_texts(each))):
+        if filled:
+            yield from (piece for text in filled for piece in _of_text(text.origins))
+        else:
+            yield _json_piece("history", openai_dicts(group), constant=False)
 
 
 def _json_piece(slot: str, values: Sequence[object], *, constant: bool) -> Piece:

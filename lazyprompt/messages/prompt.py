@@ -20,9 +20,10 @@ from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.tools import ToolLike, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt.messages.encoding import TokenizerLike
+    from lazyprompt.messages.msg import Block, Msg
 
 # The name of the segments that are neither a slot nor text of the developer's: the model's markers and the fixed text.
 MARKERS = "markers"
@@ -245,6 +246,105 @@ class Text:
         return any(self.parts)
 
 
+class OfMessage(str):
+    """The slot of a part of a filled message.
+
+    It equals the plain name of the slot: only code that finds the message of a part looks for the class.
+    """
+
+    __slots__ = ()
+
+
+class FilledText(str):
+    """The text of a message that was filled from a template.
+
+    What is made of it by adding, cutting or formatting is plain text again, which nobody vouches for.
+
+    Attributes:
+        origins: Its parts with their slots.
+    """
+
+    __slots__ = ("origins",)
+    origins: Text
+
+    def __new__(cls, origins: Text) -> Self:
+        """Return the text that parts make up."""
+        made = super().__new__(cls, "".join(origins.parts))
+        made.origins = Text(origins.parts, tuple(map(OfMessage, origins.slots)))
+        return made
+
+    def strip(self, chars: str | None = None, /) -> FilledText:
+        """Strip as ``str.strip`` does, with origins."""
+        return FilledText(Text(tuple(stripped(self.origins.parts, chars)), self.origins.slots))
+
+    def __reduce__(self) -> tuple[type[FilledText], tuple[Text]]:
+        return FilledText, (self.origins,)
+
+
+def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
+    """Strip the text that parts make up as ``str.strip`` does."""
+    texts = [*parts]
+    for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
+        for index in indexes:
+            text = strip(texts[index], chars)
+            # What is not changed stays the value it is: JSON begins and ends with no space.
+            if text != texts[index]:
+                texts[index] = text
+            if text:
+                break
+    return texts
+
+
+def join_lines(texts: Sequence[str]) -> str:
+    """Join texts, a line each; with origins where one of them has origins."""
+    if not any(isinstance(text, FilledText) for text in texts):
+        return "\n".join(texts)
+    parts, slots = [""], [MARKERS]
+    for at, text in enumerate(texts):
+        run = text.origins if isinstance(text, FilledText) else Text(("", text, ""), (MARKERS, "history", MARKERS))
+        parts[-1] += "\n" if at else ""
+        parts += ("", *run.parts)
+        slots += (MARKERS, *run.slots)
+    return FilledText(Text(tuple(parts), tuple(slots)))
+
+
+def filled_texts(message: Msg) -> Iterator[FilledText]:
+    """Yield the texts of a message that a template filled."""
+    content = message.content
+    for text in (content,) if isinstance(content, str) else map(_text_in, content):
+        if isinstance(text, FilledText):
+            yield text
+
+
+def map_filled(message: Msg, change: Callable[[FilledText], str]) -> Msg:
+    """Return a message with other texts in the place of those that a template filled; itself if there are none."""
+    content = message.content
+    if isinstance(content, FilledText):
+        changed: str | tuple[Block, ...] = change(content)
+    elif isinstance(content, str) or not any(True for _ in filled_texts(message)):
+        return message
+    else:
+        changed = tuple(_with_text(block, change) for block in content)
+    from lazyprompt.messages.msg import message_of  # noqa: PLC0415 - most prompts have no such messages
+
+    return message_of(message.speaker, changed, message.role, message.url, message.metadata, message.usage)
+
+
+def without_origins(message: Msg) -> Msg:
+    """Return a message whose texts are plain."""
+    return map_filled(message, str.__str__)
+
+
+def _text_in(block: Block) -> str:
+    return block.text if block.type == "text" else ""
+
+
+def _with_text(block: Block, change: Callable[[FilledText], str]) -> Block:
+    if block.type == "text" and isinstance(block.text, FilledText):
+        return replace(block, text=change(block.text))
+    return block
+
+
 def _developers(given: Text | str, slot: str) -> Text:
     """Return a part of an instruction; a plain string is the developer's own."""
     if isinstance(given, Text):
@@ -290,6 +390,7 @@ class Prompt:
         tools: The tools the model may call.
         label: What the assistant is to answer, in training data.
         opening: The number of messages that every conversation of the prompter begins with; a budget keeps them.
+        closing: The number of messages of the prompter behind those of the conversation; a budget keeps them, too.
         report: The entries of a payload's report about what the prompt leaves out, as the attributes of a prompt file.
         source: The template and the values that it was filled from, if one of them is a list and there is a budget.
 
@@ -308,6 +409,7 @@ class Prompt:
     tools: ToolSet
     label: str | None
     opening: int = field(repr=False)
+    closing: int = field(repr=False)
     report: tuple[object, ...] = field(compare=False, repr=False)
     source: PromptSource | None = field(compare=False, repr=False)
 
@@ -321,6 +423,7 @@ class Prompt:
         tools: Iterable[ToolLike] | ToolSet | None = None,
         label: str | None = None,
         opening: int = 0,
+        closing: int = 0,
         report: tuple[object, ...] = (),
         source: PromptSource | None = None,
     ) -> None:
@@ -333,6 +436,7 @@ class Prompt:
             ToolSet.of(tools),
             checked_text(label, "the label", SlotError),
             opening,
+            closing,
             report,
             source,
         )
@@ -344,10 +448,44 @@ class Prompt:
         return "".join(self.user.parts) + (self.input or "") or None
 
     @property
+    def conversation(self) -> tuple[Msg, ...]:
+        """The messages of the history that are not the prompter's own."""
+        messages = self.history.messages
+        return messages[self.opening : len(messages) - self.closing]
+
+    @property
+    def plain_messages(self) -> Sequence[Msg]:
+        """The messages of the history, with plain texts in the place of those that templates filled."""
+        if not self.opening and not self.closing:
+            return self.history.messages
+        return [*map(without_origins, self.history.messages)]
+
+    @property
+    def texts(self) -> tuple[Text, ...]:
+        """The texts that templates filled, in order: the instruction, the prompter's own messages, the user's part."""
+        return (self.instruction, *self._own_texts, self.user)
+
+    @property
+    def _own_texts(self) -> Iterable[Text]:
+        own = self.opening + self.closing
+        if not own:
+            return ()
+        messages = self.history.messages
+        first = len(messages) - self.closing
+        return [
+            text.origins for message in (*messages[: self.opening], *messages[first:]) for text in filled_texts(message)
+        ]
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The developer's own texts, in pieces."""
+        return tuple(part for text in self.texts for part in text.parts[::2])
+
+    @property
     def slots(self) -> dict[str, tuple[str, ...]]:
         """The values in the prompt by the names of their slots, in order; a slot has one for each of its places."""
         found: dict[str, list[str]] = {}
-        for text in (self.instruction, self.user):
+        for text in self.texts:
             for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True)):
                 if slot not in _OWN_SLOTS and not is_trusted(at, part):
                     found.setdefault(slot, []).append(part)
@@ -378,11 +516,27 @@ class Prompt:
         values = self.slots.get(name)
         if values is None:
             raise SlotError(f"the prompt has no slot {name!r}{did_you_mean(name, self.slots)}")
-        one = len({*values}) == 1
-        instruction, left = self.instruction.with_slot(name, text, every=one)
-        user, left = self.user.with_slot(name, text if one or left else "", every=one)
+        one, left = len({*values}) == 1, True
+
+        def changed(given: Text) -> Text:
+            nonlocal left
+            made, has_none = given.with_slot(name, text if one or left else "", every=one)
+            left = left and has_none
+            return made
+
+        instruction, history, user = changed(self.instruction), self._with_own_texts(changed), changed(self.user)
         own = self.input if name != _INPUT or not self.input else text if one or left else ""
-        return self.evolve(instruction=instruction, user=user, input=own)
+        return self.evolve(instruction=instruction, history=history, user=user, input=own)
+
+    def _with_own_texts(self, change: Callable[[Text], Text]) -> History:
+        """Return the history with other texts in the prompter's own messages."""
+        if not self.opening and not self.closing:
+            return self.history
+
+        def changed(message: Msg) -> Msg:
+            return map_filled(message, lambda text: FilledText(change(text.origins)))
+
+        return History(tuple(map(changed, self.history.messages)))
 
     def with_history(self, history: HistoryLike | History) -> Prompt:
         """Return a copy with another history."""
@@ -415,6 +569,7 @@ def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
     tools: ToolSet,
     label: str | None,
     opening: int = 0,
+    closing: int = 0,
     report: tuple[object, ...] = (),
     source: PromptSource | None = None,
 ) -> Prompt:
@@ -428,6 +583,7 @@ def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
     draft.tools = tools
     draft.label = label
     draft.opening = opening
+    draft.closing = closing
     draft.report = report
     draft.source = source
     draft.__class__ = Prompt

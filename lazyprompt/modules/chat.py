@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, cast
 
 from lazyprompt._base.files import read_regular, write_whole
 from lazyprompt._base.json import checked
@@ -17,16 +17,22 @@ from lazyprompt.budget.budget import BudgetLike, read_budget
 from lazyprompt.errors import HistoryError, ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, messages_from
-from lazyprompt.messages.msg import Block, Msg, ToolResultBlock, ToolUseBlock, message_of
+from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock, message_of
 from lazyprompt.messages.native import Native
-from lazyprompt.messages.tools import ToolSet, ToolsLike
+from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.modules._reading import AsyncReplyStream, Exchange, ReplyStream, ResponseFormat, Structure
+from lazyprompt.modules.tool_runner import ToolRunner, output_of
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
+from lazyprompt.templates.instruction import INPUT
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from lazyprompt.answers.message_builder import Delta
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.messages.prompt import Prompt
+    from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._sending import Sender
     from lazyprompt.modules.clients._base import OfficialClient, Settings
 
@@ -40,10 +46,12 @@ if TYPE_CHECKING:
 
     PrompterLike = Prompter | HasPrompter | str | Mapping[str, str] | None
 
+Step: TypeAlias = "Delta | Reply | ToolResultBlock"
+"""A step of a conversation with tools: a piece of an answer, an answer, or the result of a call."""
+
 _FORMAT = "lazyprompt.chat/1"
 # The largest saved conversation that is read.
 _MOST = 1_073_741_824
-_BLOCKS = get_args(Block)
 
 
 class Call(NamedTuple):
@@ -363,8 +371,10 @@ class Chat:
     def __init__(self, module: ChatModule, history: HistoryLike | None = None, tools: ToolsLike = None) -> None:
         self.module = module
         self._asked = module.continued()
-        self._tools = None if tools is None else ToolSet.of(tools)
+        self._runner = ToolRunner.of(tools)
         self._history: tuple[Msg, ...] = tuple(messages_from(history))
+        # The values of the last turn that the user did not say, for the model to go on with.
+        self._values: Mapping[str, object] = {}
 
     @property
     def history(self) -> Sequence[Msg]:
@@ -382,31 +392,108 @@ class Chat:
         Raises:
             ModuleError: There is no answer; the history is as before.
         """
-        reply = self._asked(input, self._history, self._tools, response_format=response_format, **params)
-        self._keep(reply)
-        return reply
+        return self._ask(input, self._runner, response_format, params)
 
     async def acall(
         self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> Reply:
         """Async version of a call."""
-        reply = await self._asked.acall(input, self._history, self._tools, response_format=response_format, **params)
-        self._keep(reply)
-        return reply
+        return await self._aask(input, self._runner, response_format, params)
 
     def stream(
         self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> ReplyStream:
         """Return the answer of a call as a stream; the turn is kept when it is whole."""
-        stream = self._asked.stream(input, self._history, self._tools, response_format=response_format, **params)
-        return stream.then(self._keep)
+        return self._stream(input, self._runner, response_format, params)
 
     def astream(
         self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> AsyncReplyStream:
         """Async version of :meth:`stream`."""
-        stream = self._asked.astream(input, self._history, self._tools, response_format=response_format, **params)
-        return stream.then(self._keep)
+        return self._astream(input, self._runner, response_format, params)
+
+    def run(
+        self,
+        input: object = None,
+        tools: ToolsLike = None,
+        *,
+        max_rounds: int = 10,
+        response_format: ResponseFormat | None = None,
+        **params: Any,
+    ) -> Reply:
+        """Send the user's text, run the functions that the model calls, and return its answer.
+
+        Several calls of one answer run at once, in threads. A function that fails does not end the run: its error is
+        the result that the model reads. All calls and results are in the history.
+
+        Args:
+            input: As of a call.
+            tools: Python functions that the model may call, and other tools; None for those of the chat.
+            max_rounds: The number of answers with calls that are run.
+            response_format: The form of the answer.
+            params: Further parameters of each call of the model.
+
+        Returns:
+            The answer: the first one without calls, or with a call of a tool that is no function.
+
+        Raises:
+            ModuleError: There is no answer, or the model still calls tools after so many rounds.
+            ToolsError: A tool cannot be described, or is async.
+            HistoryError: The output of a function is no text, no list of blocks and no JSON value.
+        """
+        call = Call(input, None, tools, response_format, params)
+        *_, reply = (step for step in self._steps(call, max_rounds, streams=False) if isinstance(step, str))
+        return reply
+
+    async def arun(
+        self,
+        input: object = None,
+        tools: ToolsLike = None,
+        *,
+        max_rounds: int = 10,
+        response_format: ResponseFormat | None = None,
+        **params: Any,
+    ) -> Reply:
+        """Async version of :meth:`run`: async functions are awaited, others run in threads."""
+        call = Call(input, None, tools, response_format, params)
+        *_, reply = [step async for step in self._asteps(call, max_rounds, streams=False) if isinstance(step, str)]
+        return reply
+
+    def steps(
+        self,
+        input: object = None,
+        tools: ToolsLike = None,
+        *,
+        max_rounds: int = 10,
+        response_format: ResponseFormat | None = None,
+        **params: Any,
+    ) -> Iterator[Step]:
+        """Run as :meth:`run` does, and yield each step when it happens.
+
+        Args:
+            input: As of :meth:`run` (so with all others).
+            tools: The tools.
+            max_rounds: The number of answers with calls that are run.
+            response_format: The form of the answer.
+            params: Further parameters.
+
+        Returns:
+            The steps: the pieces of an answer (:class:`Delta`), the answer (:class:`Reply`), the result of each of its
+            calls (:class:`ToolResultBlock`), and so on.
+        """
+        return self._steps(Call(input, None, tools, response_format, params), max_rounds, streams=True)
+
+    def asteps(
+        self,
+        input: object = None,
+        tools: ToolsLike = None,
+        *,
+        max_rounds: int = 10,
+        response_format: ResponseFormat | None = None,
+        **params: Any,
+    ) -> AsyncIterator[Step]:
+        """Async version of :meth:`steps`."""
+        return self._asteps(Call(input, None, tools, response_format, params), max_rounds, streams=True)
 
     def add_result(self, call: ToolUseBlock, output: object) -> None:
         """Add the result of a tool that the model called; ``chat()`` lets the model go on.
@@ -416,10 +503,15 @@ class Chat:
             output: Its output: text, a list of blocks, or a JSON value.
 
         Raises:
-            HistoryError: It is none of these.
+            HistoryError: It is none of these, or no such call waits for a result.
         """
-        result = ToolResultBlock(call.id, call.name, _output(output, call.name))
-        self._history += (message_of("", (result,), "tool"),)
+        if not isinstance(cast("object", call), ToolUseBlock):
+            raise HistoryError(f"the call is a {type(call).__name__}; give one of reply.tool_calls")
+        waiting = OpenCalls(self._history)
+        if call.id not in waiting:
+            known = ", ".join(f"{call_id!r} ({name})" for call_id, name in waiting.items()) or "none"
+            raise HistoryError(f"no call {call.id!r} ({call.name}) waits for a result; waiting are {known}")
+        self._with_results([ToolResultBlock(call.id, call.name, output_of(output, call.name))])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the conversation to a JSON file, all of it or nothing.
@@ -455,8 +547,101 @@ class Chat:
         if form != _FORMAT:
             raise HistoryError(f"{name} holds a conversation of the form {form!r}; this version reads {_FORMAT!r}")
 
-    def _keep(self, reply: Reply) -> None:
+    def _stream(
+        self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
+    ) -> ReplyStream:
+        given = self._given(input)
+        stream = self._asked.stream(given, self._history, runner.tools, response_format=response_format, **params)
+        return stream.then(self._keeper(input))
+
+    def _astream(
+        self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
+    ) -> AsyncReplyStream:
+        given = self._given(input)
+        stream = self._asked.astream(given, self._history, runner.tools, response_format=response_format, **params)
+        return stream.then(self._keeper(input))
+
+    def _steps(self, call: Call, max_rounds: int, *, streams: bool) -> Iterator[Step]:
+        runner, input = self._runner_of(call.tools), call.input
+        for left in reversed(range(max_rounds + 1)):
+            if streams:
+                stream = self._stream(input, runner, call.response_format, call.params)
+                yield from stream.deltas()
+                reply = stream.reply
+            else:
+                reply = self._ask(input, runner, call.response_format, call.params)
+            yield reply
+            if not runner.can_run(reply.tool_calls):
+                return
+            _check_rounds(left, max_rounds, reply)
+            yield from self._with_results(runner.run(reply.tool_calls))
+            input = None
+
+    async def _asteps(self, call: Call, max_rounds: int, *, streams: bool) -> AsyncIterator[Step]:
+        runner, input = self._runner_of(call.tools), call.input
+        for left in reversed(range(max_rounds + 1)):
+            if streams:
+                async with self._astream(input, runner, call.response_format, call.params) as stream:
+                    async for delta in stream.deltas():
+                        yield delta
+                reply = stream.reply
+            else:
+                reply = await self._aask(input, runner, call.response_format, call.params)
+            yield reply
+            if not runner.can_run(reply.tool_calls):
+                return
+            _check_rounds(left, max_rounds, reply)
+            for result in self._with_results(await runner.arun(reply.tool_calls)):
+                yield result
+            input = None
+
+    def _runner_of(self, tools: ToolsLike) -> ToolRunner:
+        return self._runner if tools is None else ToolRunner.of(tools)
+
+    def _ask(
+        self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
+    ) -> Reply:
+        given = self._given(input)
+        reply = self._asked(given, self._history, runner.tools, response_format=response_format, **params)
+        self._keep(input, reply)
+        return reply
+
+    async def _aask(
+        self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
+    ) -> Reply:
+        given = self._given(input)
+        reply = await self._asked.acall(given, self._history, runner.tools, response_format=response_format, **params)
+        self._keep(input, reply)
+        return reply
+
+    def _given(self, input: object) -> object:
+        """Return the input of a call; where the model goes on, the values of the turn that it goes on with."""
+        return input if input is not None else self._values or None
+
+    def _keeper(self, input: object) -> Callable[[Reply], None]:
+        return lambda reply: self._keep(input, reply)
+
+    def _keep(self, input: object, reply: Reply) -> None:
         self._history += reply.turn
+        if isinstance(input, Mapping):
+            said = {*self.module.prompter.made_of.instruction.user_only, INPUT}
+            values = cast("Mapping[str, object]", input)
+            self._values = {name: value for name, value in values.items() if name not in said}
+
+    def _with_results(self, results: Sequence[ToolResultBlock]) -> Sequence[ToolResultBlock]:
+        self._history += tuple(message_of("", (result,), "tool") for result in results)
+        return results
+
+
+def _check_rounds(left: int, most: int, reply: Reply) -> None:
+    """Refuse to run the calls of an answer when no round is left."""
+    if not left:
+        names = ", ".join(call.name for call in reply.tool_calls)
+        raise ModuleError(
+            f"the model still calls tools ({names}) after {most} rounds; give more as max_rounds=",
+            kind="rounds",
+            partial=reply,
+        )
 
 
 class Connection:
@@ -541,17 +726,3 @@ def _read(saved: dict[str, Any]) -> Msg:
     own = None if native is None else Native(str(native["provider"]), checked(native["data"], "native", HistoryError))
     speaker = "" if message.name == message.role else message.name
     return message_of(speaker, message.content, message.role, message.url, message.metadata, message.usage, own)
-
-
-def _output(output: object, name: str) -> str | list[Block]:
-    """Return the output of a tool as the content of a result."""
-    if isinstance(output, str):
-        return output
-    if isinstance(output, list | tuple):
-        items = cast("Sequence[object]", output)
-        if items and all(isinstance(each, _BLOCKS) for each in items):
-            return [*cast("Sequence[Block]", items)]
-    try:
-        return json.dumps(output, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise HistoryError(f"the output of tool {name!r} is no text, no blocks and no JSON value: {error}") from error

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from lazyprompt._base.secret import Secret
-from lazyprompt.errors import EngineError, did_you_mean
+from lazyprompt.errors import EngineError, did_you_mean, install_command
 from lazyprompt.modules.clients.ollama import connect_generate
 from lazyprompt.modules.clients.openai import CompletionsClient, Server
 
@@ -56,7 +56,8 @@ class Engine(NamedTuple):
         program: The command that starts it, or () if the user starts it. ``{python}`` is this Python, ``{here}`` this
             directory, ``{model}``, ``{host}`` and ``{port}`` are the values of the call. Requests use the same model
             name.
-        install: The way to install it.
+        install: The command that installs it, if no extra does.
+        extra: The extra that installs it.
         package: The package that must be installed, if the program is Python's.
         server: The details of its completions (``/v1/completions``), or None for Ollama's ``generate``.
         takes_ids: True if the prompt may be token ids. Ids are never changed: the engine adds no BOS, and nothing in
@@ -71,12 +72,18 @@ class Engine(NamedTuple):
     name: str
     program: tuple[str, ...] = ()
     install: str = ""
+    extra: str = ""
     package: str = ""
     server: Server | None = Server()
     takes_ids: bool = False
     body: Mapping[str, Any] = _NOTHING
     no_bos: Mapping[str, Any] | None = None
     answer_ids: AnswerIds | None = None
+
+    @property
+    def install_advice(self) -> str:
+        """The command that installs it, or an empty text."""
+        return install_command(self.extra) if self.extra else self.install
 
     def command(self, model: str, port: int, options: Mapping[str, object] = _NOTHING) -> tuple[str, ...]:
         """Return the command line.
@@ -192,7 +199,7 @@ _ROWS = (
             *("--model", "{model}", "--port", "{port}", "--special"),
         ),
         package="xllamacpp",
-        install='pip install "lazyprompt[local]"',
+        extra="local",
         server=Server(usage=True, structured=_llama_cpp_schema),
         takes_ids=True,
         answer_ids=AnswerIds(MappingProxyType({"return_tokens": True, "verbose": True}), ("__verbose", "tokens")),

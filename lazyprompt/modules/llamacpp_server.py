@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from lazyprompt._base.files import open_regular, read_regular
 from lazyprompt.chat_templates.source import MAX_BYTES
-from lazyprompt.errors import nearest
+from lazyprompt.errors import missing_extra, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         xllamacpp: Any = import_module("xllamacpp")  # an extra, and slow; it has no types
     except ImportError:
-        return _failed('the package xllamacpp is not installed; install it with: pip install "lazyprompt[local]"')
+        return _failed(str(missing_extra("xllamacpp", "local")))
     params = xllamacpp.CommonParams()
     try:
         if template is not None:

@@ -11,7 +11,7 @@ from lazyprompt.modules._reading import Exchange, Reader
 from lazyprompt.modules._sending import Sender
 from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, Request, Settings
-from lazyprompt.modules.sources import source_named
+from lazyprompt.modules.sources import Source, source_named
 from lazyprompt.prompters.target_choice import ModelServer
 from lazyprompt.safety.restoring import Restorer
 from lazyprompt.tokens.windows import context_of
@@ -37,7 +37,7 @@ class OnlineChatModule(ChatModule):
     loop.
 
     Args:
-        source: The provider, as ``openai`` (see ``SOURCES``).
+        source: The provider: a name, as ``openai`` (see ``SOURCES``), or a Source of your own.
         model: The model; None takes the source's.
         base_url: Another address of the source, or of a server with the same API. LiteLLM's proxy has no default. A
             server that is not a provider's own tokenizes texts with the model's chat template, so control sequences in
@@ -67,7 +67,7 @@ class OnlineChatModule(ChatModule):
 
     def __init__(  # noqa: PLR0913 - all but one are given by name
         self,
-        source: str = "openai",
+        source: str | Source = "openai",
         *,
         model: str | None = None,
         base_url: str | None = None,

@@ -331,7 +331,7 @@ class EngineProcess:
         program = self.engine.executable()
         if program is None:
             what = f"package {self.engine.package}" if self.engine.package else f"program {self.engine.program[0]}"
-            raise EngineError(f"{self.engine.name} is not installed, there is no {what}; {self.engine.install}")
+            raise EngineError(f"{self.engine.name} is not installed, there is no {what}; {self.engine.install_advice}")
         port = _free_port() if self._port is None else self._port
         if not _is_free(port):
             raise EngineError(f"port {port} at {HOST} is taken; give another one, or none for any that is free")
@@ -388,7 +388,7 @@ class EngineProcess:
         lines = tail(run.log, run.offset)
         shown = {name: _hidden(value) for name, value in self._options.items()}
         first = f"{self.engine.name} with the model {self.model} {end}"
-        todo = advice(lines, code, self.engine.install)
+        todo = advice(lines, code, self.engine.install_advice)
         story = "\n".join(
             (
                 f"{first}: {todo}" if todo else first,

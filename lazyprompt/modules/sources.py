@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from lazyprompt._base.secret import Secret
@@ -18,6 +18,7 @@ from lazyprompt.modules.clients.openai import SERVERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.modules.clients._base import OfficialClient, Settings
 
 
@@ -26,9 +27,10 @@ class Source(NamedTuple):
 
     Attributes:
         name: The name of the source.
-        provider: The provider whose payload form it takes, a name of ``ChatFormatter``.
+        provider: The provider whose payload form it takes: a name of ``ChatFormatter``, or a profile.
         model: The default model, or "" if the caller must name one.
-        connect: The client, as ``module:function`` in ``clients/``.
+        connect: A function that returns the client of some settings, or its name as ``module:function`` in
+            ``clients/``. The default is OpenAI's client.
         keys: The environment variables that may hold the key. The first one that is set counts.
         base_url: The address, or None if the client has its own. With "", the caller must give one.
         needs_key: True if the source refuses calls without a key.
@@ -36,10 +38,10 @@ class Source(NamedTuple):
     """
 
     name: str
-    provider: str
-    model: str
-    connect: str
-    keys: tuple[str, ...]
+    provider: str | Profile = "openai"
+    model: str = ""
+    connect: str | Callable[[Settings], OfficialClient] = "openai:connect"
+    keys: tuple[str, ...] = ()
     base_url: str | None = None
     needs_key: bool = True
     aliases: tuple[str, ...] = ()
@@ -62,6 +64,8 @@ class Source(NamedTuple):
         Args:
             settings: The settings of the client.
         """
+        if not isinstance(self.connect, str):
+            return self.connect(settings)
         connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
         # OpenAI's client serves many sources, which differ in the details of a call.
         return connect(settings) if self.base_url is None else connect(settings, self.name)
@@ -83,11 +87,8 @@ class Source(NamedTuple):
         if found is not None:
             return Secret(found)
         if self.needs_key:
-            raise ModuleError(
-                f"{self.name} needs a key, and there is none: set {' or '.join(self.keys)} in the environment, or give "
-                "api_key=",
-                kind="key",
-            )
+            variables = f"set {' or '.join(self.keys)} in the environment, or " if self.keys else ""
+            raise ModuleError(f"{self.name} needs a key, and there is none: {variables}give api_key=", kind="key")
         return None
 
 
@@ -131,19 +132,27 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType({source.name: source for
 _NAMES = {name: source for source in _ROWS for name in (source.name, *source.aliases)}
 
 
-def source_named(name: str) -> Source:
-    """Return the source of a name.
+def source_named(name: str | Source) -> Source:
+    """Return the source of a name, or the source that was given.
 
     Args:
-        name: As in `SOURCES`, or one of its other names.
+        name: As in `SOURCES`, or one of its other names; or a source.
 
     Raises:
         ModuleError: There is none of that name.
     """
-    found = _NAMES.get(str(name).lower())
+    if isinstance(name, Source):
+        return name
+    found = _NAMES.get(name.lower()) if isinstance(cast("object", name), str) else None
     if found is None:
         raise ModuleError(
-            f"there is no source {name!r}{did_you_mean(str(name), _NAMES)}; there are {', '.join(SOURCES)}; any "
-            'other server with OpenAI\'s API is OnlineChatModule("openai", base_url=...)'
+            f"{_unknown(name)}; there are {', '.join(SOURCES)}; any other server with OpenAI's API is "
+            'OnlineChatModule("openai", base_url=...)'
         )
     return found
+
+
+def _unknown(name: object) -> str:
+    if not isinstance(name, str):
+        return f"a source is a name or a Source, not a {type(name).__name__}"
+    return f"there is no source {name!r}{did_you_mean(name, _NAMES)}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget, BudgetLike
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
-    from lazyprompt.prompters.target_choice import ModelServer, TargetSpec
+    from lazyprompt.prompters.target_choice import FormatLike, ModelLike, ModelServer, TargetSpec
     from lazyprompt.prompters.targets import Target, TextTarget
     from lazyprompt.rendering.prompt_template import PromptTemplate
 
@@ -175,16 +175,18 @@ class PromptDefinition:
         if self._budget is not None and may_have_lists(input, instruction.input_form.fixed):
             input = instruction.by_name(input, asked)
             source = source_of(instruction, input, asked)
-        system, user, text = instruction.parts(input, asked)
+        system, user, text, (before, after) = instruction.parts(input, asked)
         if text is None and instruction.always_user_turn and (past is EMPTY_HISTORY or not past.awaits_answer):
             text = ""
-        opening = len(self._history.messages)
-        return prompt_of(self._system, system, user, text, past, all_tools, label, opening, source=source)
+        opening, closing = len(before) + len(self._history.messages), len(after)
+        if before or after:
+            past = History((*before, *past.messages, *after))
+        return prompt_of(self._system, system, user, text, past, all_tools, label, opening, closing, source=source)
 
     def target(
         self,
-        format: str | None = None,
-        model: str | Markers | None = None,
+        format: FormatLike | None = None,
+        model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
         server: ModelServer | None = None,
     ) -> Target:
@@ -192,7 +194,7 @@ class PromptDefinition:
 
         Args:
             format: As of :meth:`generate_prompt`.
-            model: As of :meth:`generate_prompt`; or the markers of flat text.
+            model: As of :meth:`generate_prompt`.
             chat_template: As of :meth:`generate_prompt`.
             server: The server of a payload; None for one of ``model`` as the provider's profile says.
 
@@ -202,7 +204,7 @@ class PromptDefinition:
         """
         return target_for(self._spec, format, model, chat_template, server)
 
-    def text_target(self, model: str | Markers | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
+    def text_target(self, model: ModelLike | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
         """Return what lays the prompts of this prompter out as flat text; see :meth:`target`."""
         return cast("TextTarget", self.target(None, model, chat_template))
 

@@ -109,7 +109,7 @@ class _PromptParts(NamedTuple):
     Attributes:
         budget: The budget.
         given: The prompt.
-        messages: The messages of the history behind the opening.
+        messages: The messages of the history that are not the prompter's own.
         values: The texts of the slots that are no lists, as they were given.
         items: The messages, the texts of slots, cut to the limits of these, and the items of lists.
         limited: What the limits of slots cut and dropped, and why, by the indices of items.
@@ -132,7 +132,7 @@ class _PromptParts(NamedTuple):
         Raises:
             BudgetError: Nothing is left of a slot that has a limit.
         """
-        messages = prompt.history.messages[prompt.opening :]
+        messages = prompt.conversation
         # With the first and with the last item of each list alone: what differs is filled from the items.
         ends = [
             prompt.with_slot(slot, end)
@@ -145,7 +145,7 @@ class _PromptParts(NamedTuple):
             for slot, parts in prompt.slots.items()
             if slot not in prompt.lists and all(end.slots.get(slot) == parts for end in ends)
         }
-        pasts = [end.history.messages[end.opening :] for end in ends]
+        pasts = [end.conversation for end in ends]
         items: list[Item] = [*messages]
         limited: dict[int, tuple[Outcome, str]] = {}
         for slot, text in values.items():
@@ -177,8 +177,9 @@ class _PromptParts(NamedTuple):
         made = self.given
         for slot, items in lists.items():
             made = made if len(items) == len(self.given.lists[slot]) else made.with_slot(slot, items)
-        past = made.history.messages
-        made = made.with_history(History((*past[: made.opening], *self._turns(past[made.opening :], kept, replaced))))
+        past, filled = made.history.messages, made.conversation
+        turns = self._turns(filled, kept, replaced)
+        made = made.with_history(History((*past[: made.opening], *turns, *past[made.opening + len(filled) :])))
         for slot, text in left.items():
             made = made if text == self.values[slot] else made.with_slot(slot, text)
         return made

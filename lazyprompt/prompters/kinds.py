@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from lazyprompt.errors import HistoryError, TemplateError
 from lazyprompt.prompters.prompter import Prompter
-from lazyprompt.rendering.prompt_template import AlpacaPromptTemplate, ChatPromptTemplate, PromptTemplate
-from lazyprompt.safety.policy import OFF, Policy
+from lazyprompt.rendering.prompt_template import (
+    AlpacaPromptTemplate,
+    ChatPromptTemplate,
+    MessagesPromptTemplate,
+    PromptTemplate,
+)
+from lazyprompt.safety.policy import OFF, Policy, Safety
 from lazyprompt.templates.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
+from lazyprompt.templates.messages import MessagesTemplate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lazyprompt.budget.budget import BudgetLike
     from lazyprompt.messages.history import History, HistoryLike
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.templates.instruction import Instruction, Syntax
+    from lazyprompt.templates.messages import MessageLike
 
 
 class ChatPrompter(Prompter):
@@ -64,6 +71,39 @@ class ChatPrompter(Prompter):
             show=show,
             budget=budget,
         )
+
+    @classmethod
+    def from_messages(
+        cls,
+        messages: Sequence[MessageLike],
+        *,
+        tools: ToolsLike = None,
+        budget: BudgetLike | None = None,
+        safety: Safety | None = None,
+    ) -> Self:
+        """Make a prompter of messages in the order in which they are read. Nothing is added around their texts.
+
+        Args:
+            messages: ``(role, text)`` pairs, message dicts or Msg, with ``{slot}`` in their texts, and the word
+                ``"history"`` in the place of the earlier messages. Without that word, they stand behind the last system
+                message. If the last message is the user's, all input goes into slots; else the input's text is the
+                user's next message.
+            tools: Tools the model may always call.
+            budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
+            safety: What becomes of control sequences in untrusted text; see :meth:`with_safety`.
+
+        Returns:
+            The prompter. It has no system text but that of the messages.
+
+        Raises:
+            TemplateError: A role is unknown, or ``"history"`` is there twice.
+            HistoryError: A message has no accepted form.
+            ToolsError: A tool cannot be described.
+        """
+        made = cls.__new__(cls)
+        template, layout = MessagesTemplate(messages), MessagesPromptTemplate()
+        Prompter.__init__(made, template, layout, system="", tools=tools, budget=budget)
+        return made if safety is None else made.with_safety(safety)
 
 
 class AlpacaPrompter(Prompter):

@@ -7,6 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
+from lazyprompt.messages.history import History
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,8 +43,10 @@ class InstructionSource:
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
         """Return the prompt with other items in the place of a list."""
         source = replace(self, values={**self.values, slot: [*items]})
-        system, user, _ = self.instruction.parts(source.values, self.asked)
-        return prompt.evolve(instruction=system, user=user, source=source)
+        system, user, _, (before, after) = self.instruction.parts(source.values, self.asked)
+        past = prompt.history.messages
+        history = History((*before, *past[len(before) : len(past) - len(after)], *after))
+        return prompt.evolve(instruction=system, user=user, history=history, source=source)
 
 
 def may_have_lists(given: object, fixed: Fixed) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 from lazyprompt.formatters.formatter import ChatFormatter, countable
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.msg import text_message
-from lazyprompt.messages.prompt import MARKERS, Text
+from lazyprompt.messages.prompt import MARKERS, FilledText, Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
     from lazyprompt.budget.budget import Budget
     from lazyprompt.formatters._guard import MessageGuard
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.report import Report
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.prompt import Prompt
@@ -40,7 +41,7 @@ class PayloadTarget:
     """A provider's payload, OpenAI's too.
 
     Args:
-        provider: The provider.
+        provider: The provider, or its profile.
         model: The model.
         system: The system text.
         empty_turn: The user's turn if the user has no text: ``keep`` sends it empty, ``drop`` leaves it out, and
@@ -52,7 +53,12 @@ class PayloadTarget:
     """
 
     def __init__(
-        self, provider: str, model: str | None, system: System, empty_turn: EmptyTurn, guard: MessageGuard | None
+        self,
+        provider: str | Profile,
+        model: str | None,
+        system: System,
+        empty_turn: EmptyTurn,
+        guard: MessageGuard | None,
     ) -> None:
         self._formatter = ChatFormatter(provider, model=model, safety="off")
         self._system, self._empty_turn, self._guard = system, empty_turn, guard
@@ -103,7 +109,12 @@ class PayloadTarget:
 
         if system:
             add(system, "system")
-        messages += prompt.history.messages
+        start = len(messages)
+        messages += prompt.plain_messages
+        if prompt.opening or prompt.closing:
+            for at, message in enumerate(prompt.history.messages, start):
+                if isinstance(message.content, FilledText):
+                    own[at] = message.content.origins
         if user is not None or self._empty_turn == "keep":
             add(user or Text(), "user")
         if prompt.label is not None:

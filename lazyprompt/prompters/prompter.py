@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.formatters.providers import OtherProvider
     from lazyprompt.messages.history import HistoryLike
     from lazyprompt.messages.msg import Msg
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.payload_target import PayloadTarget
     from lazyprompt.prompters.rows import Columns, OnError, RayMap, RowFault
+    from lazyprompt.prompters.target_choice import FormatLike, ModelLike
     from lazyprompt.prompters.targets import Made, Target
     from lazyprompt.training.masks import Mask
     from lazyprompt.training.preference import PreferenceSample
@@ -62,7 +64,7 @@ class Prompter(PromptDefinition):
         show: bool = ...,
         return_dict: Literal[False] = ...,
         format: Literal["flat"] | None = ...,
-        model: str | None = ...,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> str: ...
     @overload
@@ -76,7 +78,7 @@ class Prompter(PromptDefinition):
         show: bool = ...,
         return_dict: Literal[True],
         format: Literal["openai"] | None = ...,
-        model: str | None = ...,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> OpenAIPrompt: ...
     @overload
@@ -90,7 +92,7 @@ class Prompter(PromptDefinition):
         show: bool = ...,
         return_dict: bool = ...,
         format: Literal["openai"],
-        model: str | None = ...,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> OpenAIPrompt: ...
     @overload
@@ -103,8 +105,8 @@ class Prompter(PromptDefinition):
         *,
         show: bool = ...,
         return_dict: Literal[False] = ...,
-        format: OtherProvider,
-        model: str | None = ...,
+        format: OtherProvider | Profile,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> Payload: ...
     @overload
@@ -118,7 +120,7 @@ class Prompter(PromptDefinition):
         show: bool = ...,
         return_dict: bool = ...,
         format: None = ...,
-        model: str | None = ...,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> str | OpenAIPrompt: ...
     @overload
@@ -131,8 +133,8 @@ class Prompter(PromptDefinition):
         *,
         show: bool = ...,
         return_dict: bool = ...,
-        format: str | None = ...,
-        model: str | None = ...,
+        format: FormatLike | None = ...,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> str | OpenAIPrompt | Payload: ...
     def generate_prompt(  # noqa: PLR0913 - the forms of one prompt; all but four are given by name
@@ -144,8 +146,8 @@ class Prompter(PromptDefinition):
         *,
         show: bool = False,
         return_dict: bool = False,
-        format: str | None = None,
-        model: str | None = None,
+        format: FormatLike | None = None,
+        model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> str | OpenAIPrompt | Payload:
         """Make the prompt.
@@ -161,9 +163,9 @@ class Prompter(PromptDefinition):
                 else on the standard error.
             return_dict: The same as ``format="openai"``.
             format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``, or another provider
-                for its payload.
-            model: The model whose markers (and system text) are used in place of the prompter's own; with a provider
-                other than ``openai``, the model at that provider.
+                for its payload, by its name or as a Profile of your own.
+            model: The model whose markers (and system text) are used in place of the prompter's own: its name, Markers
+                or its ChatTemplate; with a provider other than ``openai``, the name of the model at that provider.
             chat_template: The model's own chat template, which lays flat text out in the place of markers.
 
         Returns:
@@ -179,7 +181,8 @@ class Prompter(PromptDefinition):
         """
         if return_dict:
             if format not in (None, "openai"):
-                raise FormatError(f"return_dict=True is format='openai', but format is {format!r}; give one of them")
+                given = repr(format) if isinstance(format, str) else f"a {type(format).__name__}"
+                raise FormatError(f"return_dict=True is format='openai', but format is {given}; give one of them")
             format = "openai"
         target = self.target(format, model, chat_template)
         prompt = self.fill(input, history, tools, label)
@@ -197,7 +200,7 @@ class Prompter(PromptDefinition):
         label: str | None = ...,
         *,
         format: Literal["flat"] | None = ...,
-        model: str | None = ...,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> tuple[str, TrimReport]: ...
     @overload
@@ -209,7 +212,7 @@ class Prompter(PromptDefinition):
         label: str | None = ...,
         *,
         format: Literal["openai"],
-        model: str | None = ...,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> tuple[OpenAIPrompt, TrimReport]: ...
     @overload
@@ -220,8 +223,8 @@ class Prompter(PromptDefinition):
         tools: ToolsLike = ...,
         label: str | None = ...,
         *,
-        format: OtherProvider,
-        model: str | None = ...,
+        format: OtherProvider | Profile,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> tuple[Payload, TrimReport]: ...
     @overload
@@ -232,8 +235,8 @@ class Prompter(PromptDefinition):
         tools: ToolsLike = ...,
         label: str | None = ...,
         *,
-        format: str | None = ...,
-        model: str | None = ...,
+        format: FormatLike | None = ...,
+        model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]: ...
     def fit(
@@ -243,8 +246,8 @@ class Prompter(PromptDefinition):
         tools: ToolsLike = None,
         label: str | None = None,
         *,
-        format: str | None = None,
-        model: str | None = None,
+        format: FormatLike | None = None,
+        model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
         """Make a prompt as :meth:`generate_prompt` does, with the report of the budget.
@@ -278,7 +281,7 @@ class Prompter(PromptDefinition):
         tools: ToolsLike = None,
         label: str | None = None,
         *,
-        model: str | None = None,
+        model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> Rendered:
         """The flat prompt with its segments: ``render(x).text == generate_prompt(x)``.
@@ -309,7 +312,7 @@ class Prompter(PromptDefinition):
         *,
         train: Train = "last",
         mask: Mask = (),
-        model: str | None = None,
+        model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> TrainingSample:
         """A conversation to fine-tune a model with: what :meth:`generate_prompt` makes, the answer, and its end marker.
@@ -354,7 +357,7 @@ class Prompter(PromptDefinition):
         tools: ToolsLike = None,
         *,
         mask: Mask = (),
-        model: str | None = None,
+        model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> PreferenceSample:
         """Make a preference pair: one prompt with two answers, for DPO, KTO and reward models.

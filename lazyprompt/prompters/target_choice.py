@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lazyprompt.errors import FormatError, TemplateError, did_you_mean
+from lazyprompt.formatters.profile import Profile
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.prompters.targets import System, Target, TemplateTarget, TextTarget
 from lazyprompt.rendering.markers import Markers
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from lazyprompt.safety.find import Controls
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import InstructionTemplate
+
+# A name, or what a caller made.
+FormatLike: TypeAlias = "str | Profile"
+ModelLike: TypeAlias = "str | Markers | ChatTemplate"
 
 FORMATS = ("flat", *PROVIDERS)
 # Flat text and OpenAI's form, for which a model is a family: its markers, and its system text.
@@ -53,14 +58,15 @@ class TargetSpec:
         """Return the system text of prompts with some markers."""
         return System(resolved_system(None, markers), self.added_system)
 
-    def controls_for(self, model: str | Markers | None) -> Controls:
+    def controls_for(self, model: ModelLike | None) -> Controls:
         """Return the control sequences of payloads for a model; None is the prompter's own markers or template."""
         headers = frozenset(header for text in self.instruction.literals for header in headers_in(text))
         if isinstance(model, str):
             return controls_for_model(model, headers)
-        if model is None and self.chat_template is not None:
-            return self.chat_template.controls(self.chat_template.jinja(tools=True))
-        return controls_of(model or self.markers, headers)
+        own = self.chat_template if model is None else model
+        if own is None or isinstance(own, Markers):
+            return controls_of(own or self.markers, headers)
+        return own.controls(own.jinja(tools=True))
 
 
 class ModelServer(NamedTuple):
@@ -93,8 +99,8 @@ def target_spec(
 @lru_cache(maxsize=512)
 def target_for(
     spec: TargetSpec,
-    form: str | None,
-    model: str | Markers | None,
+    form: FormatLike | None,
+    model: ModelLike | None,
     chat_template: ChatTemplate | None,
     server: ModelServer | None = None,
 ) -> Target:
@@ -102,8 +108,9 @@ def target_for(
 
     Args:
         spec: What the prompter has for it.
-        form: One of ``FORMATS``; None is ``flat``.
-        model: The model: a family, or its markers, for a form of ``OWN_FORMS``; else the model at the provider.
+        form: One of ``FORMATS``, or the profile of a provider; None is ``flat``.
+        model: The model: a family, its markers or its chat template, for a form of ``OWN_FORMS``; else the name of the
+            model at the provider.
         chat_template: The chat template of flat text, in the place of the prompter's markers.
         server: The server of a payload; None for one of ``model`` as the provider's profile says.
 
@@ -111,13 +118,13 @@ def target_for(
         FormatError: The format is unknown.
         TemplateError: The model is of no known family, or both a model and a chat template are given.
     """
-    if form is not None and form not in FORMATS:
-        raise FormatError(
-            f"format {form!r} is unknown{did_you_mean(str(form), FORMATS)}; known are {', '.join(FORMATS)}"
-        )
-    if form not in OWN_FORMS:
-        guard = _guard(spec, str(form), model, server)
-        return _payload(str(form), cast("str | None", model), spec.system_for(spec.markers), "fill", guard)
+    if not isinstance(form, Profile) and form not in (None, *FORMATS):
+        raise FormatError(f"{_unknown(form)}; known are {', '.join(FORMATS)}, or a Profile of your own")
+    if isinstance(form, Profile) or form not in OWN_FORMS:
+        if not isinstance(model, str | None):
+            raise FormatError(f"a {type(model).__name__} is for flat text; a provider takes the name of a model")
+        guard = _guard(spec, form, model, server)
+        return _payload(form, model, spec.system_for(spec.markers), "fill", guard)
     markers, template = _layout(spec, form, model, chat_template)
     system = spec.system_for(markers)
     if form == "openai":
@@ -128,8 +135,14 @@ def target_for(
     return TextTarget(spec.template, markers, system, spec.instruction, spec.tools, spec.safety)
 
 
+def _unknown(form: object) -> str:
+    if not isinstance(form, str):
+        return f"a format is a name or a Profile, not a {type(form).__name__}"
+    return f"format {form!r} is unknown{did_you_mean(form, FORMATS)}"
+
+
 def _payload(
-    provider: str, model: str | None, system: System, empty_turn: EmptyTurn, guard: MessageGuard | None
+    provider: FormatLike, model: str | None, system: System, empty_turn: EmptyTurn, guard: MessageGuard | None
 ) -> Target:
     from lazyprompt.prompters.payload_target import PayloadTarget  # noqa: PLC0415 - flat text needs no formatter
 
@@ -137,10 +150,11 @@ def _payload(
 
 
 def _guard(
-    spec: TargetSpec, provider: str, model: str | Markers | None, server: ModelServer | None
+    spec: TargetSpec, provider: FormatLike, model: ModelLike | None, server: ModelServer | None
 ) -> MessageGuard | None:
     """Return the guard of a payload; None where nothing is searched."""
-    tokenizes = profile_of(provider).tokenizes if server is None else server.tokenizes
+    profile = provider if isinstance(provider, Profile) else profile_of(provider)
+    tokenizes = profile.tokenizes if server is None else server.tokenizes
     policy = spec.safety.of_payload(tokenizes=tokenizes)
     if not policy.looks:
         return None
@@ -150,17 +164,20 @@ def _guard(
 
 
 def _layout(
-    spec: TargetSpec, form: str | None, model: str | Markers | None, chat_template: ChatTemplate | None
+    spec: TargetSpec, form: FormatLike | None, model: ModelLike | None, chat_template: ChatTemplate | None
 ) -> tuple[Markers, ChatTemplate | None]:
     """Return the markers of a form of its own, and the chat template that lays flat text out in their place."""
     if model is not None and chat_template is not None:
         raise TemplateError("model= and chat_template= both say how flat text is laid out; give one of them")
     if chat_template is not None:
-        return chat_template.markers, chat_template
+        return _template_of(chat_template, "chat_template=").markers, chat_template
     if model is None:
         return spec.markers, spec.chat_template
     if isinstance(model, Markers):
         return model, None
+    if not isinstance(model, str):
+        own = _template_of(model, "model=")
+        return own.markers, own
     try:
         return Markers.for_model(model), None
     except TemplateError:
@@ -168,3 +185,13 @@ def _layout(
         if form != "openai":
             raise
         return spec.markers, None
+
+
+def _template_of(given: object, where: str) -> ChatTemplate:
+    """Return a chat template that a caller gave."""
+    from lazyprompt.chat_templates.template import ChatTemplate  # noqa: PLC0415 - only templates need Jinja
+
+    if not isinstance(given, ChatTemplate):
+        what = "a name, Markers or a ChatTemplate" if where == "model=" else "a ChatTemplate"
+        raise TemplateError(f"{where} is a {type(given).__name__}; expected {what}, as ChatTemplate.load gives it")
+    return given

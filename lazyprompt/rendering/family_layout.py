@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lazyprompt._base.roles import SYSTEM_ROLES
-from lazyprompt.messages.prompt import MARKERS, Prompt
+from lazyprompt.messages.prompt import MARKERS, Prompt, stripped
 from lazyprompt.rendering.history_turns import put_history
 from lazyprompt.rendering.layout import PartList, Run, tool_parts, turn_literals
 
@@ -108,13 +108,11 @@ class FamilyLayout:
         text = (prompt.system if self._system_text is None else self._system_text) or ""
         system = f"{text}\n" if text and any(prompt.instruction.parts) else text
         parts: Sequence[str] = (system, "", *prompt.instruction.parts)
-        slots = ("system", MARKERS, *prompt.instruction.slots)
+        slots: Sequence[str] = ("system", MARKERS, *prompt.instruction.slots)
         if "system" in markers.trim:
             parts = stripped(parts)
-        for message in leading:
-            said = message.text.strip() if "system" in markers.trim else message.text
-            parts = (*parts, "", _BETWEEN if said and any(parts) else "", said, "")
-            slots = (*slots, MARKERS, MARKERS, "history", MARKERS)
+        if leading:
+            parts, slots = _with_leading(parts, slots, leading, trim="system" in markers.trim)
         if prompt.tools.names:
             # What parts the tools from the text before them has no place where there is none.
             description = markers.tools if any(parts) else markers.tools.lstrip("\n")
@@ -138,18 +136,16 @@ class FamilyLayout:
         return stripped(parts) if "user" in self._markers.trim else parts
 
 
-def stripped(parts: Sequence[str]) -> list[str]:
-    """Parts without white space at both ends, as the templates of some families treat each text."""
-    texts = [*parts]
-    for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
-        for index in indexes:
-            text = strip(texts[index])
-            # What is not changed stays the value it is: JSON begins and ends with no space.
-            if text != texts[index]:
-                texts[index] = text
-            if text:
-                break
-    return texts
+def _with_leading(parts: Sequence[str], slots: Sequence[str], leading: Sequence[Msg], *, trim: bool) -> Run:
+    """Return the parts of a system text with the system messages that the history begins with behind them."""
+    from lazyprompt.rendering.turns import message_run  # noqa: PLC0415 - only messages need to know what they are
+
+    for message in leading:
+        text = message.text.strip() if trim else message.text
+        run, run_slots = message_run(text)
+        parts = (*parts, "", _BETWEEN if text and any(parts) else "", *run)
+        slots = (*slots, MARKERS, MARKERS, *run_slots)
+    return parts, slots
 
 
 def _is_system_text(message: Msg) -> bool:

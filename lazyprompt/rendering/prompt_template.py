@@ -69,9 +69,8 @@ class PromptTemplate:
             SafetyError: There is such a sequence and ``safety`` is ``raise``, or ``safety`` is unknown.
             HistoryError: There is a history, but the template has no place for it (so with tools and input).
         """
-        literals = prompt.instruction.parts[0::2] + prompt.user.parts[0::2]
         known = prompt.with_system(resolved_system(prompt.system, markers))
-        out = Writer(self, markers, literals, policy_of(safety)).write(known)
+        out = Writer(self, markers, prompt.literals, policy_of(safety)).write(known)
         return Rendered(out.parts, out.slots)
 
     def answer_in(self, output: str, markers: Markers) -> str:
@@ -102,6 +101,18 @@ class ChatPromptTemplate(PromptTemplate):
         head = "{sos}{system}{instruction}{tools}{eos}\n\n" if system_turn else ""
         turn = "{soh}\n{user}{input}\n{eoh}" if system_turn else "{soh}\n{tools}{user}{input}\n{eoh}"
         super().__init__(f"{head}{{history}}\n{turn}{{soa}}\n", "{soa}\n", optional=(turn,))
+
+
+class MessagesPromptTemplate(PromptTemplate):
+    """Messages one after another, with the markers of their roles and nothing else around them."""
+
+    def __init__(self) -> None:
+        super().__init__("{sos}{system}{instruction}{tools}{eos}{history}{soh}{user}{input}{eoh}{soa}", "{soa}")
+
+    def layout(self, markers: Markers) -> Layout:
+        """The markers as they are: those of a family contain all its spacing."""
+        general = markers.tools == DEFAULT_MARKERS.tools
+        return FamilyLayout(markers.evolve(tools=f"\n\n{markers.tools.rstrip()}") if general else markers)
 
 
 class AlpacaPromptTemplate(PromptTemplate):

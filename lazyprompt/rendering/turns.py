@@ -8,16 +8,23 @@ from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.json import JsonText, dump
+from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import Block, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
-from lazyprompt.messages.prompt import MARKERS
-from lazyprompt.rendering.layout import OWN, End, PartList, Said, SampleParts
+from lazyprompt.messages.prompt import MARKERS, FilledText, OfMessage, join_lines
+from lazyprompt.rendering.layout import OWN, End, PartList, Run, Said, SampleParts
 from lazyprompt.rendering.markers import PLAIN_CALL, PLAIN_RESULT, Markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lazyprompt.messages.history import History
+
+
+class _SaidOfMessage(Said, OfMessage):
+    """The slot of a part of the assistant's turn that a template filled."""
+
+    __slots__ = ()
 
 
 class _Slots(NamedTuple):
@@ -63,9 +70,16 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first
         content, role = message.content, message.role
         before, after, trims = around[role]
         if isinstance(content, str) and role != "tool" and message.url is None:
-            add_parts(("", before, content.strip() if trims else content, after))
-            add_slots(_PLAIN_ASSISTANT if role == "assistant" else _PLAIN)
+            text = content.strip() if trims else content
             after_result = False
+            if isinstance(text, FilledText):
+                slots = _ASSISTANT if role == "assistant" else _OTHERS
+                out.own(before)
+                out.extend(*message_run(text, slots.text))
+                out.own(after, slots.end)
+                continue
+            add_parts(("", before, text, after))
+            add_slots(_PLAIN_ASSISTANT if role == "assistant" else _PLAIN)
             continue
         where = f"history[{index}]"
         shown: list[Block] = []
@@ -88,6 +102,19 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first
         out.own(after, slots.end)
 
 
+def message_run(text: str, slots: Sequence[str] = _HISTORY) -> Run:
+    """Return the text of a message as parts that go on with an untrusted one and end with a trusted one.
+
+    Args:
+        text: The text; one that a template filled has parts and slots of its own.
+        slots: The slots of any other text, and of what stands behind it.
+    """
+    if not isinstance(text, FilledText):
+        return (text, ""), slots
+    parts, own = text.origins.parts, (OfMessage(MARKERS), *text.origins.slots)
+    return ("", *parts), tuple(map(_SaidOfMessage, own)) if isinstance(slots[0], Said) else own
+
+
 def _url_error(message: Msg, where: str) -> FormatError:
     return FormatError(f"{where} has the url {message.url!r}, which flat text cannot show; use a dict format")
 
@@ -98,7 +125,7 @@ def _put_blocks(
     """Write the content of one message, its calls each on a line of their own."""
     text = _text(blocks, where)
     text = text.strip() if trim else text
-    out.extend((text, ""), slots.text)
+    out.extend(*message_run(text, slots.text))
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     of_family = markers.tool_start, markers.tool_args, markers.tool_end
     start, between, end = of_family if markers.tool_start else PLAIN_CALL
@@ -136,7 +163,7 @@ def _text(blocks: Iterable[Block], where: str) -> str:
             raise FormatError(
                 f"{where} holds a block of type {block.kind!r}, which flat text cannot show; use a dict format"
             )
-    return "\n".join(texts)
+    return join_lines(texts)
 
 
 def answers_in(history: History) -> list[Msg]:
@@ -188,6 +215,11 @@ def turns_in(slots: Sequence[str]) -> list[range]:
     return turns
 
 
+def _unsaid(slot: str) -> str:
+    """Return the slot of a part that is not trained."""
+    return OfMessage(slot) if isinstance(slot, OfMessage) else str(slot)
+
+
 @lru_cache(maxsize=64)
 def _tags_of(markers: Markers) -> re.Pattern[str]:
     """The tags of a model's own thoughts and calls."""
@@ -220,10 +252,10 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
             before, behind = out.parts[first - 1], out.parts[last]
             cut = len(before) - len(opening)
             parts += (*out.parts[done : first - 1], before[:cut], "", before[cut:])
-            slots += (*map(str, old[done:first]), MARKERS, Said(MARKERS))
-            for part, slot in zip(out.parts[first:last], old[first:last], strict=True):
+            slots += (*map(_unsaid, old[done:first]), MARKERS, Said(MARKERS))
+            for at, (part, slot) in enumerate(zip(out.parts[first:last], old[first:last], strict=True), first):
                 # Text and tags take turns, as untrusted and trusted parts do.
-                pieces = [part] if slot == MARKERS or isinstance(part, JsonText) else split(part)
+                pieces = [part] if is_trusted(at, part) or isinstance(part, JsonText) else split(part)
                 parts += pieces
                 slots += [slot] * len(pieces)
             # What opens the next turn can stand in the same part as the end of this one.
@@ -231,7 +263,7 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
             slots += (Said(MARKERS), MARKERS, MARKERS)
         else:
             parts += out.parts[done : last + 1]
-            slots += map(str, old[done : last + 1])
+            slots += map(_unsaid, old[done : last + 1])
         done = last + 1
     return PartList((*parts, *out.parts[done:]), (*slots, *old[done:]))
 
@@ -250,12 +282,13 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None) -
     current, left, in_turn = 0, 0, False
     for slot in slots:
         trained = isinstance(slot, Said)
-        if slot == "history":
+        is_text = slot == "history" or isinstance(slot, OfMessage)
+        if is_text:
             # A turn that is trained may have any number of parts; it ends with one that is not.
             if not (in_turn if trained else left):
                 current, left = next(texts)
             left, in_turn = 0 if trained else left - 1, trained
-        messages.append(current if slot == "history" else None)
+        messages.append(current if is_text else None)
         in_turn = in_turn and trained
     trained_parts = tuple(isinstance(slot, Said) for slot in slots)
     return SampleParts(tuple(out.parts), tuple(map(str, slots)), trained_parts, tuple(messages))
@@ -268,9 +301,11 @@ def _texts_of(history: History) -> Iterator[list[tuple[int, int]]]:
         kinds = [block.type for block in message.blocks]
         calls, results = kinds.count("tool_use"), kinds.count("tool_result")
         # The dict of a message that calls stands before those of its results, any other behind them.
+        own = join_lines([block.text for block in message.blocks if block.type == "text"])
+        count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
         texts = [(at + result + bool(calls), 1) for result in range(results)]
         has_turn = _has_turn(message.blocks)
         if has_turn:
-            texts.append((at if calls else at + results, 1 + 2 * calls))
+            texts.append((at if calls else at + results, count + 2 * calls))
         yield texts
         at += results + has_turn

@@ -24,7 +24,6 @@ from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.properties import Property
 from lazyprompt.files.targets import target_of
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.prompters.kinds import ChatPrompter
 from lazyprompt.rendering.markers import PLAIN_CALL, Markers
 
 if TYPE_CHECKING:
@@ -320,7 +319,7 @@ def read_draft(place: Path, path: str, text: str, references: References, trace:
 def _slots_of(prompter: Prompter) -> tuple[Property, ...]:
     """The slots of a prompter, and what the user says."""
     slots = {name: Property(name, required=True) for name in prompter.slots}
-    if isinstance(prompter, ChatPrompter):
+    if prompter.made_of.instruction.input_form.has_input:
         slots.setdefault("input", Property("input"))
     return tuple(slots.values())
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked, checked_text, well_formed
@@ -13,10 +14,15 @@ from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
 from lazyprompt.templates.slots import SlotSyntax, SlotTemplate, listed, misfit, value_text
 
+if TYPE_CHECKING:
+    from lazyprompt.messages.msg import Msg
+
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
-# The system-level part, the user-level part, and the user's text.
-Parts: TypeAlias = "tuple[Text, Text, str | None]"
+# The prompter's own messages before and behind the earlier messages of a conversation.
+Around: TypeAlias = "tuple[tuple[Msg, ...], tuple[Msg, ...]]"
+# The system-level part, the user-level part, the user's text, and those messages.
+Parts: TypeAlias = "tuple[Text, Text, str | None, Around]"
 
 INPUT: Final = "input"
 """The key of the user's text in a dict input."""
@@ -26,6 +32,7 @@ Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
 
 # The user's part of an instruction that has none, or where a tool loop leaves it out.
 _NO_USER_PART = Text(("",), ("user",))
+_NOTHING_AROUND: Around = ((), ())
 
 # The sentences of the documents, to the byte ("referred" and all).
 EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
@@ -80,7 +87,7 @@ class InstructionTemplate:
             there are extra keys but no instruction, or the Jinja syntax is wrong.
     """
 
-    accepts_input: ClassVar[bool] = True
+    accepts_input: bool = True
     """Whether a text that fills no slot is what the user says (else it is an error)."""
 
     always_user_turn: ClassVar[bool] = True
@@ -102,11 +109,15 @@ class InstructionTemplate:
         parse = _parser(syntax)
         self._system = parse(system, "instruction")
         self._user = parse(user, "user")
-        self.slots: tuple[str, ...] = tuple(dict.fromkeys(self._system.slots + self._user.slots))
+        self._read_slots(has_escapes=syntax == "slots")
+
+    def _read_slots(self, *, has_escapes: bool) -> None:
+        """Find the slots of the parts, and with them the names that an input may have."""
+        self.slots: tuple[str, ...] = tuple(dict.fromkeys(slot for part in self.templates for slot in part.slots))
         """The names of the slots that an input fills, in the order in which they first appear."""
         self._names = frozenset(self.slots)
-        own_text = self._system.literals + self._user.literals if syntax == "slots" else ()
-        self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input, literals=own_text)
+        texts = tuple(template.text for template in self.templates) if has_escapes else ()
+        self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input, texts=texts)
         """The names that an input may have."""
         self.has_functions = False
         """True if functions give fixed values."""
@@ -152,14 +163,14 @@ class InstructionTemplate:
         return changed
 
     @property
-    def templates(self) -> tuple[SlotSyntax, SlotSyntax]:
-        """Its two parts, parsed: the system-level one and the user-level one."""
+    def templates(self) -> tuple[SlotSyntax, ...]:
+        """Its parts, parsed: the system-level one first, and the user-level one last."""
         return self._system, self._user
 
     @property
     def literals(self) -> tuple[str, ...]:
         """The developer's own text, in pieces."""
-        return self._system.literals + self._user.literals
+        return tuple(text for template in self.templates for text in template.literals)
 
     def fill(self, input: object = None) -> Filled:
         """Fill the slots.
@@ -175,10 +186,10 @@ class InstructionTemplate:
         Raises:
             SlotError: A value is missing, left over, or cannot become text.
         """
-        return Filled(*self.parts(input))
+        return Filled(*self.parts(input)[:3])
 
     def parts(self, given: object, asked: str | None = None) -> Parts:
-        """Fill the slots, and return the system-level part, the user-level part, and the user's text.
+        """Fill the slots, and return the parts of a prompt.
 
         Args:
             given: As of :meth:`fill`.
@@ -203,20 +214,28 @@ class InstructionTemplate:
                 refuse_none(values)
                 values = self._texts(values)
                 break
+        return self._filled(values)
+
+    def _filled(self, values: Mapping[str, Any], *, user: bool = True) -> Parts:
+        """Return the parts filled with checked values, or all but those of the user."""
+        system = self._system.filled(values)
+        if not user:
+            return system, _NO_USER_PART, None, _NOTHING_AROUND
         text: str | None = values[INPUT] if self._names_with_input and INPUT in values else None
-        return self._system.filled(values), self._user.filled(values) if self._user.text else _NO_USER_PART, text
+        return system, self._user.filled(values) if self._user.text else _NO_USER_PART, text, _NOTHING_AROUND
 
     def _parts_in_loop(self, given: object, asked: str) -> Parts:
         values = self.by_name(given, asked)
         fixed = dict(self.input_form.fixed)
-        says = [str(values[name]) for name in self._user_only if name in values and name not in fixed]
+        says = [str(values[name]) for name in self.user_only if name in values and name not in fixed]
         # If nobody asked yet, a part without values is written.
-        is_whole = not asked and all(name in values for name in self._user_only)
+        is_whole = not asked and all(name in values for name in self.user_only)
         if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
-            return self._system.filled(self._texts(values)), _NO_USER_PART, None
+            return self._filled(self._texts(values), user=False)
         # The user's part is whole or left out.
-        system, user, text = self.parts(values)
-        return (system, user, text) if text or not is_asked(user.parts, says, asked) else (system, _NO_USER_PART, None)
+        whole = self.parts(values)
+        _, user, text, _ = whole
+        return whole if text or not is_asked(user.parts, says, asked) else self._filled(self._texts(values), user=False)
 
     def _texts(self, values: Mapping[str, object]) -> dict[str, object]:
         return {name: self._coerced(value, name) for name, value in values.items()}
@@ -267,10 +286,10 @@ class InstructionTemplate:
         Raises:
             SlotError: A slot has no value, a value no slot, or a value is None.
         """
-        return read_input(given, self.input_form, () if asked is None else self._user_only)
+        return read_input(given, self.input_form, () if asked is None else self.user_only)
 
     @property
-    def _user_only(self) -> tuple[str, ...]:
+    def user_only(self) -> tuple[str, ...]:
         """The slots of the user's part that the system-level part has not."""
         return tuple(name for name in self._user.slots if name not in self._system.slots)
 
@@ -292,7 +311,7 @@ class AlpacaInstructionTemplate(InstructionTemplate):
     With ``{"user": ...}`` alone, that is the instruction.
     """
 
-    accepts_input: ClassVar[bool] = False
+    accepts_input: bool = False
     keeps_empty_turn: ClassVar[bool] = True
     preamble: ClassVar[str] = ALPACA_PREAMBLE
 
@@ -371,7 +390,7 @@ class InputForm(NamedTuple):
         user_slots: The slots in the user's part.
         takes_text: True if text beside the slots is the user's; else all text goes into slots, as in Alpaca.
         fixed: Slots with the values that they have where an input leaves them out, or functions that give these.
-        literals: The text of an instruction with slots, in which ``{{name}}`` has become ``{name}``.
+        texts: The templates of an instruction with slots, as they were written.
         has_defaults: True if slots may have values of their own, as the inputs of a prompt file have.
     """
 
@@ -379,7 +398,7 @@ class InputForm(NamedTuple):
     user_slots: frozenset[str] = frozenset()
     takes_text: bool = True
     fixed: Fixed = ()
-    literals: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     has_defaults: bool = False
 
     @property
@@ -421,10 +440,10 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
                     f"the input is one {kind}, but there are {len(missing)} slots; "
                     f"give a dict with a value for each of {listed(missing)}, {shown}"
                 )
-            raise SlotError(fault)
+            raise SlotError(fault + _formula_hints(missing, form))
     missing = [slot for slot in form.slots if slot not in values]
     left_over = [name for name in values if name not in form.slots and name not in takes]
-    escaped = [name for name in left_over if any(f"{{{name}}}" in text for text in form.literals)]
+    escaped = [name for name in left_over if any(f"{{{{{name}}}}}" in text for text in form.texts)]
     if (
         takes
         and form.slots
@@ -438,9 +457,22 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
     elif left_over or any(slot not in optional for slot in missing):
         needed = [slot for slot in form.slots if slot in values or slot not in optional]
         hints = (f"; {{{{{name}}}}} is the text {{{name}}}, the slot is written {{{name}}}" for name in escaped)
-        raise SlotError(misfit(values, needed, takes) + "".join(hints))
+        raise SlotError(misfit(values, needed, takes) + "".join(hints) + _formula_hints(missing, form))
     refuse_none(values)
     return values
+
+
+# What stands before a brace in LaTeX and in regular expressions: a command, an index, a set or group.
+_FORMULA = r"(?:\\[A-Za-z]+|\^|\b[A-Za-z]_|\]|\))(?:\{{[^{{}}\s]*\}})*\{{{}\}}"
+
+
+def _formula_hints(missing: Iterable[str], form: InputForm) -> str:
+    """Explain how to write the braces of slots without a value that look like a part of LaTeX or of a pattern."""
+    found = [name for name in missing if any(re.search(_FORMULA.format(re.escape(name)), text) for text in form.texts)]
+    if not found:
+        return ""
+    braces = ", ".join(f"{{{{{name}}}}}" for name in found)
+    return f"; if they are LaTeX or a pattern and no slots, write {braces}"
 
 
 def fixed_with(
@@ -499,7 +531,8 @@ def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
     if form.takes_text:
         return INPUT
     if left:
-        raise SlotError(f"a text without a name could fill {len(left)} slots; give a dict, {dict_form(left)}")
+        fault = f"a text without a name could fill {len(left)} slots; give a dict, {dict_form(left)}"
+        raise SlotError(fault + _formula_hints(left, form))
     raise SlotError(
         "the input has no slot to go to; put one into the instruction, as {input}, or name it in extra_keys"
     )

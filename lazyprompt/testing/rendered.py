@@ -21,6 +21,7 @@ from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn
 from lazyprompt.files.yaml_nodes import plain
 from lazyprompt.inspect.cautions import Mark, marks_of
 from lazyprompt.inspect.counting import counter_named
+from lazyprompt.messages.prompt import filled_texts
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
@@ -308,6 +309,8 @@ def _pieces(item: TextItem | Shown | Called | Returned) -> Iterator[tuple[str, s
 
 
 def _turn_of_message(message: Msg) -> TurnText:
+    if filled := [*filled_texts(message)]:
+        return TurnText(message.role, tuple(piece for text in filled for piece in _pieces_of_text(text.origins)))
     return TurnText(message.role, (("history", message.text or str(message.content)),))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lazyprompt.errors import HistoryError, SlotError
 from lazyprompt.messages.history import History, HistoryLike, messages_from
 from lazyprompt.messages.msg import Msg, message_of
+from lazyprompt.messages.prompt import without_origins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,11 +37,12 @@ def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
     if prompt.label is not None:
         return prompt.evolve(label=None), message_of("", str.__str__(prompt.label), "assistant")
     # The examples that every conversation of a prompter begins with are no answers; the turns of a file are.
-    has_own_turns = bool(prompt.history) and not prompt.opening
+    has_own_turns = bool(prompt.history) and (prompt.closing > 0 or not prompt.opening)
     if answer is None and has_own_turns and _is_answered(prompt.history):
         past = prompt.history.messages
-        before, answer = History(messages=past[:-1]), past[-1]
-        prompt = prompt.evolve(history=before, input=None if before.awaits_answer else prompt.input)
+        before, answer = History(messages=past[:-1]), without_origins(past[-1])
+        said = None if before.awaits_answer else prompt.input
+        prompt = prompt.evolve(history=before, input=said, closing=max(prompt.closing - 1, 0))
     if answer is None or prompt.said is not None:
         raise SlotError(
             "a training sample needs an answer: give label=, or a history that ends with the assistant's turn, "

@@ -329,7 +329,7 @@ def test_parquet_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = tmp_path / "rows.parquet"
     as_parquet([], path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"lazyprompt\[batch\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install .+\[batch\]"):
         read(path)
 
 

@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from cli.helpers import Ran, fault
+from lazyprompt.errors import install_command
 from support.missing import needs
 
 if TYPE_CHECKING:
@@ -164,4 +165,5 @@ def test_without_the_extra_it_says_what_to_install(
 
     monkeypatch.setattr(studio, "find_spec", spec)
     said = fault(run("studio"))
-    assert said == f'studio: the package {package} is not installed; install it with: pip install "lazyprompt[studio]"'
+    advice = install_command("studio")
+    assert said == f"studio: the package {package} is not installed; install it with: {advice}"

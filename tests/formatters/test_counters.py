@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from formatters.helpers import call, result
-from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, MissingExtraError, TokenizerError
+from lazyprompt.errors import (
+    BudgetError,
+    FormatError,
+    HistoryError,
+    MediaError,
+    MissingExtraError,
+    TokenizerError,
+    install_command,
+)
 from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.messages.msg import Base64Source, ImageBlock, Msg, TextBlock, ThinkingBlock, URLSource
@@ -383,7 +391,7 @@ def test_a_missing_client_names_its_extra(kind: str, module: str, extra: str, mo
     monkeypatch.setitem(sys.modules, module, None)
     counter = counter_of(kind)
     assert counter.count([]) == 0
-    with pytest.raises(MissingExtraError, match=re.escape(f'pip install "lazyprompt[{extra}]"')) as caught:
+    with pytest.raises(MissingExtraError, match=re.escape(install_command(extra))) as caught:
         counter.count([U])
     assert isinstance(caught.value.__cause__, ImportError)
 

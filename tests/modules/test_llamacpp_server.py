@@ -9,6 +9,7 @@ import openai
 import pytest
 import urllib3
 
+from lazyprompt.errors import install_command
 from lazyprompt.modules import llamacpp_server
 from lazyprompt.modules.process import EngineProcess
 from support.engines import EOS, QUICK, SECONDS, python, said, spawned, tiny_model, tokenizer
@@ -150,9 +151,8 @@ def test_without_xllamacpp_it_says_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     assert llamacpp_server.main(["--model", str(tiny_model(tmp_path)), "--port", "0"]) == 1
-    said_of_it = (
-        'llamacpp_server: the package xllamacpp is not installed; install it with: pip install "lazyprompt[local]"'
-    )
+    said_of_it = "llamacpp_server: the package xllamacpp is not installed; install it with: "
+    said_of_it += install_command("local")
     assert capfd.readouterr().err == f"{said_of_it}\n"
 
 

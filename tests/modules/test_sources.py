@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from lazyprompt import ChatFormatter, ModuleError, OnlineChatModule, Secret
+from lazyprompt import ChatFormatter, ModuleError, OnlineChatModule, Profile, Secret, Source
+from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.modules.clients._base import Settings
+from lazyprompt.modules.clients.openai import OpenAIClient, Server
 from lazyprompt.modules.sources import SOURCES, source_named
+from support.model_server.server import Answer, ModelServer
 
 ALIASES = {
     "claude": "anthropic",
@@ -95,9 +100,51 @@ def test_a_key_that_is_no_text_is_refused_unseen(wrong: object) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("opnai", "did you mean 'openai'"), ("Claud", "did you mean 'claude'"), ("", "there are openai"), (None, "None")],
+    [
+        ("opnai", "did you mean 'openai'"),
+        ("Claud", "did you mean 'claude'"),
+        ("", "there are openai"),
+        (None, "not a NoneType"),
+    ],
 )
 def test_a_name_that_is_none_is_told_the_nearest(name: str, words: str) -> None:
     with pytest.raises(ModuleError, match=words) as caught:
         OnlineChatModule(name)
     assert 'OnlineChatModule("openai", base_url=...)' in str(caught.value)
+
+
+PARROT = Profile(name="parrot", form=ChatForm(), source="https://parrot.example/docs", alternate=True)
+
+
+def connect(settings: Settings) -> OpenAIClient:
+    """A client of our own: this server has another name for the seed."""
+    return OpenAIClient(settings, Server(seed="random_seed"))
+
+
+def test_a_source_of_your_own_is_asked_with_its_profile_key_and_client(
+    lenient: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARROT_KEY", "k.k")
+    source = Source("parrot", PARROT, "polly-1", connect, ("PARROT_KEY",), lenient.url("openai"))
+    module = OnlineChatModule(source)
+    assert str(module("Sing.", history=[{"role": "user", "content": "Hi."}], seed=3)) == Answer().text
+    body = lenient.seen[-1].body
+    assert body == {
+        "model": "polly-1",
+        "messages": [{"role": "user", "content": "Hi.\nSing."}],
+        "random_seed": 3,
+    }
+    assert pickle.loads(pickle.dumps(module)).payload("Sing.") == module.payload("Sing.")  # noqa: S301 - our own
+
+
+def test_a_source_of_your_own_needs_little_more_than_an_address() -> None:
+    source = Source("parrot", model="polly-1", base_url="https://parrot.example/v1")
+    payload = OnlineChatModule(source, stream=True).payload("Sing.")
+    assert payload["model"] == "polly-1"
+    with pytest.raises(ModuleError, match="^parrot needs a key, and there is none: give api_key="):
+        OnlineChatModule(source)("Sing.")
+
+
+def test_an_object_that_is_no_source_is_named_by_its_kind() -> None:
+    with pytest.raises(ModuleError, match="^a source is a name or a Source, not a Profile; there are openai"):
+        OnlineChatModule(PARROT)  # type: ignore[arg-type]  # that is the point

@@ -1,11 +1,13 @@
 import copy
 import pickle
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lazyprompt
 from lazyprompt import errors
-from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
+from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean, install_command, requirement_of
 
 BUILT_IN = {
     "SlotError": KeyError,
@@ -64,3 +66,31 @@ def test_the_nearest_name_is_offered() -> None:
 @pytest.mark.parametrize("known", [[], ["zebra"]])
 def test_nothing_is_offered_where_nothing_is_near(known: list[str]) -> None:
     assert did_you_mean("context", known) == ""
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        ({}, '"lazyprompt[openai]"'),
+        ({"url": "{root}", "dir_info": {}}, '"{path}[openai]"'),
+        ({"url": "{root}/gone", "dir_info": {}}, '"lazyprompt[openai]"'),
+        ({"url": "{root}/x.whl", "archive_info": {}}, '"lazyprompt[openai] @ {root}/x.whl"'),
+        (
+            {"url": "https://git.example/lazyprompt", "vcs_info": {"vcs": "git", "commit_id": "0"}},
+            '"lazyprompt[openai] @ git+https://git.example/lazyprompt"',
+        ),
+    ],
+)
+def test_an_extra_is_installed_as_lazyprompt_was(origin: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    """From a checkout, the hint once installed a package of the same name from the index."""
+    root = tmp_path.as_uri()
+    given = {name: value.format(root=root) if name == "url" else value for name, value in origin.items()}
+    assert requirement_of("openai", tmp_path / "site-packages", given) == expected.format(root=root, path=tmp_path)
+
+
+def test_a_checkout_is_installed_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    assert requirement_of("openai", tmp_path, {}) == f'-e "{tmp_path}[openai]"'
+    monkeypatch.chdir(tmp_path)
+    assert requirement_of("openai", tmp_path, {}) == '-e ".[openai]"'
+    assert install_command("openai").startswith("pip install ")

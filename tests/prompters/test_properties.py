@@ -38,6 +38,7 @@ TEMPLATES = [
     ChatPrompter("ctx {a}.\nQ: {k}"),
     ChatPrompter({"system": "You know {a}.", "user": "Say {k}: "}, system="Sys."),
     ChatPrompter("x {a} y", extra_keys="k", system=""),
+    ChatPrompter.from_messages([("system", "ctx {a}."), ("user", "Q: {k}"), ("assistant", "{a}!"), "history"]),
 ]
 ALPACA = AlpacaPrompter("do {a}", extra_keys="k", tools=TOOLS)
 

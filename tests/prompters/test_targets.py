@@ -15,12 +15,16 @@ from lazyprompt import (
     CharTokenCounter,
     ChatFormatter,
     ChatPrompter,
+    ChatTemplate,
     FormatError,
+    Markers,
     Msg,
+    Profile,
     TemplateError,
     ToolResultBlock,
     messages_from,
 )
+from lazyprompt.formatters.chat_form import ChatForm
 from support.conversations import Maker
 
 if TYPE_CHECKING:
@@ -138,3 +142,53 @@ def test_openais_form_takes_a_model_of_no_family(model: str) -> None:
     )
     with pytest.raises(TemplateError, match='format="openai"'):
         PROMPTER.generate_prompt(VALUES, model=model)
+
+
+PARROT = Profile(name="parrot", form=ChatForm(), source="https://parrot.example/docs", alternate=True)
+BIRD = Markers(sos="<|sys|>", eos="<|end|>", soh="<|usr|>", eoh="<|end|>", soa="<|bot|>", eoa="<|end|>")
+TEMPLATE = ChatTemplate.load("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}")
+HISTORY = [{"role": "user", "content": "A"}, {"role": "user", "content": "B"}]
+
+
+def test_a_format_may_be_a_profile_of_your_own() -> None:
+    messages = PROMPTER.generate_prompt(VALUES, HISTORY, return_dict=True)["messages"]
+    expected = ChatFormatter(PARROT).format(messages)
+    assert [each["role"] for each in expected["messages"]] == ["system", "user"]
+    assert PROMPTER.generate_prompt(VALUES, HISTORY, format=PARROT) == expected
+    assert PROMPTER.with_budget(AMPLE).fit(VALUES, HISTORY, format=PARROT)[0] == expected
+    assert PROMPTER.target(PARROT) is PROMPTER.target(PARROT)
+
+
+def test_a_model_may_be_markers_or_a_chat_template() -> None:
+    for model, prompter in ((BIRD, PROMPTER.with_markers(BIRD)), (TEMPLATE, PROMPTER.with_chat_template(TEMPLATE))):
+        expected = prompter.generate_prompt(VALUES, HISTORY)
+        assert PROMPTER.generate_prompt(VALUES, HISTORY, model=model) == expected
+        assert PROMPTER.render(VALUES, HISTORY, model=model).text == expected
+        assert PROMPTER.with_budget(AMPLE).fit(VALUES, HISTORY, model=model)[0] == expected
+        sample, same = (
+            each.training_sample(VALUES, "C", model=own) for each, own in ((PROMPTER, model), (prompter, None))
+        )
+        assert sample == same
+    own = BIRD.evolve(system="Sing.")
+    assert PROMPTER.generate_prompt(VALUES, format="openai", model=own)["messages"][0]["content"] == "Sing.\nHelp Ada."
+
+
+@pytest.mark.parametrize(
+    ("given_", "words"),
+    [
+        ({"format": object()}, "a format is a name or a Profile, not a object; known are flat, openai"),
+        ({"format": BIRD}, "a format is a name or a Profile, not a Markers"),
+        ({"format": "opnai"}, "format 'opnai' is unknown (did you mean 'openai'?)"),
+        ({"format": PARROT, "return_dict": True}, "format is a Profile; give one of them"),
+        ({"model": PARROT}, "model= is a Profile; expected a name, Markers or a ChatTemplate"),
+        ({"chat_template": "{{ messages }}"}, "chat_template= is a str; expected a ChatTemplate"),
+        ({"format": "anthropic", "model": BIRD}, "a Markers is for flat text; a provider takes the name of a model"),
+        ({"model": TEMPLATE, "chat_template": TEMPLATE}, "give one of them"),
+    ],
+)
+def test_errors_of_values_of_your_own_name_their_kinds(given_: dict[str, Any], words: str) -> None:
+    """The repr of a profile has a thousand characters."""
+    with pytest.raises((FormatError, TemplateError)) as caught:
+        PROMPTER.generate_prompt(VALUES, **given_)
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 300

@@ -29,6 +29,7 @@ WITH_THREAD += "{{past}}\nuser:\nAsked: {{q}}"
 ASKED = {
     "slots": ChatPrompter({"system": "Be brief.", "user": "Asked: {q}"}, system=""),
     "jinja": ChatPrompter({"system": "Be brief.", "user": "Asked: {{ q }}"}, system="", syntax="jinja2"),
+    "messages": ChatPrompter.from_messages([("system", "Be brief."), "history", ("user", "Asked: {q}")]),
     "file": Prompty.loads(FILE).prompter,
     "file of an undeclared input": Prompty.loads("system:\nBe brief.\nuser:\nAsked: {{q}}").prompter,
     "file with a thread": Prompty.loads(WITH_THREAD).prompter,

@@ -238,9 +238,12 @@ def test_a_chat_with_a_system_text_is_what_the_models_template_makes_of_it(real:
 @each(NO_SYSTEM)
 @pytest.mark.parametrize("history", [None, PAIRS, SPACED_PAIRS], ids=["plain", "multi-turn", "white space"])
 def test_a_chat_without_system_text_is_what_the_models_template_makes_of_it(real: Real, history: Any) -> None:
-    flat, messages = flat_and_messages(ChatPrompter(system=""), *real.spoken(" Why? ", history), model=real.family)
+    said, past = real.spoken(" Why? ", history)
+    flat, messages = flat_and_messages(ChatPrompter(system=""), said, past, model=real.family)
     assert messages[0]["role"] == "user"
     assert flat == real.recorded(messages)
+    in_order = ChatPrompter.from_messages([*messages[:-1], ("user", "{said}")])
+    assert in_order.generate_prompt({"said": said}, model=real.family) == flat
 
 
 @each(WITH_DEFAULT_SYSTEM)

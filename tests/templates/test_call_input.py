@@ -200,3 +200,25 @@ def test_double_braces_are_told_to_be_text(instruction: Any, values: dict[str, s
     hint = r"{{name}} is the text {name}, the slot is written {name}"
     with pytest.raises(SlotError, match=re.escape(hint)):
         ChatPrompter(instruction).generate_prompt(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "given_", "names"),
+    [
+        (r"Solve \frac{a}{b} for {x}.", {"x": "1"}, "{{a}}, {{b}}"),
+        (r"Solve \sqrt[3]{a} for {x}.", {"x": "1"}, "{{a}}"),
+        ("Sum x^{n} + y_{i}.", {}, "{{n}}, {{i}}"),
+        (r"Match \d{n} and [a-z]{m}.", "abc", "{{n}}, {{m}}"),
+        ("Match (ab){n}.", {}, "{{n}}"),
+        (r"Say {city}, user_{id}, [{b}] and **{c}**.", {}, ""),
+        (r"Say {city} and \frac{{a}}{{b}}.", {}, ""),
+    ],
+)
+def test_a_missing_slot_in_a_formula_or_pattern_says_how_to_write_the_braces(
+    text: str, given_: object, names: str
+) -> None:
+    for prompter in (ChatPrompter(text), AlpacaPrompter(text), ChatPrompter.from_messages([("user", text)])):
+        with pytest.raises(SlotError) as caught:
+            prompter.generate_prompt(given_)
+        hint = f"; if they are LaTeX or a pattern and no slots, write {names}"
+        assert str(caught.value).endswith(hint) if names else "LaTeX" not in str(caught.value)

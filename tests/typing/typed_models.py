@@ -25,6 +25,7 @@ from lazyprompt import (
     ReplyStream,
     ResponseParser,
     Secret,
+    ToolResultBlock,
     ToolUseBlock,
     TrainableModule,
 )
@@ -116,6 +117,8 @@ def talked() -> None:
     for call in chat("Hello").tool_calls:
         chat.add_result(call, {"sun": True})
     assert_type(chat(), Reply)
+    assert_type(chat.run("Hello", tools=[weather], max_rounds=3), Reply)
+    assert_type([*chat.steps("Hello")], list[Delta | Reply | ToolResultBlock])
     assert_type(chat.history, Sequence[Msg])
     chat.save("chat.json")
 

@@ -30,7 +30,9 @@ _SPEAKER = re.compile(
     r"(?P<before>[\s#*_`>\-=~\[<|•]*+)(?P<word>[^\W\d_]{2,12}+)(?P<behind>\s*+(?:\[[^\]]*+\])?[\s#*_`\-=~\]>|:]*+)"
 )
 _SHORT_LINE = re.compile(r"^[^\n]{2,80}$", re.MULTILINE)
-_SPEAKER_AND_TEXT = re.compile(r"^(?:[^\S\n]|[#*_`>\-])*+([^\W\d_]{2,12}+)[ \t*_]*+[:：](?=[^\n]*\S)", re.MULTILINE)
+_SPEAKER_AND_TEXT = re.compile(
+    r"^(?:[^\S\n]|[#*_`>\-])*+([^\W\d_]{2,12}+)[*_]*+([ \t]*+)[*_]*+[:：](?=[^\n]*\S)", re.MULTILINE
+)
 # Names that other formats and people have for the roles.
 _ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("human", "usr", "用户", "人类"), "user"),
@@ -154,9 +156,10 @@ def roles_with_text(subject: Subject) -> Iterator[Hit]:
         for match in _SPEAKER_AND_TEXT.finditer(own.scanned.text)
         if (role := _ALIASES.get(word := match[1].lower(), word if word in ROLES else ""))
     ]
-    # One capital word before a colon may be text of any kind; two speakers are a dialogue.
+    # One capital word before a colon may be text of any kind; two speakers are a dialogue, and no prose has a space
+    # before the colon.
     is_dialogue = len({role for _, role in named}) > 1
-    if found := next((match for match, _ in named if is_dialogue or match[1] in ROLES), None):
+    if found := next((match for match, _ in named if is_dialogue or match[1] in ROLES or match[2]), None):
         what = f"'{found[1]}:' has text behind it: the line is text, and begins no section"
         yield Hit(subject.in_body(own.in_body(found.start(1))), what, "write what is said below it")
 

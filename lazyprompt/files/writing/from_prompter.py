@@ -27,6 +27,7 @@ from lazyprompt.files.writing.turn_text import (
 from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.templates.instruction import InstructionTemplate
+from lazyprompt.templates.messages import MessagesTemplate
 from lazyprompt.templates.slots import SlotTemplate
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _check(prompter: Prompter, made: MadeOf) -> None:
     """Refuse a prompter that no file can replace."""
     kind = type(made.instruction)
     own = kind.parts is not InstructionTemplate.parts or kind.fill is not InstructionTemplate.fill
-    own = own or type(prompter).fill is not Prompter.fill
+    own = own or kind is MessagesTemplate or type(prompter).fill is not Prompter.fill
     for fault, advice in (
         (made.has_functions, "a function, as a pre_hook: write the prompter without it"),
         (made.has_budget, "a budget: take it away with with_budget(None)"),

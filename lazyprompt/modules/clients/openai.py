@@ -345,13 +345,13 @@ def connect(settings: Settings, server: str | None = None) -> OpenAIClient:
     Args:
         settings: ``options`` are further arguments of ``openai.OpenAI`` and ``openai.AsyncOpenAI``; an ``http_client``
             is for one of them only. With no ``base_url`` it is that of ``OPENAI_BASE_URL``, or OpenAI's.
-        server: The name of one of :data:`SERVERS`; None: the one that has the host of the ``base_url``.
+        server: The name of one of :data:`SERVERS`; None or another name: the one that has the host of the ``base_url``.
 
     Raises:
         ModuleError: The key is none.
     """
     base_url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-    return OpenAIClient(settings, server_at(base_url) if server is None else SERVERS[server])
+    return OpenAIClient(settings, SERVERS.get(server or "") or server_at(base_url))
 
 
 class OpenAIClient(OwnHttpClient):

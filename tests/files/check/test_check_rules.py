@@ -81,6 +81,8 @@ FINDINGS = [
     ("LP036", "system: Be kind.\n", 1, 1),
     ("LP036", "Answer.\nHuman: {{ q }}\nAI: {{ a }}\n", 2, 1),
     ("LP036", "**User :** {{ q }}\n**Assistant :** {{ a }}\n", 1, 3),
+    # One capital speaker was passed; with a space before the colon it is no prose.
+    *(("LP036", f"You help.\n{line} {{{{ q }}}}\n", 2, 1) for line in ("User :", "Human\t:")),
     ("LP040", "user:\nHi. <|im_start|>\n", 2, 5),
     ("LP040", "user:\n{{ a }} [INST]\n", 2, 9),
     ("LP040", "user:\n{% raw %}{{ a }} <think>{% endraw %}\n", 2, 18),

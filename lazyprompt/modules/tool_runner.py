@@ -1,0 +1,135 @@
+"""Runs the Python functions that a model calls."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast, get_args
+
+from lazyprompt.errors import HistoryError, ToolsError
+from lazyprompt.messages.msg import Block, ToolResultBlock, ToolUseBlock
+from lazyprompt.messages.tools import ToolSet, ToolsLike, function_schema, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+_BLOCKS = get_args(Block)
+_LOG = logging.getLogger("lazyprompt")
+
+
+@dataclass(frozen=True)
+class ToolRunner:
+    """The tools of a conversation, and the functions among them.
+
+    Args:
+        tools: The tools, as a model is offered them; None for none.
+        functions: The functions by the names of their tools.
+    """
+
+    tools: ToolSet | None
+    functions: Mapping[str, Callable[..., object]]
+
+    @classmethod
+    def of(cls, tools: ToolsLike) -> ToolRunner:
+        """Return the runner of some tools: dicts and Python functions.
+
+        Raises:
+            ToolsError: A tool cannot be described.
+        """
+        if tools is None or isinstance(tools, ToolSet):
+            return cls(tools, {})
+        given = listed(tools)
+        offered = ToolSet.of(cast("list[Callable[..., object]]", given))
+        functions = [each for each in given if callable(each) and not isinstance(each, Mapping)]
+        return cls(offered, {_name_of(each): each for each in functions})
+
+    def can_run(self, calls: Sequence[ToolUseBlock]) -> bool:
+        """Return True if there are calls, and none of a tool that is no function, which its owner has to run."""
+        offered = self.tools.names if self.tools else ()
+        return bool(calls) and not any(call.name in offered and call.name not in self.functions for call in calls)
+
+    def run(self, calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+        """Run calls, several of them in threads at once.
+
+        Returns:
+            Their results in the order of the calls. The result of a call that fails is its error.
+
+        Raises:
+            ToolsError: A function is async.
+            HistoryError: The output of a function cannot be sent.
+        """
+        if len(calls) == 1:
+            return [self._run(calls[0])]
+        with ThreadPoolExecutor(len(calls)) as threads:
+            waiting = [threads.submit(copy_context().run, self._run, call) for call in calls]
+            return [each.result() for each in waiting]
+
+    async def arun(self, calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
+        """Async version of :meth:`run`: async functions are awaited, others run in threads."""
+        return [*await asyncio.gather(*map(self._arun, calls))]
+
+    def _run(self, call: ToolUseBlock) -> ToolResultBlock:
+        try:
+            output = self._function(call)(**call.input)
+        except Exception as error:  # noqa: BLE001 - whatever fails is the model's to read
+            return _failed(call, error)
+        if inspect.iscoroutine(output):
+            output.close()
+            raise ToolsError(f"the tool {call.name!r} is async; use arun or asteps")
+        return _result(call, output)
+
+    async def _arun(self, call: ToolUseBlock) -> ToolResultBlock:
+        try:
+            function = self._function(call)
+            if inspect.iscoroutinefunction(function):
+                output = await cast("Awaitable[object]", function(**call.input))
+            else:
+                output = await asyncio.to_thread(function, **call.input)
+        except Exception as error:  # noqa: BLE001 - as above
+            return _failed(call, error)
+        return _result(call, output)
+
+    def _function(self, call: ToolUseBlock) -> Callable[..., object]:
+        found = self.functions.get(call.name)
+        if found is None:
+            raise LookupError(f"there is no tool {call.name!r}; there are {', '.join(self.functions) or 'none'}")
+        return found
+
+
+def output_of(output: object, name: str) -> str | list[Block]:
+    """Return the output of a tool as the content of a result.
+
+    Raises:
+        HistoryError: It is no text, no list of blocks and no JSON value.
+    """
+    if isinstance(output, str):
+        return output
+    if isinstance(output, list | tuple):
+        items = cast("Sequence[object]", output)
+        if items and all(isinstance(each, _BLOCKS) for each in items):
+            return [*cast("Sequence[Block]", items)]
+    try:
+        return json.dumps(output, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise HistoryError(f"the output of tool {name!r} is no text, no blocks and no JSON value: {error}") from error
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    described = function_schema(function)["function"]
+    return str(cast("Mapping[str, object]", described)["name"])
+
+
+def _result(call: ToolUseBlock, output: object) -> ToolResultBlock:
+    return ToolResultBlock(call.id, call.name, output_of(output, call.name))
+
+
+def _failed(call: ToolUseBlock, error: Exception) -> ToolResultBlock:
+    _LOG.warning("the tool %r failed; its error is sent to the model", call.name, exc_info=error)
+    text = str(error) if type(error) is LookupError else f"{type(error).__name__}: {error}"
+    return ToolResultBlock(call.id, call.name, text, is_error=True)

@@ -1,0 +1,195 @@
+"""Chats that run the functions that a model calls."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lazyprompt import (
+    Chat,
+    ChatPrompter,
+    HistoryError,
+    ModuleError,
+    Msg,
+    Reply,
+    ToolResultBlock,
+    ToolsError,
+    ToolUseBlock,
+)
+from modules.talks import closed, local_of, module_of, weather
+from support.model_server.server import Answer, ModelServer, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WAYS = ("run", "arun", "steps", "asteps")
+ROLES = ["user", "assistant", "tool", "assistant"]
+
+
+def answers(*given: Answer) -> Callable[[Seen], Answer]:
+    """Answers one after another."""
+    left = iter(given)
+    return lambda _: next(left)
+
+
+def called(*calls: tuple[str, dict[str, Any]]) -> Answer:
+    return Answer("", calls=tuple((f"c{at}", name, given) for at, (name, given) in enumerate(calls)))
+
+
+def run(chat: Chat, way: str, input: object = "Hi.", **more: Any) -> tuple[Reply, list[object]]:
+    """The answer of a run, and its steps but for pieces of answers."""
+    if way == "run":
+        return chat.run(input, **more), []
+    if way == "steps":
+        steps: list[object] = [*chat.steps(input, **more)]
+    else:
+
+        async def work() -> list[object]:
+            try:
+                if way == "arun":
+                    return [await chat.arun(input, **more)]
+                return [step async for step in chat.asteps(input, **more)]
+            finally:
+                await closed(chat)
+
+        steps = asyncio.run(work())
+    reply = steps[-1]
+    assert isinstance(reply, Reply)
+    return reply, [step for step in steps if isinstance(step, Reply | ToolResultBlock)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["online", "local"])
+def test_the_functions_that_a_model_calls_are_run_and_their_results_sent(
+    lenient: ModelServer, kind: str, way: str
+) -> None:
+    module = module_of(kind, lenient) if kind == "online" else local_of(lenient, markers="qwen2.5")
+    text = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+    call = called(("weather", {"city": "Rome"})) if kind == "online" else Answer(text)
+    lenient.answer = answers(call, Answer("It rains."))
+    chat = module.chat()
+    reply, steps = run(chat, way, "How is Rome?", tools=[weather])
+    assert reply == "It rains."
+    assert [message.role for message in chat.history] == ROLES
+    (result,) = chat.history[2].blocks
+    assert isinstance(result, ToolResultBlock)
+    assert (result.name, result.output, result.is_error) == ("weather", "Rome", False)
+    if way in ("steps", "asteps"):
+        first, *rest = steps
+        assert isinstance(first, Reply)
+        assert [call.name for call in first.tool_calls] == ["weather"]
+        assert rest == [result, reply]
+    module.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_several_calls_of_an_answer_run_at_once_and_keep_their_order(lenient: ModelServer, way: str) -> None:
+    both = Barrier(2, timeout=10)
+
+    def lookup(name: str) -> dict[str, str]:
+        """Look up."""
+        both.wait()
+        return {"name": name}
+
+    lenient.answer = answers(called(("lookup", {"name": "a"}), ("lookup", {"name": "b"})), Answer("Done."))
+    chat = module_of("online", lenient).chat(tools=[lookup])
+    assert run(chat, way)[0] == "Done."
+    sent = [each["content"] for each in lenient.seen[-1].body["messages"] if each["role"] == "tool"]
+    assert sent == ['{"name": "a"}', '{"name": "b"}']
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_fails_is_the_result_that_the_model_reads(lenient: ModelServer, way: str) -> None:
+    def lookup(name: str) -> str:
+        """Look up."""
+        raise KeyError(name)
+
+    calls = called(("lookup", {"name": "a"}), ("lookup", {"nmae": "a"}), ("look_up", {}))
+    lenient.answer = answers(calls, Answer("I see."))
+    chat = module_of("online", lenient).chat(tools=[lookup])
+    assert run(chat, way)[0] == "I see."
+    results = [block for message in chat.history for block in message.blocks if isinstance(block, ToolResultBlock)]
+    assert all(result.is_error for result in results)
+    failed, misnamed, unknown = (result.output for result in results)
+    assert failed == "KeyError: 'a'"
+    assert "unexpected keyword argument 'nmae'" in str(misnamed)
+    assert unknown == "there is no tool 'look_up'; there are lookup"
+
+
+def test_async_functions_are_awaited_by_async_runs_alone(lenient: ModelServer) -> None:
+    async def lookup(name: str) -> str:
+        """Look up."""
+        await asyncio.sleep(0)
+        return name.upper()
+
+    lenient.answer = answers(called(("lookup", {"name": "a"})), Answer("A."))
+    chat = module_of("online", lenient).chat(tools=[lookup])
+    assert run(chat, "arun")[0] == "A."
+    assert chat.history[2].blocks == (ToolResultBlock("c0", "lookup", "A"),)
+    lenient.answer = called(("lookup", {"name": "a"}))
+    with pytest.raises(ToolsError, match="^the tool 'lookup' is async; use arun or asteps$"):
+        chat.run("Again.")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_calls_without_an_end_is_an_error_and_the_history_stays(lenient: ModelServer, way: str) -> None:
+    lenient.answer = called(("weather", {"city": "Rome"}))
+    chat = module_of("online", lenient).chat(tools=[weather])
+    with pytest.raises(ModuleError, match=r"still calls tools \(weather\) after 2 rounds") as caught:
+        run(chat, way, max_rounds=2)
+    assert caught.value.kind == "rounds"
+    assert [message.role for message in chat.history] == ["user", *("assistant", "tool") * 2, "assistant"]
+
+
+def test_a_call_of_a_tool_that_is_no_function_is_the_callers(lenient: ModelServer) -> None:
+    search = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+    lenient.answer = called(("weather", {"city": "Rome"}), ("search", {}))
+    chat = module_of("online", lenient).chat(tools=[weather, search])
+    assert [call.name for call in chat.run("Hi.").tool_calls] == ["weather", "search"]
+    assert [message.role for message in chat.history] == ["user", "assistant"]
+
+
+def test_output_that_cannot_be_sent_is_the_programs_fault(lenient: ModelServer) -> None:
+    def lookup() -> object:
+        """Look up."""
+        return object()
+
+    lenient.answer = called(("lookup", {}))
+    with pytest.raises(HistoryError, match="the output of tool 'lookup' is no text, no blocks and no JSON value"):
+        module_of("online", lenient).chat(tools=[lookup]).run("Hi.")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("c1", "the call is a str; give one of reply.tool_calls"),
+        (ToolUseBlock("c9", "clock"), "no call 'c9' (clock) waits for a result; waiting are 'c1' (clock)"),
+        (ToolUseBlock("c0", "clock"), "no call 'c0' (clock) waits for a result; waiting are 'c1' (clock)"),
+    ],
+)
+def test_a_result_needs_a_call_that_waits_for_it(lenient: ModelServer, call: Any, words: str) -> None:
+    """A text once was an AttributeError, and the result of a call that nobody made became part of the history."""
+    calls = Msg("assistant", [ToolUseBlock("c0", "clock"), ToolUseBlock("c1", "clock")], "assistant")
+    chat = module_of("online", lenient).chat([calls, Msg("tool", [ToolResultBlock("c0", "clock", "9")], "tool")])
+    with pytest.raises(HistoryError) as caught:
+        chat.add_result(call, "9:30")
+    assert str(caught.value) == words
+    assert len(chat.history) == 2
+
+
+@pytest.mark.parametrize("way", ["__call__", "run"])
+def test_a_model_goes_on_with_the_values_of_the_turn(lenient: ModelServer, way: str) -> None:
+    """Once each call behind a result had to repeat the values of the system text."""
+    prompter = ChatPrompter.from_messages([("system", "You know {city}."), "history", ("user", "{question}")])
+    chat = module_of("online", lenient).prompt(prompter).chat(tools=[weather])
+    lenient.answer = answers(called(("weather", {"city": "Rome"})), Answer("It rains."))
+    reply = getattr(chat, way)({"city": "Rome", "question": "How is it?"})
+    if way == "__call__":
+        chat.add_result(reply.tool_calls[0], "rain")
+        reply = chat()
+    assert reply == "It rains."
+    assert [each["role"] for each in lenient.seen[-1].body["messages"]] == ["system", *ROLES[:3]]
+    assert lenient.seen[-1].body["messages"][0]["content"] == "You know Rome."

@@ -1,0 +1,296 @@
+"""Prompts written as messages in the order in which they are read."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyprompt import (
+    Budget,
+    CharTokenCounter,
+    ChatPrompter,
+    ChatTemplate,
+    HistoryError,
+    ImageBlock,
+    Markers,
+    Msg,
+    SafetyError,
+    SlotError,
+    TemplateError,
+    TextBlock,
+    URLSource,
+)
+from lazyprompt.inspect.look import Call, look
+
+HISTORY = [["Hi.", "Hello."]]
+PAST = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+IN_ORDER = ChatPrompter.from_messages(
+    [
+        ("system", "You know {topic}."),
+        ("user", "Is {example} one?"),
+        ("assistant", "Yes: {example}."),
+        "history",
+        ("user", "{question} <{topic}>"),
+    ]
+)
+VALUES = {"topic": "cats", "example": "a lynx", "question": "Why?"}
+MESSAGES = [
+    {"role": "system", "content": "You know cats."},
+    {"role": "user", "content": "Is a lynx one?"},
+    {"role": "assistant", "content": "Yes: a lynx."},
+    *PAST,
+    {"role": "user", "content": "Why? <cats>"},
+]
+CHATML = ChatTemplate.load(
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+IN_CHATML = "".join(f"<|im_start|>{each['role']}\n{each['content']}<|im_end|>\n" for each in MESSAGES)
+IN_CHATML += "<|im_start|>assistant\n"
+
+# Texts with slots, and the same with their values in.
+VALUE_OF = {"a": "x{b}", "b": "42", "c": "{{c}}"}
+PIECES = st.sampled_from(
+    [("{a}", "x{b}"), ("{b}", "42"), ("{c}", "{{c}}"), ("{{a}}", "{a}"), ("{1}", "{1}"), ("t ", "t ")]
+)
+TEXTS = st.lists(PIECES, min_size=1, max_size=4).map(
+    lambda pieces: tuple("".join(side) for side in zip(*pieces, strict=True))
+)
+TURNS = st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), TEXTS), min_size=1, max_size=6)
+
+
+def as_pair(role: str, text: str) -> object:
+    return role, text
+
+
+def as_dict(role: str, text: str) -> object:
+    return {"role": role, "content": text}
+
+
+def as_msg(role: Any, text: str) -> object:
+    return Msg(role, text, role).without_speaker()
+
+
+@given(
+    turns=TURNS,
+    place=st.none() | st.integers(0, 6),
+    forms=st.lists(st.sampled_from([as_pair, as_dict, as_msg]), min_size=6),
+)
+def test_the_messages_stand_in_their_order_with_the_history_in_its_place(
+    turns: list[tuple[str, tuple[str, str]]], place: int | None, forms: list[Any]
+) -> None:
+    written = [form(role, template) for form, (role, (template, _)) in zip(forms, turns, strict=False)]
+    expected = [{"role": role, "content": text} for role, (_, text) in turns]
+    systems = [at for at, (role, _) in enumerate(turns, 1) if role == "system"]
+    at = max(systems, default=0) if place is None else min(place, len(turns))
+    if place is not None:
+        written.insert(at, "history")
+    prompter = ChatPrompter.from_messages(written)
+    values = {name: VALUE_OF[name] for name in prompter.slots}
+    expected[at:at] = PAST
+    assert prompter.generate_prompt(values, HISTORY, return_dict=True) == {"messages": expected}
+
+
+def test_system_text_behind_the_history_stays_there() -> None:
+    """It once moved in front of the history where it was the first message of the template."""
+    prompter = ChatPrompter.from_messages(["history", ("system", "Be brief."), ("user", "{q}")])
+    made = prompter.generate_prompt("Why?", HISTORY, return_dict=True)["messages"]
+    assert made == [*PAST, {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+
+
+def test_no_system_text_and_no_white_space_is_added() -> None:
+    prompter = ChatPrompter.from_messages([("user", "{question}")])
+    assert prompter.generate_prompt("Why?", return_dict=True) == {"messages": [{"role": "user", "content": "Why?"}]}
+    assert prompter.generate_prompt("Why?") == "<|Human|>:Why?<|Assistant|>:"
+    assert (
+        prompter.generate_prompt("Why?", model="qwen2.5") == "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert IN_ORDER.generate_prompt(VALUES) == (
+        "<|start_system|>You know cats.<|end_system|><|Human|>:Is a lynx one?<|Assistant|>:Yes: a lynx.<|Human|>:"
+        "Why? <cats><|Assistant|>:"
+    )
+
+
+@pytest.mark.parametrize("family", Markers.families())
+def test_a_family_lays_the_messages_out_as_a_history_of_the_same_texts(family: str) -> None:
+    plain = ChatPrompter({"system": "You know cats.", "user": "Why? <cats>"}, system="")
+    history = [["Is a lynx one?", "Yes: a lynx."], *HISTORY]
+    assert IN_ORDER.generate_prompt(VALUES, HISTORY, model=family) == plain.generate_prompt({}, history, model=family)
+
+
+def test_a_chat_template_gets_the_messages() -> None:
+    assert IN_ORDER.generate_prompt(VALUES, HISTORY, chat_template=CHATML) == IN_CHATML
+    rendered = IN_ORDER.with_chat_template(CHATML).render(VALUES, HISTORY)
+    assert rendered.text == IN_CHATML == IN_ORDER.generate_prompt(VALUES, HISTORY, model="chatml")
+    assert [each for each in rendered.segments if each.slot == "example"] == [
+        each for each in IN_ORDER.render(VALUES, HISTORY, model="chatml").segments if each.slot == "example"
+    ]
+
+
+def test_every_provider_gets_the_messages() -> None:
+    made = IN_ORDER.generate_prompt(VALUES, HISTORY, format="anthropic")
+    assert made == {"system": "You know cats.", "messages": MESSAGES[1:]}
+    gemini = IN_ORDER.generate_prompt(VALUES, HISTORY, format="gemini")
+    texts = [part["text"] for content in gemini["contents"] for part in content["parts"]]
+    assert texts == [message["content"] for message in MESSAGES[1:]]
+    assert all(type(message["content"]) is str for message in made["messages"])
+
+
+@pytest.mark.parametrize("target", [{"model": "chatml"}, {"chat_template": CHATML}], ids=["markers", "template"])
+def test_text_of_a_template_is_trusted_in_every_message_and_no_value_is(target: Any) -> None:
+    prompter = ChatPrompter.from_messages(
+        [("user", "<|im_end|>{a}"), ("assistant", "{a}<|im_start|>"), ("user", "{q}")]
+    )
+    rendered = prompter.render({"a": "<|im_end|>", "q": "ok"}, **target)
+    own = [(each.text, each.slot, each.trusted) for each in rendered.segments if each.slot != "markers"]
+    assert own == [
+        ("<|im_end|>", "instruction", True),
+        ("<\\|im_end|>", "a", False),
+        ("<\\|im_end|>", "a", False),
+        ("<|im_start|>", "instruction", True),
+        ("ok", "q", False),
+    ]
+    assert prompter.generate_prompt({"a": "<|im_end|>", "q": "ok"}, **target) == rendered.text
+    with pytest.raises(SafetyError):
+        prompter.with_safety("raise").generate_prompt({"a": "<|im_end|>", "q": "ok"}, **target)
+    strict = ChatPrompter.from_messages([("user", "{q}")], safety="raise")
+    with pytest.raises(SafetyError):
+        strict.generate_prompt("<|im_end|>", **target)
+
+
+def test_messages_of_blocks_keep_their_blocks_and_fill_their_texts() -> None:
+    picture = ImageBlock(URLSource("https://example.com/{a}.png"))
+    prompter = ChatPrompter.from_messages([Msg("user", [TextBlock("What is {a}?"), picture], "user"), "history"])
+    (message,) = prompter.generate_prompt({"a": "this"}, return_dict=True)["messages"]
+    assert message["content"] == [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": "https://example.com/{a}.png"}},
+    ]
+    texts = ChatPrompter.from_messages([Msg("user", [TextBlock("<s>"), TextBlock("{a}")], "user"), ("assistant", "A")])
+    segments = texts.render({"a": "</s>"}, model="mistral-v3").segments
+    assert [each for each in segments if each.slot in ("instruction", "a")][:2] == [
+        ("<s>\n", "instruction", True),
+        ("<\\/s>", "a", False),
+    ]
+
+
+def test_the_last_message_of_the_user_with_a_picture_is_not_repeated_in_a_tool_loop() -> None:
+    picture = ImageBlock(URLSource("https://example.com/a.png"))
+    prompter = ChatPrompter.from_messages(["history", Msg("user", [TextBlock("{q}"), picture], "user")])
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    loop: list[dict[str, Any]] = [
+        {"role": "user", "content": "What?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "1"},
+    ]
+    assert [each["role"] for each in prompter.generate_prompt(None, loop, return_dict=True)["messages"]] == [
+        *("user", "assistant", "tool")
+    ]
+    asked = prompter.generate_prompt({"q": "And now?"}, loop, return_dict=True)["messages"]
+    assert [each["role"] for each in asked] == ["user", "assistant", "tool", "user"]
+
+
+def test_an_input_goes_into_slots_where_the_user_has_the_last_word_and_else_is_the_users_next_message() -> None:
+    asks = ChatPrompter.from_messages([("system", "You know {topic}."), ("user", "Tell me something.")])
+    assert asks.generate_prompt("cats", return_dict=True)["messages"][0]["content"] == "You know cats."
+    with pytest.raises(SlotError, match="no slot named 'input'"):
+        asks.generate_prompt({"topic": "cats", "input": "Hi."})
+    open_ended = ChatPrompter.from_messages([("system", "You know {topic}.")])
+    made = open_ended.generate_prompt({"topic": "cats", "input": "Hi."}, HISTORY, return_dict=True)
+    assert made == {"messages": [MESSAGES[0], *PAST, {"role": "user", "content": "Hi."}]}
+    assert open_ended.generate_prompt({"topic": "cats"}, return_dict=True) == {"messages": [MESSAGES[0]]}
+
+
+def test_partial_values_and_pickles() -> None:
+    partial = IN_ORDER.partial(topic="cats", example=lambda: "a lynx")
+    assert partial.slots == ("question",)
+    assert partial.generate_prompt("Why?", HISTORY, return_dict=True) == {"messages": MESSAGES}
+    copied = pickle.loads(pickle.dumps(IN_ORDER))  # noqa: S301 - our own
+    prompt = copied.fill(VALUES, HISTORY)
+    assert pickle.loads(pickle.dumps(prompt)) == prompt  # noqa: S301 - our own
+    assert copied.generate_prompt(VALUES, HISTORY, return_dict=True) == {"messages": MESSAGES}
+
+
+def test_a_budget_keeps_the_messages_of_the_template_and_cuts_their_slots() -> None:
+    budget = Budget(300, CharTokenCounter(), slots={"example": 20})
+    prompter = IN_ORDER.with_budget(budget)
+    history = [[f"question {at}", f"answer {at}"] for at in range(50)]
+    made, report = prompter.fit({**VALUES, "example": "a lynx " * 20}, history, format="openai")
+    messages = made["messages"]
+    assert [messages[0], messages[-1]] == [MESSAGES[0], MESSAGES[-1]]
+    example = messages[1]["content"].removeprefix("Is ").removesuffix(" one?")
+    assert len(example) <= 20
+    assert messages[2]["content"] == f"Yes: {example}."
+    assert messages[-2] == {"role": "assistant", "content": "answer 49"}
+    assert report.after <= 300 < report.before
+    assert {"example", "topic", "question", "instruction", "history"} <= {*report.slots}
+
+
+@pytest.mark.parametrize("target", [{"model": "chatml"}, {"chat_template": CHATML}], ids=["markers", "template"])
+def test_a_training_sample_trains_answers_of_the_template_too(target: Any) -> None:
+    sample = IN_ORDER.training_sample(VALUES, "Because.", HISTORY, train="all", **target)
+    assert list(sample.messages) == [*MESSAGES, {"role": "assistant", "content": "Because."}]
+    trained = [sample.text[start:stop] for start, stop in sample.spans]
+    assert trained == ["Yes: a lynx.<|im_end|>", "Hello.<|im_end|>", "Because.<|im_end|>"]
+    placed = [
+        (part, at) for part, at in zip(sample.parts, sample.part_messages, strict=True) if part and at is not None
+    ]
+    for at, message in enumerate(sample.messages):
+        assert "".join(part for part, place in placed if place == at).strip() == message["content"]
+    answers = ChatPrompter.from_messages([("user", "{q}"), ("assistant", "{a}")])
+    last = answers.training_sample({"q": "Why?", "a": "So."}, **target)
+    assert [last.text[start:stop] for start, stop in last.spans] == ["So.<|im_end|>"]
+
+
+def test_a_look_shows_the_slots_of_every_message() -> None:
+    seen = look(IN_ORDER, Call(VALUES, HISTORY), model="chatml")
+    names = ["instruction", "topic", "example", "history", "question", "user", "markers"]
+    assert [slot.name for slot in seen.slots] == names
+
+
+def test_markers_of_your_own_are_all_that_stands_around_the_texts() -> None:
+    markers = Markers(sos="[[S]]", eos="[[/S]]\n", soh="[[U]]", eoh="[[/U]]\n", soa="[[A]]", eoa="[[/A]]\n")
+    assert IN_ORDER.with_markers(markers).generate_prompt(VALUES, HISTORY) == (
+        "[[S]]You know cats.[[/S]]\n[[U]]Is a lynx one?[[/U]]\n[[A]]Yes: a lynx.[[/A]]\n"
+        "[[U]]Hi.[[/U]]\n[[A]]Hello.[[/A]]\n[[U]]Why? <cats>[[/U]]\n[[A]]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("messages", "error", "words"),
+    [
+        ([], TemplateError, "there are no messages"),
+        ("history", TemplateError, "the messages are a str; give a list"),
+        (["hist", ("user", "a")], TemplateError, "messages[0] is the text 'hist'"),
+        (["histroy"], TemplateError, "did you mean 'history'?"),
+        (["history", "history", ("user", "a")], TemplateError, "the messages name 'history' 2 times; name it once"),
+        ([("usr", "a")], TemplateError, "messages[0] has the role 'usr' (did you mean 'user'?)"),
+        ([("user", "a", "b")], TemplateError, "messages[0] has the role 'user'"),
+        ([("placeholder", "{x}")], TemplateError, "write 'history' in its place"),
+        ([("user", "a"), {"role": "bot", "content": "a"}], HistoryError, "messages[1]"),
+        ([("user", 3)], HistoryError, "messages[0]"),
+    ],
+)
+def test_errors_name_the_message_and_what_to_write(messages: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error) as caught:
+        ChatPrompter.from_messages(messages)
+    assert words in str(caught.value)
+
+
+def test_a_budget_drops_whole_items_of_a_list_in_every_message() -> None:
+    prompter = ChatPrompter.from_messages([("user", "{passages}"), ("assistant", "Read."), ("user", "{passages} {q}")])
+    passages = [f"passage {at} " * 3 for at in range(9)]
+    prompt, report = prompter.with_budget(Budget(300, CharTokenCounter())).fit(
+        {"passages": passages, "q": "Why?"}, HISTORY, format="openai"
+    )
+    first, _, last = (each["content"] for each in prompt["messages"] if each["content"] not in ("Hi.", "Hello."))
+    left = json.loads(first)
+    assert 0 < len(left) < len(passages)
+    assert left == passages[: len(left)]
+    assert last == f"{first} Why?"
+    assert report.after <= 300
