@@ -28,7 +28,7 @@ def chat(turns: int) -> list[Msg]:
 def main() -> None:
     """Print the messages that are sent at each turn."""
     # About 600 tokens; 100 of them are left for the answer.
-    formatter = ChatFormatter("anthropic", budget=Budget(600, policy="cache", reserve=100))
+    formatter = ChatFormatter("anthropic", budget=Budget(600, reserve=100))
     for turns in range(5, 41, 5):
         messages = chat(turns)
         payload = formatter.format(messages)

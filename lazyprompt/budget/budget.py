@@ -39,7 +39,7 @@ _SUMMARY_SHARE = 8
 _REASONS = {
     "oldest": "the oldest go first",
     "priority": "the lowest priority goes first",
-    "cache": "the oldest go first, down to the low-water mark",
+    "cache": "the oldest go first",
 }
 _LAST_FIRST = "the last items go first"
 
@@ -81,9 +81,8 @@ class Budget:
         max_tokens: The most tokens; ``None`` is no limit, for a budget that limits slots only, or only counts.
         counter: What counts them; by default an approximation.
         policy: What goes first. ``oldest``: the oldest. ``priority``: what has the lowest number, of two the older.
-            ``cache``: the oldest, but so many at a time that what stays begins with the same bytes for many turns, and
-            a provider's cache keeps hitting. Or a summarizer: a function that is given the messages that go, as OpenAI
-            dicts, and gives their summary as text, which may have to be awaited; where it fails, the oldest go.
+            ``cache`` is another name of ``oldest``. Or a summarizer: a function that is given the messages that go, as
+            OpenAI dicts, and gives their summary as text, which may have to be awaited; where it fails, the oldest go.
         reserve: How many of the tokens are kept for the answer.
         start_on: ``"user"`` drops what would stand before the first turn of the user that is left. System text, and
             what is protected, stay.
@@ -100,7 +99,8 @@ class Budget:
             value of a slot that has none never goes, and the items of a list have 0. ``history`` is the slot of all
             messages.
         protect: What never goes: indices, names, roles, or names of slots, of lists too.
-        low_water: What is left of the limit when the policy ``cache``, or a summarizer, lets messages go.
+        low_water: The part of the limit that is left when messages go: many go at a time, so that the rest is the same
+            for many requests. 1 lets no more go than must; so do priorities, and a budget that cuts.
         summary_tokens: The most tokens of a summary; an eighth of the limit by default.
 
     Raises:
@@ -162,6 +162,11 @@ class Budget:
         """The most tokens that are sent: ``max_tokens`` less ``reserve``; ``None`` where there is no limit."""
         return None if self.max_tokens is None else self.max_tokens - self.reserve
 
+    @property
+    def _drops_in_steps(self) -> bool:
+        # A text that is cut uses all room there is; a summary and priorities have their own ways.
+        return self.policy in ("oldest", "cache") and self.low_water < 1 and self.cut is None and self.limit is not None
+
     def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
         """Make messages fit.
 
@@ -195,8 +200,9 @@ class Budget:
         cost: Cost,
         *,
         keep_newest: bool = True,
-        together: Iterable[Unit] = (),
+        together: Sequence[Unit] = (),
         fixed: Collection[int] = (),
+        past: Cost | None = None,
     ) -> Fitted:
         """Make items fit, for whoever knows what they cost as they will be sent.
 
@@ -206,6 +212,7 @@ class Budget:
             keep_newest: Whether the newest turn of the user is among the items.
             together: Items that go together, beside calls and their results.
             fixed: The indices of further items that never go.
+            past: What some of the items cost in an earlier request; None is ``cost``.
 
         Returns:
             What fits.
@@ -214,7 +221,7 @@ class Budget:
             BudgetError: As in :meth:`fit`.
             HistoryError: As in :meth:`fit`.
         """
-        steps = self._steps(items, cost, keep_newest=keep_newest, together=together, fixed=fixed)
+        steps = self._steps(items, cost, keep_newest=keep_newest, together=together, fixed=fixed, past=past)
         return _driven(steps, self.policy)
 
     async def afitted(self, items: Sequence[Item], cost: Cost) -> Fitted:
@@ -331,8 +338,9 @@ class Budget:
         cost: Cost,
         *,
         keep_newest: bool = True,
-        together: Iterable[Unit] = (),
+        together: Sequence[Unit] = (),
         fixed: Collection[int] = (),
+        past: Cost | None = None,
     ) -> Steps:
         plan = self._plan(self._tally)
 
@@ -340,11 +348,11 @@ class Budget:
             return at in fixed or self._is_protected(at, item)
 
         plan = plan._replace(is_protected=stays) if fixed else plan
-        return fitting(plan, items, None, cost, keep_newest=keep_newest, together=together)
+        return fitting(plan, items, None, cost, keep_newest=keep_newest, together=together, past=past)
 
     def _plan(self, tally: Tally) -> Plan:
         limit = self.limit
-        in_steps = self.policy not in ("oldest", "priority")
+        low = round((limit or 0) * self.low_water)
         return Plan(
             limit,
             self._order,
@@ -352,7 +360,8 @@ class Budget:
             _REASONS["priority"] if self.policy == "priority" else _LAST_FIRST,
             self._is_protected if self.protect or tally is self._tally else None,
             self.cut,
-            max(1, round(limit * (1 - self.low_water))) if in_steps and limit else 1,
+            low if self._drops_in_steps else None,
+            max(1, (limit or 0) - low),
             (self.summary_tokens or max(1, (limit or 0) // _SUMMARY_SHARE)) if callable(self.policy) else 0,
             tally,
             self._summaries,
@@ -422,8 +431,8 @@ class Budget:
             raise BudgetError(f"cut is {self.cut!r}; give 'end', 'middle' or None")
         if self.priority is not None and self.policy != "priority":
             raise BudgetError("priority= is for policy='priority'; give both, or neither")
-        if not 0 < self.low_water < 1:
-            raise BudgetError(f"low_water is {self.low_water!r}; give a share of the limit between 0 and 1")
+        if not 0 < self.low_water <= 1:
+            raise BudgetError(f"low_water is {self.low_water!r}; give a share of the limit above 0, at most 1")
         _check_counter(self.counter)
 
     def __repr__(self) -> str:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.budget.cut import CUT_MARK, Cut, longest_text, shortened, with_text
 from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
+from lazyprompt.budget.steps import Step, last_step
 from lazyprompt.budget.summary import SUMMARY, Summaries, Task, checked_summary, summary_message
 from lazyprompt.budget.tally import AsWhole, ByMessage, Cost, Meter, Tally
 from lazyprompt.budget.units import Conversation, Item, Message, SlotValue, Unit, conversation_of
 from lazyprompt.errors import BudgetError, LazyPromptError
 from lazyprompt.messages.msg import Msg
+from lazyprompt.messages.turns import unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -59,7 +61,8 @@ class Plan(NamedTuple):
         item_reason: Why items of lists go in that order.
         is_protected: Whether an item never goes.
         cut: Where long texts are cut; ``None`` cuts none.
-        grid: How many tokens go at a time; 1 lets no more go than must.
+        low: The tokens down to which messages go at a time; ``None`` lets no more go than must.
+        grid: How many tokens a summary takes the place of at a time.
         summary: The most tokens of a summary; 0 makes none.
         tally: What counts.
         summaries: The summaries that are known.
@@ -72,6 +75,7 @@ class Plan(NamedTuple):
     item_reason: str
     is_protected: Callable[[int, Item], bool] | None
     cut: Cut | None
+    low: int | None
     grid: int
     summary: int
     tally: Tally
@@ -86,7 +90,8 @@ def fitting(
     cost: Cost | None,
     *,
     keep_newest: bool,
-    together: Iterable[Unit] = (),
+    together: Sequence[Unit] = (),
+    past: Cost | None = None,
 ) -> Steps:
     """Make items fit.
 
@@ -97,6 +102,7 @@ def fitting(
         cost: What items cost as they will be sent; ``None`` for the OpenAI form, which drops results without a call.
         keep_newest: Whether the newest turn of the user is among the items.
         together: Further items that go together.
+        past: What items cost in an earlier request, which had no newer input; ``None`` is ``cost``.
 
     Returns:
         What fits, when it is driven to its end; on its way it asks for summaries.
@@ -126,10 +132,12 @@ def fitting(
     elif gone and plan.summary:
         yield from work.summarized(gone)
     elif gone:
-        work.go(work.on_grid(gone))
+        work.go_in_steps(gone, past or meter.cost)
         work.cut_last(gone)
     if plan.start_on is not None:
         work.begin_with(plan.start_on, follows=not keep_newest)
+    if cost is not None:
+        work.leave_void_thoughts()
     return work.done()
 
 
@@ -157,6 +165,10 @@ class _Work:
         self._replaced: dict[int, Item] = {}
         self._summary: int | None = None
         self._failure: str | None = None
+        # The messages whose signed thoughts are left out; and the first answer for which the same messages were
+        # dropped as now.
+        self._void: list[int] = []
+        self._since: int | None = None
 
     def lose(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:
         """Write down that items do not stay, and why."""
@@ -169,14 +181,45 @@ class _Work:
         self.lose(going - items, "dropped", self._plan.reason)
         self.lose(items, "dropped", self._plan.item_reason)
 
-    def on_grid(self, gone: int) -> int:
-        """Return the number of units to drop in steps of tokens, so that the same are dropped for many turns.
+    def go_in_steps(self, gone: int, past: Cost) -> None:
+        """Let the oldest units go, many at a time; items of lists differ between requests, so no more than must.
 
-        Items of lists differ from turn to turn, so no more of them go than must.
+        Args:
+            gone: The fewest units that must go.
+            past: What items cost in an earlier request.
         """
-        if self._plan.grid <= 1:
-            return gone
-        return max(gone, min(self._fewest_to(self._limit), self._message_units))
+        if self._plan.low is None:
+            self.go(gone)
+            return
+        step = self._step(past)
+        kept = [at for at in range(len(self._items)) if at not in step.dropped]
+        if self._meter.cost(kept, {}) > self._limit:
+            self.go(gone)
+        else:
+            self._since = step.since
+        self.lose(step.dropped, "dropped", self._plan.reason)
+
+    def _step(self, past: Cost) -> Step:
+        """Return what is dropped in steps."""
+        count = len(self._items)
+        roles = [role_of(item) for item in self._items if not isinstance(item, SlotValue)]
+        units = self._order[: self._message_units]
+        alone = {*range(len(roles))}.difference(*units)
+        first = next((at for at, role in enumerate(roles, 1) if role == "user"), len(roles))
+        values = range(len(roles), count)
+        # A message costs what it adds to the first request: the same in all requests, which find the same to drop.
+        least = past([*range(first), *values], {})
+        share = self._plan.tally.share
+        tokens = dict.fromkeys(range(len(roles)), 0)
+        for unit in (*units, *((at,) for at in alone)):
+            if unit[0] >= first:
+                tokens[unit[-1]] = past(sorted({*range(first), *values, *unit}), {}) - least
+            else:
+                tokens |= {at: share(self._items[at]) for at in unit}
+        newer = self._meter.cost([*range(first), *values], {}) - least
+        beside = least - sum(tokens[at] for at in range(first))
+        low = self._plan.low or 0
+        return last_step(units, [*tokens.values()], roles, beside=beside, newer=newer, limit=self._limit, low=low)
 
     @property
     def _message_units(self) -> int:
@@ -194,7 +237,7 @@ class _Work:
 
     def cut_last(self, gone: int) -> None:
         """Cut the unit that would be the next to stay, rather than let it go."""
-        if self._plan.cut is not None and self._plan.grid <= 1:
+        if self._plan.cut is not None and self._plan.low is None:
             self._cut(self._order[gone - 1], _LEAST)
 
     def cut_protected(self) -> None:
@@ -304,6 +347,25 @@ class _Work:
         """Return True if a unit is in the texts of the prompt, and before no turn."""
         return isinstance(self._items[unit[0]], SlotValue)
 
+    def leave_void_thoughts(self) -> None:
+        """Leave out the thoughts that were signed before the messages were dropped that are dropped now."""
+        if not self._lost and not self._cuts:
+            return
+        since = len(self._items) if self._since is None else self._since
+        for at in self._kept():
+            item = self._replaced.get(at, self._items[at])
+            content = unsigned(item.content) if isinstance(item, Msg) else ""
+            if isinstance(item, Msg) and at < since and content is not item.content:
+                self._replaced[at] = item.evolve(content=content)
+                self._void.append(at)
+
+    @property
+    def _ends_prefix(self) -> bool:
+        """True if other messages are dropped than for the last answer."""
+        roles = [role_of(item) for item in self._items]
+        last = max((at for at, role in enumerate(roles) if role == "assistant"), default=0)
+        return bool(self._lost) and (self._since is None or self._since > last)
+
     def _kept(self) -> list[int]:
         return [at for at in range(len(self._items)) if at not in self._lost]
 
@@ -313,7 +375,9 @@ class _Work:
         if self._summary is not None:
             kept = sorted((*kept, self._summary))
         fates = self._lost | self._cuts
-        report = TrimReport(self._plan.limit, fates, self._account, self._failure)
+        report = TrimReport(
+            self._plan.limit, fates, self._account, self._failure, void=tuple(self._void), ends_prefix=self._ends_prefix
+        )
         return Fitted(kept, self._replaced, fates, report)
 
     def _account(self) -> Account:

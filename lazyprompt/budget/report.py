@@ -72,6 +72,9 @@ class TrimReport:
             only slots were limited.
         failure: Why there is no summary, where one was asked for and could not be had.
         lists: The items of each list in a slot that stay, and those that went, by the name of the slot.
+        void: The indices of the messages whose signed thoughts are left out, because other messages stood before them
+            when the provider signed them.
+        ends_prefix: True if other messages are dropped than for the last answer, so that no cache has the rest.
     """
 
     def __init__(
@@ -81,11 +84,16 @@ class TrimReport:
         account: Callable[[], Account],
         failure: str | None = None,
         lists: Mapping[str, ListItems] | None = None,
+        *,
+        void: tuple[int, ...] = (),
+        ends_prefix: bool = False,
     ) -> None:
         self.lists = dict(lists or {})
         self.max_tokens = max_tokens
         self.failure = failure
+        self.void = void
         self._fates = fates
+        self.ends_prefix = ends_prefix
         self._count = account
 
     def __bool__(self) -> bool:
@@ -157,6 +165,8 @@ class TrimReport:
             "slots": {slot: tokens._asdict() for slot, tokens in self.slots.items()},
             "lists": {slot: {"kept": [*items.kept], "dropped": [*items.dropped]} for slot, items in self.lists.items()},
             "messages": [asdict(message) for message in self.messages],
+            "void": [*self.void],
+            "ends_prefix": self.ends_prefix,
             "failure": self.failure,
         }
 
@@ -176,6 +186,8 @@ class TrimReport:
         for slot, gone in of_lists.items():
             count = len(gone) + len(self.lists[slot].kept)
             done.append(f"{len(gone)} of {count} items of {slot} dropped ({self._reasons(gone)})")
+        if self.void:
+            done.append(f"{len(self.void)} without their signed thoughts, which are void")
         return "; ".join([*done, *([self.failure] if self.failure else [])]) or "nothing had to go"
 
     def _reasons(self, indices: Sequence[int]) -> str:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from lazyprompt._base.difference import shared_length
 from lazyprompt.caching.reading import call_of, read_call
 from lazyprompt.caching.rules import rules_for
+from lazyprompt.formatters._repair import LATE_SYSTEM
 from lazyprompt.tokens.counter import CharTokenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lazyprompt.budget.report import TrimReport
-    from lazyprompt.formatters.report import Report
+    from lazyprompt.formatters.report import Entry, Report
 
 
 _PARTS = {"tools": "the tools", "system": "the system text", "history": "earlier messages", None: "the text"}
@@ -76,10 +77,18 @@ def _reason(previous: object, changed: object, slot: str | None) -> str:
     if after is not None and _dropped(after) != (() if before is None else _dropped(before)):
         return "the budget dropped or cut earlier messages"
     reports = [cast("Report", getattr(prompt, "report", ())) for prompt in (changed, previous)]
-    entries = [entry for report, other in (reports, reports[::-1]) for entry in report if entry not in other]
+    news = [entry for report, other in (reports, reports[::-1]) for entry in report if entry not in other]
+    entries = [entry for entry in news if _is_about(entry, slot)]
     if entries:
         return f"a rule of the provider: {entries[0]}"
     return f"the caller changed {_PARTS.get(slot, f'the slot {slot!r}')}"
+
+
+def _is_about(entry: Entry, slot: str | None) -> bool:
+    """Return True if a rule may have changed a part of a prompt."""
+    if slot == "system" and entry.reason == LATE_SYSTEM:
+        return False
+    return entry.where.startswith("tools") == (slot == "tools")
 
 
 def _dropped(trim: TrimReport) -> Sequence[object]:

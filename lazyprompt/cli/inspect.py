@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from lazyprompt._base.signs import visible
 from lazyprompt.cli.options import (
     Options,
     budget_option,
@@ -131,14 +132,20 @@ def command(
 
 
 def _compare(before: Look, after: Look, color: Color, *, as_json: bool) -> None:
+    from lazyprompt.caching.prefix import check_prefix
+
     changes = slot_diff(before, after)
+    prefix = None if isinstance(after.sent, str) else check_prefix(before.sent, after.sent)
     if not as_json:
         from lazyprompt.inspect.terminal import slot_diff_text
 
-        return write_text(slot_diff_text(before, after, changes, color, terminal=goes_to_terminal()))
+        write_text(slot_diff_text(before, after, changes, color, terminal=goes_to_terminal()))
+        return None if prefix is None else write_text(f"\nfirst change: {visible(str(prefix))}\n")
     slots = [{**change._asdict(), "lines": [*change.lines]} for change in changes]
     shared = shared_prefix(before, after)._asdict()
-    return write_json({"before": look_json(before), "after": look_json(after), "slots": slots, "shared": shared})
+    first = None if prefix is None else prefix._asdict()
+    looks = {"before": look_json(before), "after": look_json(after)}
+    return write_json({**looks, "slots": slots, "shared": shared, "prefix": first})
 
 
 def _opened(options: Options) -> PromptRequest | None:

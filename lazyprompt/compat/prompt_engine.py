@@ -187,7 +187,8 @@ class PromptEngine:
             _Measure(length),
             policy or "oldest",
             protect=stays,
-            low_water=_LOW_WATER,
+            # As in AgentScope, no more goes than must, unless a summary takes its place.
+            low_water=_LOW_WATER if policy else 1,
             summary_tokens=length(SUMMARY) + self.max_summary_length,
         )
         items = [{"role": piece.role, "name": piece.name or piece.role, "content": piece.text} for piece in pieces]

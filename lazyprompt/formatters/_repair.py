@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # What stands where a provider asks for a user's turn and the conversation has none.
 FIRST_TURN = "(The conversation begins.)"
 LAST_TURN = "(Please go on.)"
+# Why late system text is moved where it may stand among the messages.
+LATE_SYSTEM = "system text stands behind the user's turn"
 # What the assistant says where a provider wants an answer between results and the user.
 AFTER_RESULTS = "(The results are here.)"
 
@@ -91,7 +93,7 @@ def _behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Tur
         if asking and waiting:
             for turn in waiting:
                 if turn[3] < asking[-1][3]:
-                    job.notes.add(f"messages[{turn[3]}]", "text", "moved", "system text stands behind the user's turn")
+                    job.notes.add(f"messages[{turn[3]}]", "text", "moved", LATE_SYSTEM)
             placed += _as_one_system(waiting)
             waiting = []
     return placed, waiting
@@ -110,7 +112,8 @@ def _without_void_thoughts(turns: Sequence[Turn], before: int, job: Job) -> list
         left = unsigned(content) if at < before else content
         if left is not content:
             why = "text before the thought has changed since it was signed"
-            job.notes.add(f"messages[{at}]", "thinking", "left out", why)
+            lost = "\n".join(block.thinking for block in blocks_of(content) if isinstance(block, ThinkingBlock))
+            job.notes.add(f"messages[{at}]", "thinking", "left out", why, lost)
         kept.append((role, name, left, at))
     return kept
 

@@ -518,7 +518,8 @@ def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMes
         raise FormatError("a budget has its own limit and counter; give budget, or max_tokens and token_counter")
     if max_tokens is None or counter is None:
         raise FormatError("max_tokens and token_counter go together: give both, or neither")
-    return Budget(max_tokens, counter)
+    # As in AgentScope, whose arguments these are, no more goes than must.
+    return Budget(max_tokens, counter, low_water=1)
 
 
 def _replaced(messages: Sequence[Msg], replaced: Mapping[int, Item]) -> Sequence[Msg]:

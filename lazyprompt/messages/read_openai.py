@@ -473,8 +473,8 @@ def continues(before: Msg, new: Msg) -> bool:
         return False
     last, first = before.blocks[-1:], new.blocks[:1]
     if not (last and first):
-        # An item of an unknown type belongs to the items around it.
-        return True
+        # An item of an unknown type belongs to the items around it; an empty text is a message of its own.
+        return PART_FIELDS in (new if last else before).metadata
     clashes = before.metadata.keys() & new.metadata.keys() - {PART_FIELDS}
     return not clashes and not (last[0].type == first[0].type == "text")
 

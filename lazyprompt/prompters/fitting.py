@@ -85,7 +85,11 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
         def cost(kept: Sequence[int], replaced: Mapping[int, Item]) -> int:
             return renders.cost(parts.prompt(kept, replaced))
 
-        found = budget.fitted(parts.items, cost, keep_newest=waits, together=pairs, fixed=parts.of_lists)
+        def past(kept: Sequence[int], replaced: Mapping[int, Item]) -> int:
+            # The user's text of an earlier request is in the history now.
+            return renders.cost(parts.prompt(kept, replaced).evolve(input=None))
+
+        found = budget.fitted(parts.items, cost, keep_newest=waits, together=pairs, fixed=parts.of_lists, past=past)
         sent = parts.prompt(found.kept, found.replaced)
     fates = {**(found.fates if found else {}), **parts.limited, **parts.gone_with_items(sent)}
 
@@ -99,8 +103,17 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
         tokens = {slot: Tokens(slots_before.get(slot, 0), slots_after.get(slot, 0)) for slot in names}
         return Account(before, after, parts.lines(sent, found, fates), tokens)
 
-    failure = found.report.failure if found else None
-    return Fit(sent, TrimReport(budget.limit, fates, account, failure, parts.lists(fates)), renders.made(sent))
+    inner = TrimReport(None, {}, account) if found is None else found.report
+    report = TrimReport(
+        budget.limit,
+        fates,
+        account,
+        inner.failure,
+        parts.lists(fates),
+        void=inner.void,
+        ends_prefix=inner.ends_prefix,
+    )
+    return Fit(sent, report, renders.made(sent))
 
 
 class _PromptParts(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from lazyprompt import errors
 from lazyprompt._base.secret import HiddenEnvironment
 from lazyprompt._version import __version__
+from lazyprompt.caching.prefix import check_prefix
 from lazyprompt.errors import LazyPromptError, TokenizerError, did_you_mean
 from lazyprompt.files.check.check import check
 from lazyprompt.files.library.layers import FileCache
@@ -253,7 +254,9 @@ class Looking:
             # Faults of the inputs are shown beside the prompt.
             return {"changes": changes, "slots": None}
         slots: list[Json] = [{**each._asdict(), "lines": [*each.lines]} for each in slot_diff(*looks)]
-        return {"changes": changes, "slots": slots, "shared": shared_prefix(*looks)._asdict()}
+        prefix = None if isinstance(looks[1].sent, str) else check_prefix(looks[0].sent, looks[1].sent)
+        shared: JsonObject = {**shared_prefix(*looks)._asdict()}
+        return {"changes": changes, "slots": slots, "shared": shared, "prefix": None if prefix is None else str(prefix)}
 
     def save(self, asked: SaveRequest) -> JsonObject:
         """Save a text.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from lazyprompt import ApproximateTokenCounter, CharTokenCounter, TiktokenCounter, messages_from
+from lazyprompt import ApproximateTokenCounter, Budget, CharTokenCounter, TiktokenCounter, messages_from
 from support.vocabularies import O200K, vocabulary_folder
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ WORDS = st.text("ab 你\n.", min_size=1, max_size=40)
 
 
 CHARS = CharTokenCounter()
+
+
+def exactly(*args: Any, **settings: Any) -> Budget:
+    """A budget that lets no more go than must."""
+    return Budget(*args, **{"low_water": 1, **settings})
 
 
 def said(role: str, text: Any, **fields: Any) -> Form:

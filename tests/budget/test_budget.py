@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from budget.helpers import CHARS, Form, Greedy, Json, said, talk
+from budget.helpers import CHARS, Form, Greedy, Json, exactly, said, talk
 from lazyprompt import (
     Budget,
     BudgetError,
@@ -54,7 +54,7 @@ def contents(messages: Sequence[Form]) -> list[Any]:
         ({"max_tokens": 9, "cut": "start"}, "cut is 'start'; give 'end', 'middle' or None"),
         ({"max_tokens": 9, "priority": {}}, "priority= is for policy='priority'"),
         ({"max_tokens": 9, "low_water": 0}, "low_water is 0; give a share"),
-        ({"max_tokens": 9, "low_water": 1}, "low_water is 1; give a share"),
+        ({"max_tokens": 9, "low_water": 1.1}, "low_water is 1.1; give a share"),
         ({"max_tokens": 9, "counter": len}, r"the counter is a builtin_function_or_method without count\(messages"),
         ({"max_tokens": None, "slots": {"a": 0}}, r"slots\['a'\] is 0"),
         ({"max_tokens": 9, "summary_tokens": 0}, "summary_tokens is 0"),
@@ -94,12 +94,12 @@ def test_a_budget_without_a_limit_only_counts() -> None:
 
 def test_the_oldest_go_first_and_system_and_the_newest_user_stay() -> None:
     system, messages = said("system", "s" * 10), talk(9)
-    kept, report = Budget(45, CHARS).fit([system, *messages])
+    kept, report = exactly(45, CHARS).fit([system, *messages])
     assert kept == [system, *messages[6:]]
     assert report.dropped == (1, 2, 3, 4, 5, 6)
     assert str(report) == "100 → 40 of 45 tokens: 6 dropped (the oldest go first)"
-    assert Budget(1_000, CHARS).fit(messages)[0] == messages
-    assert str(Budget(1_000, CHARS).fit(messages)[1]) == "90 of 1,000 tokens: nothing had to go"
+    assert exactly(1_000, CHARS).fit(messages)[0] == messages
+    assert str(exactly(1_000, CHARS).fit(messages)[1]) == "90 of 1,000 tokens: nothing had to go"
 
 
 ANSWERS = [said("assistant", f"{at}" * 10) for at in range(4)]
@@ -117,16 +117,16 @@ INTERRUPTED: list[Any] = [
     Msg("tool", [ToolResultBlock("1", "f", "r" * 50)], "tool"),
 ]
 LEFT: dict[str, tuple[Budget, list[Any], list[int]]] = {
-    "the newest turn of the user, though much follows it": (Budget(30, CHARS), LOOP, [0, 8, 9]),
+    "the newest turn of the user, though much follows it": (exactly(30, CHARS), LOOP, [0, 8, 9]),
     "the last, where no user speaks": (Budget(10, CHARS), ANSWERS, [3]),
     "all, though no user begins": (Budget(100, CHARS, start_on="user"), ANSWERS, [0, 1, 2, 3]),
-    "some, though no user begins": (Budget(25, CHARS, start_on="user"), ANSWERS, [2, 3]),
-    "what is not reserved": (Budget(45, CHARS, reserve=20), talk(9), [7, 8]),
+    "some, though no user begins": (exactly(25, CHARS, start_on="user"), ANSWERS, [2, 3]),
+    "what is not reserved": (exactly(45, CHARS, reserve=20), talk(9), [7, 8]),
     "a result without its call, beside a text": (Budget(900, CHARS), BESIDE, [0, 1]),
     "a turn between a call and its result": (Budget(45, CHARS), INTERRUPTED, [1]),
     "what is protected": (Budget(55, CHARS, protect="assistant"), talk(9), [1, 3, 5, 7, 8]),
-    "a share of 0.9": (Budget(100, CHARS, "cache", low_water=0.9), talk(11), [*range(1, 11)]),
-    "a share of 0.5": (Budget(100, CHARS, "cache", low_water=0.5), talk(11), [*range(5, 11)]),
+    "a share of 0.9": (Budget(100, CHARS, "cache", low_water=0.9), talk(11), [*range(2, 11)]),
+    "a share of 0.5": (Budget(100, CHARS, "cache", low_water=0.5), talk(11), [*range(6, 11)]),
     "a share of 0.1": (Budget(100, CHARS, "cache", low_water=0.1), talk(11), [9, 10]),
 }
 
@@ -138,12 +138,12 @@ def test_what_is_left(budget: Budget, messages: list[Any], left: list[int]) -> N
 
 def test_tools_are_counted() -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
-    kept, report = Budget(150, CHARS).fit(talk(9), tools)
+    kept, report = exactly(150, CHARS).fit(talk(9), tools)
     cost = CHARS.count([], tools)
     assert len(kept) == (150 - cost) // 10
     assert report.slots["tools"] == (cost, cost)
     with pytest.raises(BudgetError, match=rf"what never goes counts {cost + 10:,} tokens \(.*tools {cost}\)"):
-        Budget(cost, CHARS).fit(talk(9), tools)
+        exactly(cost, CHARS).fit(talk(9), tools)
 
 
 def test_what_never_goes_and_does_not_fit_is_an_error_with_the_numbers() -> None:
@@ -197,11 +197,11 @@ def test_exchanges_in_any_form_go_whole() -> None:
         [Msg("a", [ToolUseBlock("1", "f"), ToolResultBlock("1", "f", "r" * 50)], "assistant")],
     ]
     for exchange in exchanges:
-        kept, report = Budget(45, CHARS).fit([*exchange, *talk(3)])
+        kept, report = exactly(45, CHARS).fit([*exchange, *talk(3)])
         assert kept == talk(3)
         assert report.dropped == tuple(range(len(exchange)))
         # The newest turn of the user lies before it, and stays all the same.
-        assert Budget(45, CHARS).fit([*talk(3), *exchange])[0] == talk(3)[2:]
+        assert exactly(45, CHARS).fit([*talk(3), *exchange])[0] == talk(3)[2:]
 
 
 def test_media_are_counted() -> None:
@@ -225,10 +225,10 @@ def test_the_lowest_priority_goes_first_and_of_two_the_older() -> None:
     messages = [said("user", f"{at}" * 10, priority=number) for at, number in enumerate([3, 1, 2, 1, 0])]
     bare = [said("user", f"{at}" * 10) for at in range(5)]
     for limit, left in ((50, [0, 1, 2, 3, 4]), (40, [0, 2, 3, 4]), (30, [0, 2, 4]), (20, [0, 4]), (10, [4])):
-        kept, report = Budget(limit, CHARS, "priority").fit(messages)
+        kept, report = exactly(limit, CHARS, "priority").fit(messages)
         assert kept == [messages[at] for at in left], "a message's own number; the newest turn stays in any case"
         assert (len(left) == 5) or str(report).endswith("dropped (the lowest priority goes first)")
-        by_index = Budget(limit, CHARS, "priority", priority=dict(enumerate([3, 1, 2, 1, 0])))
+        by_index = exactly(limit, CHARS, "priority", priority=dict(enumerate([3, 1, 2, 1, 0])))
         assert by_index.fit(bare)[0] == [bare[at] for at in left]
 
 
@@ -240,16 +240,16 @@ def test_priorities_by_name_role_and_function() -> None:
         Msg("Ann", "d" * 10, "user", metadata={"priority": 7}),
         Msg("user", "e" * 10, "user"),
     ]
-    first = Budget(40, CHARS, "priority", priority={"Ann": -1, "assistant": -2})
+    first = exactly(40, CHARS, "priority", priority={"Ann": -1, "assistant": -2})
     assert first.fit(messages)[1].dropped == (1, 2)
-    assert Budget(40, CHARS, "priority", priority=lambda each: len(each.name)).fit(messages)[1].dropped == (0, 1)
-    assert Budget(40, CHARS, "priority").fit(messages)[1].dropped == (0, 1)
-    assert Budget(40, CHARS, "priority", priority={"Ann": -1}, protect={"Ann"}).fit(messages)[1].dropped == (0, 2)
+    assert exactly(40, CHARS, "priority", priority=lambda each: len(each.name)).fit(messages)[1].dropped == (0, 1)
+    assert exactly(40, CHARS, "priority").fit(messages)[1].dropped == (0, 1)
+    assert exactly(40, CHARS, "priority", priority={"Ann": -1}, protect={"Ann"}).fit(messages)[1].dropped == (0, 2)
 
 
 def test_what_is_protected_never_goes() -> None:
     messages = talk(9)
-    kept, _ = Budget(55, CHARS, protect=[0, 2]).fit(messages)
+    kept, _ = exactly(55, CHARS, protect=[0, 2]).fit(messages)
     assert kept == [messages[at] for at in (0, 2, 6, 7, 8)][-len(kept) :]
     assert contents(kept)[:2] == contents([messages[0], messages[2]])
 
@@ -260,8 +260,8 @@ def test_an_exchange_has_the_highest_priority_of_its_messages() -> None:
         Msg("t", [ToolResultBlock("1", "f", "r" * 10)], "tool", metadata={"priority": 5}),
         *(Msg("user", f"{at}" * 10, "user") for at in range(5)),
     ]
-    least = Budget(None, CHARS).fit(messages)[1].before - 14
-    assert Budget(least, CHARS, "priority").fit(messages)[1].dropped == (2,)
+    least = exactly(None, CHARS).fit(messages)[1].before - 14
+    assert exactly(least, CHARS, "priority").fit(messages)[1].dropped == (2,)
 
 
 # Caches
@@ -278,8 +278,8 @@ def test_what_stays_begins_the_same_for_many_turns() -> None:
         assert report.before == 50 + 10 * (2 * turn + 1)
     cuts = [at for at in range(1, len(starts)) if starts[at] != starts[at - 1]]
     distances = {later - earlier for earlier, later in pairwise(cuts)}
-    assert len(cuts) == 15
-    assert distances == {25}, "half of the limit, in turns of two messages"
+    assert len(cuts) == 14
+    assert distances == {26}, "half of the limit, in turns of two messages"
     # Each call finds the cut by itself: a budget that has seen nothing makes the same.
     assert Budget(1_000, CHARS, "cache").fit([system, *talk(799)])[0] == kept
 
@@ -369,7 +369,7 @@ class Recorder:
 
 def test_each_message_is_counted_once_in_all_turns() -> None:
     Recorder.asked.clear()
-    budget = Budget(53, Recorder())
+    budget = exactly(53, Recorder())
     for turn in range(3):
         kept, _ = budget.fit([said("user", f"{at} two three four five") for at in range(100 + turn)])
         assert len(kept) == 10
@@ -411,7 +411,7 @@ def test_messages_that_differ_in_a_key_are_counted_each() -> None:
 
 
 def test_a_report_is_data() -> None:
-    kept, report = Budget(45, CHARS).fit([said("system", "s"), *talk(9)])
+    kept, report = exactly(45, CHARS).fit([said("system", "s"), *talk(9)])
     data = report.as_dict()
     assert json.loads(json.dumps(data)) == data
     assert data["before"] == 91

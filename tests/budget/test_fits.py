@@ -99,7 +99,10 @@ def test_what_fits(policy: str, kind: str, *, with_tools: bool, as_msg: bool, me
         return
     counter, tools = COUNTERS[kind](), TOOLS if with_tools else None
     numbers = {at: (at * 7) % 5 for at in range(len(messages))}
-    budget = Budget(limit, counter, POLICIES[policy], priority=numbers if policy == "priority" else None)  # type: ignore[arg-type]  # keys are wider
+    # With the policy "cache" messages go in steps here, and with "oldest" as few as can.
+    low_water = 1 if policy == "oldest" else 0.5
+    numbered: Any = numbers if policy == "priority" else None
+    budget = Budget(limit, counter, POLICIES[policy], priority=numbered, low_water=low_water)
     items: list[Any] = msgs(messages) if as_msg else messages
     before = deepcopy(items)
     keeps = protected(messages)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from budget.helpers import CHARS, said, talk
+from budget.helpers import CHARS, exactly, said, talk
 from lazyprompt import Budget, BudgetError, ChatFormatter, ChatPrompter, Msg, OnlineChatModule, messages_from
 
 CALL = {"functionCall": {"id": "1", "name": "f", "args": {}}}
@@ -43,7 +43,7 @@ TUPLES = [("human", "a" * 50), ("ai", "b" * 50), ("human", "c" * 50)]
     ],
 )
 def test_what_is_left_is_of_the_kind_that_was_given(items: Any, limit: int, left: list[int]) -> None:
-    kept, _ = Budget(limit, CHARS).fit(items)
+    kept, _ = exactly(limit, CHARS).fit(items)
     assert kept == [items[at] for at in left]
     assert all(new is not items[at] for new, at in zip(kept, left, strict=True) if isinstance(new, dict))
     sent = ChatFormatter("openai").format(*kept)["messages"]
@@ -125,15 +125,15 @@ def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_
     history = [*talk(8), said("user", "question"), *loop]
     room = CHARS.count(history[8:])
     for limit, count in ((room, 3), (room + 9, 3), (room + 10, 3 if start_on else 4), (room + 20, 5), (900, 11)):
-        prompter = ChatPrompter("", system="", budget=Budget(limit, CHARS, start_on=start_on))
+        prompter = ChatPrompter("", system="", budget=exactly(limit, CHARS, start_on=start_on))
         made, report = prompter.fit(None, history, format="openai")
         assert made["messages"] == history[-count:]
         assert report.dropped == tuple(range(11 - count))
-        assert Budget(limit, CHARS, start_on=start_on).fit(history)[0] == history[-count:]
+        assert exactly(limit, CHARS, start_on=start_on).fit(history)[0] == history[-count:]
     # With less, the exchange goes, and the question stays.
-    assert Budget(room - 1, CHARS).fit(history)[0] == [history[8]]
+    assert exactly(room - 1, CHARS).fit(history)[0] == [history[8]]
     with pytest.raises(BudgetError, match=r"what never goes counts 8 tokens \(the newest turn of the user 8\)"):
-        Budget(7, CHARS).fit(history)
+        exactly(7, CHARS).fit(history)
 
 
 def test_where_no_user_speaks_all_stays_unless_the_users_turn_follows() -> None:

@@ -73,7 +73,7 @@ def test_a_summary_is_made_once_and_carried_on() -> None:
 )
 def test_where_there_can_be_no_summary_the_oldest_go(summarizer: Any, why: str) -> None:
     kept, report = Budget(100, CHARS, summarizer, summary_tokens=60).fit(talk(30))
-    assert kept == Budget(100, CHARS).fit(talk(30))[0]
+    assert kept == Budget(100, CHARS, low_water=1).fit(talk(30))[0]
     assert report.failure is not None
     assert why in report.failure
     assert why in str(report)
@@ -154,4 +154,4 @@ async def test_on_an_event_loop_such_a_summarizer_needs_afit() -> None:
     assert kept[0]["content"].endswith(" messages")
     _, report = await Budget(200, CHARS, broken, summary_tokens=60).afit(talk(30))
     assert "no connection" in str(report)
-    assert (await Budget(200, CHARS).afit(talk(30)))[0] == talk(30)[10:]
+    assert (await Budget(200, CHARS, low_water=1).afit(talk(30)))[0] == talk(30)[10:]

@@ -89,7 +89,7 @@ def test_a_budget_and_a_rule_say_that_it_was_they() -> None:
     formatter = ChatFormatter("anthropic", budget=Budget(150, CharTokenCounter()))
     longer = formatter.format(*messages, {"role": "assistant", "content": "y" * 90}, USER)
     assert check_prefix(formatter.format(*messages), longer) == PrefixChange(
-        1, "history", "the budget dropped or cut earlier messages", 0
+        0, "history", "the budget dropped or cut earlier messages", 0
     )
     old = ChatFormatter("anthropic", model="claude-sonnet-4-5")
     late = old.format(USER, REPLY, {"role": "system", "content": "Be brief."}, USER)

@@ -305,7 +305,10 @@ def test_what_is_let_through_is_written_as_transformers_writes_it(share: int) ->
             theirs, _ = judged(template.text, taken, tools=tools, add_generation_prompt=True, **SPECIAL, **more)
             made = rendered(template, (messages, tools, more), safety="off")
             assert (made.text if made else None) == theirs, (name, special)
-            assert made is None or ("".join(made.parts), made.note) == (made.text, ""), (name, special)
+            # A template may have no place for a role, which the note tells.
+            assert made is None or "".join(made.parts) == made.text, (name, special)
+            is_untraced = made is not None and made.note and "shows no message" not in made.note
+            assert not is_untraced, (name, special)
 
 
 @BY_SHARE

@@ -41,8 +41,8 @@ def test_the_table(run: Run) -> None:
     assert ran.status == 0
     lines = ran.out.decode().splitlines()
     assert lines[0] == "openai: 4 calls, 12,852 tokens, 3,072 read from the cache, hit rate 23.9%"
-    assert "SLOT        LOST  BREAKS" in lines
-    at = lines.index("call 3, message 0, line 1: 3,072 tokens lost")
+    assert "SLOT     LOST  BREAKS" in lines
+    at = lines.index("call 3, message 0, system, line 1: 3,072 tokens lost")
     assert lines[at + 1].startswith("  before: It is 10:05. sss")
     assert lines[at + 2].startswith("  after:  It is 10:06. sss")
     assert lines[at + 3].startswith("  Pin the date or time")
@@ -62,7 +62,7 @@ def test_the_standard_input(run: Run) -> None:
 def test_json(run: Run) -> None:
     ran = run("cache", "calls.jsonl", "--provider", "llama.cpp", "--counter", "chars", "--json")
     report = json.loads(ran.out)
-    assert report["slots"] == {"message 0": 3103}
+    assert report["slots"] == {"system": 3103}
     assert [call["read"] for call in report["calls"]] == [0, 3113, 10, 10]
 
 

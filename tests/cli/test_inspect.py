@@ -289,6 +289,27 @@ def test_what_is_wrong_of_saved_payloads(run: Run, tmp_path: Path, argv: tuple[s
 # Two prompts.
 
 
+def test_the_first_change_of_two_saved_payloads(run: Run, tmp_path: Path) -> None:
+    """Two requests of a chat: where the later one does not continue the earlier, and how many thoughts are void."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "Yes."}]}
+    asked = [{"role": "user", "content": "Is it open?"}]
+    for name, system, messages in (("a", "Be kind.", asked), ("b", "Be brief.", [*asked, answer, *asked])):
+        write(tmp_path / f"{name}.json", json.dumps({"system": system, "messages": messages}))
+    found: Any = run("inspect", "a.json", "--diff", "b.json", "--json").json
+    assert found["prefix"] == {
+        "message": None,
+        "slot": "system",
+        "reason": "the caller changed the system text",
+        "thoughts": 1,
+    }
+    text = run("inspect", "a.json", "--diff", "b.json").out.decode()
+    assert text.endswith(
+        "\nfirst change: system: the caller changed the system text; void signed thoughts behind it: 1\n"
+    )
+    assert "first change" not in run("inspect", "a.json", "--diff", "a.json").out.decode()
+
+
 def test_two_prompts_by_slot(run: Run, tmp_path: Path) -> None:
     for name, instruction in (("a.yaml", "Answer {q}."), ("b.yaml", "Answer {q} from {text}.")):
         write(tmp_path / name, f"type: chat\ninstruction: '{instruction}'\n")

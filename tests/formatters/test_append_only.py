@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from formatters.helpers import judged, reported
-from lazyprompt import ChatFormatter, FormatError, Msg, MultiAgentFormatter
+from lazyprompt import (
+    ApproximateTokenCounter,
+    Budget,
+    ChatFormatter,
+    ChatPrompter,
+    FormatError,
+    Msg,
+    MultiAgentFormatter,
+)
 from lazyprompt.caching import check_prefix
-from lazyprompt.formatters.providers import PROVIDERS
+from lazyprompt.formatters.formatter import countable
+from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from support.chats import TOOL, requests_of, synthetic_chat
 from support.conversations import Maker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from lazyprompt import Payload
     from lazyprompt._base.roles import Role
     from lazyprompt.caching import PrefixChange
 
@@ -149,3 +159,49 @@ def test_what_a_formatter_writes_it_reads(provider: str) -> None:
         again = formatter.format(first, payload[key])
         assert again == payload, seed
         assert again.report == (), seed
+
+
+def half_budgets(provider: str, chat: list[Msg]) -> Budget:
+    """A budget of half of what a chat costs at its end."""
+    payload, counter = ChatFormatter(provider).format(*chat, tools=[TOOL]), ApproximateTokenCounter()
+    return Budget(counter.count(*countable(payload, profile_of(provider))) // 2, counter)
+
+
+def within_formatter(provider: str, chat: list[Msg]) -> list[Payload]:
+    formatter = ChatFormatter(provider, budget=half_budgets(provider, chat))
+    return [formatter.format(*messages, tools=[TOOL]) for messages in requests_of(chat)]
+
+
+def within_prompter(provider: str, chat: list[Msg]) -> list[Payload]:
+    prompter = ChatPrompter(system=chat[0].text, tools=[TOOL], budget=half_budgets(provider, chat))
+    payloads: list[Payload] = []
+    for _, *history in requests_of(chat):
+        asked = history.pop().text if history[-1].role == "user" else None
+        payloads.append(cast("Payload", prompter.generate_prompt(asked, history, format=provider)))
+    return payloads
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
+@pytest.mark.parametrize("within", [within_formatter, within_prompter])
+def test_a_budget_rewrites_seldom_and_sends_no_void_thought(
+    provider: str, within: Callable[[str, list[Msg]], list[Payload]]
+) -> None:
+    """It dropped a message at each turn, which made all thoughts void, and sent them: 397 of 657 turns."""
+    found: list[PrefixChange | None] = []
+    for seed in range(CHATS):
+        payloads = within(provider, synthetic_chat(seed, provider=provider))
+        assert [pair for pair in pairwise(payloads) if (change := check_prefix(*pair)) and change.thoughts] == [], seed
+        found += [check_prefix(*pair) for pair in pairwise(payloads)]
+    rewritten = [change for change in found if change]
+    assert 0 < len(rewritten) <= 0.2 * len(found)
+    assert {change.reason for change in rewritten} == {"the budget dropped or cut earlier messages"}
+
+
+def test_the_report_tells_where_a_prefix_ends_and_which_thoughts_are_void() -> None:
+    chat = synthetic_chat(3)
+    payloads = within_formatter("anthropic", chat)
+    rewritten = [after.trim for before, after in pairwise(payloads) if check_prefix(before, after)]
+    assert rewritten
+    assert all(trim is not None and trim.ends_prefix for trim in rewritten)
+    trim = next(payload.trim for payload in payloads if payload.trim and payload.trim.void)
+    assert f"{len(trim.void)} without their signed thoughts, which are void" in str(trim)

@@ -219,7 +219,8 @@ def test_a_result_without_a_name_follows_the_call_whose_id_and_tool_are_fitted(p
 @settings(max_examples=25)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=80), min_size=1, max_size=5, unique=True))
 def test_ids_and_names_are_fitted(provider: str, names: list[str]) -> None:
-    formatter = ChatFormatter(provider)
+    # Control sequences are neutralised first; here names are looked at alone.
+    formatter = ChatFormatter(provider, safety="off")
     calls = [call(name, name) for name in names]
     messages = HI, calling(*calls), answering(*(result(name, f"§{at}§", name=name) for at, name in enumerate(names)))
     payload = judged(formatter, *messages)

@@ -44,7 +44,7 @@ def formatted(provider: str, *blocks: Block) -> Payload:
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     results = [ToolResultBlock(call.id, call.name, "Rain.") for call in calls]
     turn = Msg("assistant", blocks, "assistant"), Msg("tool", results, "tool") if results else QUESTION
-    formatter = ChatFormatter(provider)
+    formatter = ChatFormatter(provider, safety="off")
     payload = formatter.format(QUESTION, *turn)
     formatter.validate(payload)
     return payload

@@ -112,7 +112,7 @@ def test_hidden_signs_are_told_of() -> None:
 
 def test_what_the_named_provider_would_refuse_is_told() -> None:
     seen = saved(CHAT, form="anthropic")
-    assert [(caution.kind, caution.values["where"]) for caution in seen.cautions] == [("refused", "messages[0].role")]
+    assert [(caution.kind, caution.values["where"]) for caution in seen.cautions] == [("refused", "messages[0]")]
     assert "anthropic would refuse this" in str(seen.cautions[0])
 
 

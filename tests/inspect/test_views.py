@@ -174,7 +174,7 @@ def test_what_is_grave_is_red() -> None:
     assert "\x1b[1;31m! \x1b[0mx: 1 control sequence(s) sent as they are" in out
     assert "\x1b[1;33m! \x1b[0mx: 1 sign(s)" in out
     refused = saved_look('[{"role": "system", "content": "a"}]', form="anthropic")
-    assert "\x1b[1;31m! \x1b[0mmessages[0].role" in look_text(refused, terminal=True)
+    assert "\x1b[1;31m! \x1b[0mmessages[0]: " in look_text(refused, terminal=True)
 
 
 def test_a_diff_names_what_is_the_same_and_shows_what_is_not() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
 
 from lazyprompt import ChatFormatter, messages_from
+from support.missing import needs
+
+langchain: Any = needs("langchain_core.messages")
+AIMessage, HumanMessage = langchain.AIMessage, langchain.HumanMessage
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
@@ -16,7 +19,7 @@ CALL = {"type": "function_call", "name": "f", "arguments": '{"a":1}', "call_id":
 ARGUMENTS: dict[str, Any] = {"a": 1}
 
 
-def answer(*content: Any, arguments: dict[str, Any] = ARGUMENTS, **more: Any) -> AIMessage:
+def answer(*content: Any, arguments: dict[str, Any] = ARGUMENTS, **more: Any) -> Any:
     calls = [{"name": "f", "args": arguments, "id": "c1"}] if CALL in content else []
     return AIMessage(content=[*content], tool_calls=calls, **more)
 

@@ -15,6 +15,7 @@ from modules.online_scenes import (
     ASKED,
     FEW,
     NAMES,
+    OTHERS,
     PROMPTER,
     as_sent,
     common_for,
@@ -240,7 +241,8 @@ def test_the_prompter_and_what_is_given_stay_as_they_are(server: ModelServer, so
     held = copy.deepcopy((given, history, tools, stop))
     model = module(server, source).prompt(prompter)
     server.answer = FULL
-    for way in ways(model, given, history, tools, stop=stop):
+    params = {"stop": stop} if OTHERS.get(source, {}).get("stop", "stop") else {}
+    for way in ways(model, given, history, tools, **params):
         way()
     server.answer = Answer('{"a": 1}')
     for way in ways(model, given, history, response_format={"type": "object"}):

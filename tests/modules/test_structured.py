@@ -60,6 +60,7 @@ PLACES: dict[str, Callable[[dict[str, Any]], Any] | None] = {
         ("dashscope", "moonshot", "mistral", "xai", "vllm"),
         lambda body: body["response_format"]["json_schema"]["schema"],
     ),
+    "openai-responses": lambda body: body["text"]["format"]["schema"],
     "anthropic": lambda body: body["output_config"]["format"]["schema"],
     "gemini": lambda body: body["generationConfig"]["responseJsonSchema"],
     "ollama": lambda body: body["format"],

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from budget.helpers import exactly
 from lazyprompt import (
     AlpacaPrompter,
     ApproximateTokenCounter,
@@ -138,7 +139,7 @@ def test_a_prompt_of_any_origin_fits() -> None:
 @pytest.mark.parametrize("model", [None, "qwen2.5"])
 @pytest.mark.parametrize("limit", [360, 500, 750])
 def test_a_prompt_fits_in_every_form(form: str | None, model: str | None, limit: int) -> None:
-    prompter = chat(Budget(limit, CHARS))
+    prompter = chat(exactly(limit, CHARS))
     made, report = prompter.fit(VALUES, PAIRS, format=form, model=model)
     assert size(made, form) <= limit
     assert made == prompter.generate_prompt(VALUES, PAIRS, format=form, model=model)
@@ -185,7 +186,7 @@ def test_messages_with_tool_calls_fit_too(form: str | None, *, count: int, limit
 
 
 def test_the_prompters_own_history_stays() -> None:
-    prompter = ChatPrompter("Be good.", history=[["own?", "own."]], budget=Budget(300, CHARS))
+    prompter = ChatPrompter("Be good.", history=[["own?", "own."]], budget=exactly(300, CHARS))
     made = prompter.generate_prompt("now?", PAIRS)
     assert "own?" in made
     assert "question 39?" in made
@@ -194,13 +195,13 @@ def test_the_prompters_own_history_stays() -> None:
 
 
 def test_a_value_makes_way_where_it_has_a_priority() -> None:
-    budget = Budget(370, CHARS, "priority", priority={"notes": 1, "history": 2})
+    budget = exactly(370, CHARS, "priority", priority={"notes": 1, "history": 2})
     prompter = chat(budget, "Answer from {context}; {notes}")
     values = {"context": "the document", "notes": "n" * 50, "input": "When?"}
     _, report = prompter.fit(values, PAIRS[:5])
     assert [each.slot for each in report.messages if each.fate == "dropped"] == ["notes"]
     assert report.slots["notes"] == (50, 0)
-    _, report = prompter.with_budget(Budget(270, CHARS, "priority", priority={"notes": 3, "history": 2})).fit(
+    _, report = prompter.with_budget(exactly(270, CHARS, "priority", priority={"notes": 3, "history": 2})).fit(
         values, PAIRS[:5]
     )
     assert {each.slot for each in report.messages if each.fate == "dropped"} == {"history"}

@@ -43,6 +43,7 @@ ONE_CALL = frozenset(
     {
         "AnthropicCollector",
         "ChatCollector",
+        "ResponsesCollector",
         "GeminiCollector",
         "OllamaCollector",
         "Reader",

@@ -20,7 +20,7 @@ _WORDS = ("lighthouse", "keeper", "counts", "ships", "at", "night", "and", "writ
 
 
 def synthetic_chat(seed: int, *, late_system: bool = False, provider: str = "anthropic") -> list[Msg]:
-    """Return a chat of about eleven answers.
+    """Return a chat of about twelve answers.
 
     Args:
         seed: The seed of all chance.
@@ -29,7 +29,7 @@ def synthetic_chat(seed: int, *, late_system: bool = False, provider: str = "ant
     """
     chance = Random(seed)  # noqa: S311 - chance is what is wanted
     messages = [Msg("system", f"You keep the log. {_text(chance, 20)}", "system")]
-    for turn in range(5):
+    for turn in range(6):
         if late_system and turn and chance.random() < 0.4:
             messages.append(Msg("system", f"From now on: {_text(chance, 6)}", "system"))
         messages.append(Msg("user", _text(chance, 15), "user"))

@@ -42,7 +42,7 @@ export class DiffView {
     return this.#select.value;
   }
 
-  show({ changes, slots, shared, error }) {
+  show({ changes, slots, shared, prefix, error }) {
     const parts = changes.map(({ kind, name, what, lines }) => block(`diff_${kind}`, name, what, lines));
     const told = slots?.map(({ name, state, lines, before, after }) =>
       block("diff_slot", name, state, lines, say("diff_tokens", { before, after })),
@@ -54,6 +54,7 @@ export class DiffView {
       ...(parts.length ? parts : [el("p", { class: "said" }, say("diff_same_file"))]),
       el("h3", {}, say("diff_made")),
       ...(shared ? [el("p", { class: "said" }, ...sayNodes(shared.slot === null ? "diff_shared_all" : "diff_shared", shared))] : []),
+      ...(prefix ? [el("p", { class: "said" }, prefix)] : []),
       ...told,
     );
   }
