@@ -111,8 +111,8 @@ def trims(vocabulary: Path) -> dict[str, Callable[[], object]]:
     found: dict[str, Callable[[], object]] = {}
     for name, count in (("trim few", FEW), ("trim many", MANY)):
         messages, most = conversation(count), half(count)
-        known = Budget(most, counter)
-        found[name] = lambda messages=messages, most=most: Budget(most, counter).fit(messages)[0]  # type: ignore[misc]  # mypy knows no types of a lambda's defaults
+        known = Budget(most, counter, low_water=1)
+        found[name] = lambda messages=messages, most=most: Budget(most, counter, low_water=1).fit(messages)[0]  # type: ignore[misc]  # mypy knows no types of a lambda's defaults
         found[f"{name} known"] = lambda messages=messages, known=known: known.fit(messages)[0]  # type: ignore[misc]  # the same
     return found
 

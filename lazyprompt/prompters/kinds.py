@@ -14,7 +14,6 @@ from lazyprompt.rendering.prompt_template import (
 )
 from lazyprompt.safety.policy import OFF, Policy, Safety
 from lazyprompt.templates.instruction import AlpacaInstructionTemplate, ChatInstructionTemplate, InstructionTemplate
-from lazyprompt.templates.messages import MessagesTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -100,6 +99,8 @@ class ChatPrompter(Prompter):
             HistoryError: A message has no accepted form.
             ToolsError: A tool cannot be described.
         """
+        from lazyprompt.templates.messages import MessagesTemplate  # noqa: PLC0415 - only these prompters parse messages
+
         made = cls.__new__(cls)
         template, layout = MessagesTemplate(messages), MessagesPromptTemplate()
         Prompter.__init__(made, template, layout, system="", tools=tools, budget=budget)

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lazyprompt.errors import FormatError, TemplateError, did_you_mean
-from lazyprompt.formatters.profile import Profile
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
 from lazyprompt.prompters.targets import System, Target, TemplateTarget, TextTarget
 from lazyprompt.rendering.markers import Markers
@@ -17,6 +16,7 @@ from lazyprompt.safety.policy import headers_in
 if TYPE_CHECKING:
     from lazyprompt.chat_templates.template import ChatTemplate
     from lazyprompt.formatters._guard import MessageGuard
+    from lazyprompt.formatters.profile import Profile
     from lazyprompt.messages.tools import ToolSet
     from lazyprompt.prompters.payload_target import EmptyTurn
     from lazyprompt.safety.find import Controls
@@ -118,9 +118,9 @@ def target_for(
         FormatError: The format is unknown.
         TemplateError: The model is of no known family, or both a model and a chat template are given.
     """
-    if not isinstance(form, Profile) and form not in (None, *FORMATS):
+    if form not in (None, *FORMATS) and not _is_profile(form):
         raise FormatError(f"{_unknown(form)}; known are {', '.join(FORMATS)}, or a Profile of your own")
-    if isinstance(form, Profile) or form not in OWN_FORMS:
+    if form not in OWN_FORMS:
         if not isinstance(model, str | None):
             raise FormatError(f"a {type(model).__name__} is for flat text; a provider takes the name of a model")
         guard = _guard(spec, form, model, server)
@@ -133,6 +133,12 @@ def target_for(
     if template is not None:
         return TemplateTarget(template, system, spec.safety)
     return TextTarget(spec.template, markers, system, spec.instruction, spec.tools, spec.safety)
+
+
+def _is_profile(form: object) -> bool:
+    from lazyprompt.formatters.profile import Profile  # noqa: PLC0415 - named formats need no profile
+
+    return isinstance(form, Profile)
 
 
 def _unknown(form: object) -> str:
@@ -153,7 +159,7 @@ def _guard(
     spec: TargetSpec, provider: FormatLike, model: ModelLike | None, server: ModelServer | None
 ) -> MessageGuard | None:
     """Return the guard of a payload; None where nothing is searched."""
-    profile = provider if isinstance(provider, Profile) else profile_of(provider)
+    profile = profile_of(provider) if isinstance(provider, str | None) else provider
     tokenizes = profile.tokenizes if server is None else server.tokenizes
     policy = spec.safety.of_payload(tokenizes=tokenizes)
     if not policy.looks:
