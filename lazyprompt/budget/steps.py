@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lazyprompt.budget.units import Unit
 
@@ -55,6 +55,8 @@ def last_step(
     """
     dropped: set[int] = set()
     since, sent, done, newest = 0, beside, 0, -1
+    # The first unit that is not dropped, and the last message that is.
+    first, latest = 0, -1
     # What a request would have without the last step, while the estimate leaves it open whether that was made then.
     unsure: float | None = None
     for end in [*(at for at, role in enumerate(roles) if role == "assistant" and at), len(roles)]:
@@ -65,19 +67,43 @@ def last_step(
             new, newest = new + newer, end
         sent += new
         unsure = None if unsure is None else unsure + new
-        whole = sent
-        left = [unit for unit in units if unit[-1] < end and newest not in unit and dropped.isdisjoint(unit)]
-        latest = max(dropped, default=-1)
-        for place, unit in enumerate(left if whole > limit else []):
+        whole, step = sent, latest
+        left = _droppable(units, first, end, newest, dropped) if whole > limit else iter(())
+        unit = next(left, None)
+        while unit is not None:
+            following = next(left, None)
             # The last unit is what the model goes on with: it is dropped only if it must be. A step takes all that is
             # older than the last one, as the question whose tool calls went before it.
-            if sent <= (low if place < len(left) - 1 else limit) and unit[0] > latest:
+            if sent <= (limit if following is None else low) and unit[0] > latest:
                 break
             dropped.update(unit)
+            step = max(step, *unit)
             sent -= sum(tokens[at] for at in unit)
+            unit = following
+        latest = step
+        while first < len(units) and units[first][0] in dropped:
+            first += 1
         if sent < whole:
             since, unsure = end, whole
         elif unsure is not None:
             since = end
         unsure = None if unsure is None or unsure > limit * _SURE else unsure
     return Step(frozenset(dropped), since)
+
+
+def _droppable(units: Sequence[Unit], first: int, end: int, newest: int, dropped: set[int]) -> Iterator[Unit]:
+    """Yield the units of a request that may be dropped, the oldest first.
+
+    Args:
+        units: All units.
+        first: The index of the first unit to consider.
+        end: The number of messages of the request.
+        newest: The index of the newest user message, which stays.
+        dropped: The indices of the messages that earlier requests dropped.
+    """
+    for at in range(first, len(units)):
+        unit = units[at]
+        if unit[0] >= end:
+            return
+        if unit[-1] < end and newest not in unit and unit[0] not in dropped:
+            yield unit
