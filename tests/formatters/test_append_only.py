@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
     from lazyprompt.caching import PrefixChange
 
-CHATS = 60
+# All chats are tried by the slow tests, a quarter of them by the quick ones.
+SEEDS = pytest.mark.parametrize("seeds", [range(15), pytest.param(range(15, 60), marks=pytest.mark.slow)], ids=len)
 SPEAKERS: dict[str, Role] = {"s": "system", "u": "user", "a": "assistant"}
 
 
@@ -100,21 +101,23 @@ def changes(formatter: ChatFormatter, chat: list[Msg]) -> Iterator[PrefixChange 
     return (check_prefix(*pair) for pair in pairwise(payloads))
 
 
+@SEEDS
 @pytest.mark.parametrize("late_system", [False, True])
 @pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
-def test_no_request_of_a_chat_rewrites_an_earlier_one(provider: str, late_system: bool) -> None:  # noqa: FBT001 - as above
+def test_no_request_of_a_chat_rewrites_an_earlier_one(provider: str, late_system: bool, seeds: range) -> None:  # noqa: FBT001 - as above
     formatter = ChatFormatter(provider)
-    for seed in range(CHATS):
+    for seed in seeds:
         chat = synthetic_chat(seed, late_system=late_system, provider=provider)
         assert not [change for change in changes(formatter, chat) if change], seed
 
 
+@SEEDS
 @pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
 @pytest.mark.parametrize("kind", [ChatFormatter, MultiAgentFormatter])
-def test_no_void_thought_is_sent(provider: str, kind: type[ChatFormatter]) -> None:
+def test_no_void_thought_is_sent(provider: str, kind: type[ChatFormatter], seeds: range) -> None:
     """System text that was moved to the front left the thoughts behind it, which were signed without it."""
     formatter = kind(provider, model="claude-sonnet-4-5")
-    for seed in range(CHATS):
+    for seed in seeds:
         chat = synthetic_chat(seed, late_system=True, provider=provider)
         found = [change for change in changes(formatter, chat) if change]
         assert all(change.thoughts == 0 for change in found), seed
@@ -181,6 +184,7 @@ def within_prompter(provider: str, chat: list[Msg]) -> list[Payload]:
     return payloads
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", ["anthropic", "openai-responses"])
 @pytest.mark.parametrize("within", [within_formatter, within_prompter])
 def test_a_budget_rewrites_seldom_and_sends_no_void_thought(
@@ -188,11 +192,11 @@ def test_a_budget_rewrites_seldom_and_sends_no_void_thought(
 ) -> None:
     """It dropped a message at each turn, which made all thoughts void, and sent them: 397 of 657 turns."""
     found: list[PrefixChange | None] = []
-    for seed in range(CHATS):
+    for seed in range(60):
         payloads = within(provider, synthetic_chat(seed, provider=provider))
-        assert [pair for pair in pairwise(payloads) if (change := check_prefix(*pair)) and change.thoughts] == [], seed
         found += [check_prefix(*pair) for pair in pairwise(payloads)]
     rewritten = [change for change in found if change]
+    assert [change for change in rewritten if change.thoughts] == []
     assert 0 < len(rewritten) <= 0.2 * len(found)
     assert {change.reason for change in rewritten} == {"the budget dropped or cut earlier messages"}
 
