@@ -15,10 +15,11 @@ from lazyprompt.rendering.family_names import BEYOND
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
-HEAD = """# Model families: chat markup for local models
+HEAD = """# Model families
 
-Pass a model's name, repository or path as `model=`. lazyprompt finds its family and renders the text that the
-family's own chat template makes of the same messages, byte for byte:
+Pass the name, repository or path of a local model as `model=`. lazyprompt looks up its family and renders the prompt
+byte for byte as the family's own chat template would. A model without a known family needs `Markers` of your own, the
+texts around each message:
 
 ```python
 from lazyprompt import ChatPrompter, Markers
@@ -46,23 +47,26 @@ Why?</user>
 
 ```
 
-If the history begins with a system message, and the prompter has no system text and no instruction, that message is
-the system text. If both have one, the history's is written as a second system turn. Families without system turns get
-one text, with an empty line between the two. Text of the history is never trusted.
+An unknown name raises a `TemplateError`; the family is never guessed.
 
-A name without a family is an error, never a guess. Three chat templates contain special cases that markers cannot
-express; lazyprompt does not reproduce them: QwQ's line breaks before earlier answers and before tools without system
-text, Llama 2's trimming between system text and first user message, and Kimi K2's line break after its own system
-text.
+## System messages in the history
 
-## The families
+A system message at the start of the history becomes the system text if the prompter has neither a system text nor an
+instruction. Otherwise it is a second system turn. Families without system turns get one text, with an empty line
+between the two. Text from the history is never trusted.
 
-- *Proven by*: the templates that a test renders and compares (for Vicuna and Baichuan 2, FastChat's code). A family
-  without proof resembles another one.
-- *System text*: its place, if not a turn of its own. *its own*: the family has a default text. *left out*: the
-  template's default, which mostly contains the date, is omitted.
-- *Tools, own form*: tools, calls and results have the family's form. Else calls are written as Hermes does, and
-  [`ChatTemplate`](chat-templates.md) renders the template's own form.
+## Supported families
+
+- *proven by*: the chat templates that the tests render and compare (FastChat's code for Vicuna and Baichuan 2). A
+  family without an entry is inferred from a similar one.
+- *system text*: its position, unless it is a turn of its own. *its own* means that the family has a default text;
+  *left out*, that lazyprompt omits the template's default, which usually contains the date.
+- *tools*: *own form* means that tools, calls and results are written as the family does. For all others, calls are
+  written as Hermes writes them; [`ChatTemplate`](chat-templates.md) renders the family's own form.
+- *stop*: the strings at which generation ends.
+
+Three families differ from their templates in white space: QwQ before earlier answers and before tools without a system
+text, Llama 2 between the system text and the first user message, and Kimi K2 after its own system text.
 
 | family | proven by | system text | tools | stop |
 |---|---|---|---|---|
@@ -70,15 +74,14 @@ text.
 BEYOND_HEAD = """
 ## Models that need their chat template
 
-Markers cannot express these templates, so the names are an error. Use `ChatTemplate.load("models/gpt-oss-20b")`.
+Markers can't express the templates of these models, so their names raise an error. Load the template instead:
+`ChatTemplate.load("models/gpt-oss-20b")`.
 
-| models | why |
+| models | reason |
 |---|---|
 """
 PACKAGES_HEAD = """
-## Packages of templates
-
-The tests fetch the templates from these packages:
+## Sources of the templates
 
 """
 PLACES = {"turn": "", "first_user": "in the first user turn", "last_user": "in the last user turn"}
