@@ -100,16 +100,16 @@ class Row:
 
 HEADS = tuple(Row().cells)
 LEGEND = """\
-run      attacks; those in which the developer's own text takes part only where there are slots
-forge    those that forged anything: an attack counts once, for whichever models and ways of putting it in
-turns    more turns than with an honest value, or text behind the attack in another turn
-roles    text in a role that it was not given
-slots    another slot's value shown, or a template in the value run
-tools    calls, results, descriptions of tools, media; in messages also metadata
-specials special tokens and tags of thoughts, in flat text
-folded   those that forge only for a tokenizer which normalises: full-width signs, signs that do not show, line ends
-refused  those that got an error, each way
-honest   texts without a control sequence that broke the prompt, or got an error"""
+run      attacks tried; an attack that needs the developer's own text around it only runs in a slot
+forge    attacks that forged anything, each counted once, whatever the model and position
+turns    attacks that added a turn, or moved the text after them into another turn
+roles    attacks that put text into a role that it was not given
+slots    attacks that revealed another slot's value, or ran a template in the value
+tools    attacks that forged calls, results, tool descriptions or media; in messages also metadata
+specials attacks that forged special tokens or thought tags, in flat text
+folded   attacks that only work with a tokenizer that normalizes: full-width or invisible characters, line ends
+refused  attacks that raised an error, both alone and between two lines
+honest   texts without a control sequence that broke the prompt, or raised an error"""
 
 
 def trials() -> list[Trial]:

@@ -1,4 +1,4 @@
-"""Write the tables of docs/reference/speed.md from the kept figures.
+"""Write the tables of docs/reference/speed.md from the stored figures.
 
 python docs/make_speed.py
 """
@@ -24,10 +24,10 @@ def others_table(figures: dict[str, Any]) -> str:
         each = templates[kind]
         share = f"{each['low']:g}–{each['high']:g}, median {each['median']:g}"
         lines.append(f"| {what}, {each['of']} chat templates | {share} | 1, median 0.67 |")
-    lines.append(f"| {ids['tokens']:,} ids of a chat of 60 turns | {ids['cached']:g} | 0.33 |")
+    lines.append(f"| {ids['tokens']:,} token ids of a chat of 60 turns | {ids['cached']:g} | 0.33 |")
     for part, what, limit in (
-        ("added", "time that a module adds to a call of 10 ms, as a share", "0.05"),
-        ("stall", "longest block of the event loop with 500 calls, in ms", "50"),
+        ("added", "time added by a module to a call of 10 ms, as a share", "0.05"),
+        ("stall", "longest time that 500 calls block the event loop, in ms", "50"),
     ):
         values = [each for span in modules[part].values() for each in span]
         lines.append(f"| {what} | {min(values):g}–{max(values):g} | {limit} |")

@@ -110,8 +110,8 @@ def test_a_new_option_of_a_command_is_on_its_page() -> None:
 
 def test_the_words_about_attacks_count_as_many_as_there_are() -> None:
     text = " ".join((DOCS / "internals" / "attacks.md").read_text(encoding="utf-8").split())
-    assert f"`tests/attacks/corpus.json` holds {len(attacks())} texts" in text
-    assert f"`honest.json` beside it holds {len(honest())} texts" in text
+    assert f"`tests/attacks/corpus.json` contains {len(attacks()):,} attack texts" in text
+    assert f"`honest.json` contains {len(honest())} texts" in text
     assert f"all {len(Markers.families())} model families" in text
 
 
