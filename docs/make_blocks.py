@@ -1,4 +1,4 @@
-"""Write docs/reference/blocks.md from the profiles of the providers.
+"""Write docs/reference/blocks.md from the providers' profiles.
 
 python docs/make_blocks.py
 """
@@ -10,24 +10,25 @@ from pathlib import Path
 from lazyprompt.formatters.providers import HEADERS, profile_of, rows
 
 ROOT = Path(__file__).parents[1]
-HEAD = """# Which provider takes images, audio, tools, thinking and names
+HEAD = """# Provider support
 
-`lazyprompt list providers` prints this table. Content that a provider does not take is left out and named
-in the payload's [report](providers.md).
+These tables list which content each provider accepts, and its rules for messages. `lazyprompt list providers` prints
+them. Unsupported content is left out and named in the payload's [report](providers.md#repairs-and-the-report).
 
-- Media: `url` by address, `data` as base64. *also in results*: inside a tool result; *after results*: in a user turn
-  after all results. `media=MediaResolver(...)` loads addresses and files as data.
-- `thinking`: thoughts that are sent back: signed ones, those with an id, or all as text.
-- `system`: where system text may be: anywhere, first, or apart from the messages.
+- *image* to *file*: `url` means by URL, `data` as base64, *also in results* inside a tool result, and *after results*
+  in a user turn after all results. With `media=MediaResolver(...)`, URLs and files are loaded as data.
+- *thinking*: which thoughts are sent back: signed ones, those with an id, or all of them as text.
+- *system*: where system text is allowed: anywhere, first, or apart from the messages.
+- *cache*: the positions of explicit cache breakpoints.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     found = rows()
     blocks, rules = HEADERS[1:9], HEADERS[9:]
     parts = [HEAD]
-    for title, columns in (("Blocks", blocks), ("Rules", rules)):
+    for title, columns in (("Content", blocks), ("Rules", rules)):
         lines = [f"\n## {title}\n", f"| provider | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
         lines += [f"| {row.provider} | {' | '.join(row.cells[column] for column in columns)} |" for row in found]
         parts.append("\n".join(lines) + "\n")
