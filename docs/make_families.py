@@ -1,4 +1,4 @@
-"""Write docs/reference/families.md from the tables of families, and from the tests that prove them.
+"""Write docs/reference/families.md from the tables of families and their tests.
 
 python docs/make_families.py
 """
@@ -57,8 +57,8 @@ between the two. Text from the history is never trusted.
 
 ## Supported families
 
-- *proven by*: the chat templates that the tests render and compare (FastChat's code for Vicuna and Baichuan 2). A
-  family without an entry is inferred from a similar one.
+- *tested with*: the chat templates that the tests render and compare, from the [packages below](#sources-of-the-templates).
+  A family without an entry is inferred from a similar one.
 - *system text*: its position, unless it is a turn of its own. *its own* means that the family has a default text;
   *left out*, that lazyprompt omits the template's default, which usually contains the date.
 - *tools*: *own form* means that tools, calls and results are written as the family does. For all others, calls are
@@ -68,7 +68,7 @@ between the two. Text from the history is never trusted.
 Three families differ from their templates in white space: QwQ before earlier answers and before tools without a system
 text, Llama 2 between the system text and the first user message, and Kimi K2 after its own system text.
 
-| family | proven by | system text | tools | stop |
+| family | tested with | system text | tools | stop |
 |---|---|---|---|---|
 """
 BEYOND_HEAD = """
@@ -88,15 +88,19 @@ PLACES = {"turn": "", "first_user": "in the first user turn", "last_user": "in t
 
 
 class Proof(NamedTuple):
-    """A family's proof, as the tests name it."""
+    """A chat template that the tests compare with a family.
 
-    package: str
+    Attributes:
+        template: Its name.
+        left_out: True if the family omits the template's default system text.
+    """
+
     template: str
     left_out: bool
 
 
 def proofs() -> dict[str, list[Proof]]:
-    """What the tests render for each family: the first arguments of each ``Real(...)``."""
+    """Return what the tests render for each family: the first arguments of each ``Real(...)``."""
     tree = ast.parse((TESTS / "rendering" / "test_families.py").read_text(encoding="utf-8"))
     names: dict[str, object] = {}
     for statement in tree.body:
@@ -106,26 +110,18 @@ def proofs() -> dict[str, list[Proof]]:
     found: dict[str, list[Proof]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Real":
-            family, package, template = (
+            family, _, template = (
                 names.get(value.id) if isinstance(value, ast.Name) else getattr(value, "value", None)
                 for value in node.args[:3]
             )
-            proof = Proof(str(package), str(template), any(word.arg == "own_text" for word in node.keywords))
+            proof = Proof(str(template), any(word.arg == "own_text" for word in node.keywords))
             if family and proof not in found.setdefault(str(family), []):
                 found[str(family)].append(proof)
     return found
 
 
-def by_package(proven: list[Proof]) -> dict[str, list[str]]:
-    """The templates of each package, by its name without its scope."""
-    found: dict[str, list[str]] = {}
-    for proof in proven:
-        found.setdefault(proof.package.rpartition("/")[2], []).append(f"`{proof.template}`")
-    return found
-
-
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     known = proofs()
     lines: list[str] = []
     for name in Markers.families():
@@ -134,7 +130,7 @@ def page() -> str:
         own = markers.tool_join is not None
         cells = (
             name,
-            "; ".join(f"{', '.join(templates)} ({package})" for package, templates in by_package(proven).items()),
+            ", ".join(f"`{proof.template}`" for proof in proven),
             ", ".join(
                 filter(None, [PLACES[markers.system_place], "its own" * bool(markers.system), "left out" * left_out])
             ),

@@ -1,7 +1,4 @@
-"""Two providers that the package does not know: their rules, their forms, and all that works with them at once.
-
-docs/reference/providers.md shows the code down to the first test.
-"""
+"""Two providers that the package does not know: their rules, their forms, and all that works with them at once."""
 
 from __future__ import annotations
 
