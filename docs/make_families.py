@@ -52,14 +52,14 @@ An unknown name raises a `TemplateError`; the family is never guessed.
 ## System messages in the history
 
 A system message at the start of the history becomes the system text if the prompter has neither a system text nor an
-instruction. Otherwise it is a second system turn. Families without system turns get one text, with an empty line
-between the two. Text from the history is never trusted.
+instruction. Otherwise it becomes a second system turn; in families without system turns, the two texts are joined with
+an empty line. Text from the history is never trusted.
 
 ## Supported families
 
 - *tested with*: the chat templates that the tests render and compare, from the [packages below](#sources-of-the-templates).
   A family without an entry is inferred from a similar one.
-- *system text*: its position, unless it is a turn of its own. *its own* means that the family has a default text;
+- *system text*: where it is written, if not as a turn of its own. *its own* means that the family has a default text;
   *left out*, that lazyprompt omits the template's default, which usually contains the date.
 - *tools*: *own form* means that tools, calls and results are written as the family does. For all others, calls are
   written as Hermes writes them; [`ChatTemplate`](chat-templates.md) renders the family's own form.
