@@ -8,8 +8,8 @@ from fuzz.judge import require
 from fuzz.sandbox import encoded, scratch
 from fuzz.target import Target
 from lazyprompt.batch.database import Line
-from lazyprompt.batch.forms import Limits
-from lazyprompt.batch.journal import Files, Journal
+from lazyprompt.batch.forms import FileLimits
+from lazyprompt.batch.journal import Journal, RunFiles
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _REJECT = b'{"row": 3}\n'
 
 def _journal() -> Journal:
     folder = scratch("journals")
-    return Journal(Files(folder / "out.jsonl", folder / "rejects.jsonl"), _ASKED, Limits(), seconds=1000)
+    return Journal(RunFiles(folder / "out.jsonl", folder / "rejects.jsonl"), _ASKED, FileLimits(), seconds=1000)
 
 
 def _run(chance: Chance) -> None:

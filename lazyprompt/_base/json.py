@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
 
 if TYPE_CHECKING:
     from lazyprompt.errors import LazyPromptError
@@ -21,6 +21,16 @@ MAX_DEPTH = 200
 MAX_INT_BITS = 14_000
 # Below so many characters UTF-8 is the fastest encoding, from there on UTF-32.
 _SHORT = 1_000
+
+
+def is_mapping(value: object) -> TypeGuard[Fields]:
+    """Return True for a mapping; its keys and values are unchecked."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: object) -> TypeGuard[Sequence[object]]:
+    """Return True for a list or tuple; its items are unchecked."""
+    return isinstance(value, list | tuple)
 
 
 class JsonText(str):

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from lazyprompt.batch.plan import RowPlan
     from lazyprompt.prompters.rows import RayMap
 
-MADE = ("line", "error")
-"""The columns that are added."""
+NEW_COLUMNS = ("line", "error")
+"""The added columns."""
 
 _Table: TypeAlias = "Mapping[str, Sequence[object]]"
-_Made: TypeAlias = "dict[str, list[str | None]]"
-# A table or record batch of pyarrow, which is not imported here.
+_NewColumns: TypeAlias = "dict[str, list[str | None]]"
+# A pyarrow table or record batch; pyarrow is not imported here.
 _Frame: TypeAlias = Any
 
 
 class ColumnLines:
-    """Renders columns; a function for ``datasets.Dataset.map`` with ``batched=True``. It can be pickled.
+    """A picklable function for ``datasets.Dataset.map`` with ``batched=True``.
 
     Args:
         plan: The plan of the lines.
@@ -44,25 +44,25 @@ class ColumnLines:
     def __init__(self, plan: RowPlan) -> None:
         self._plan = plan
 
-    def __call__(self, columns: _Table, places: Sequence[int] | None = None) -> _Made:
-        """Return the columns that are added to a piece of a table.
+    def __call__(self, columns: _Table, places: Sequence[int] | None = None) -> _NewColumns:
+        """Return the added columns for a piece of a table.
 
         Args:
             columns: The columns of the piece.
-            places: The place of each row in the whole table, from 0, which ``with_indices=True`` gives.
+            places: The index of each row in the whole table, from 0; passed with ``with_indices=True``.
 
         Raises:
-            BatchError: The table has a column of that name already; or rows have neither a place nor a name.
+            BatchError: The table already has a column of that name, or rows have neither an index nor a name.
         """
-        if taken := [name for name in MADE if name in columns]:
-            raise BatchError(f"the table has a column {taken[0]!r}, which is to be made; rename it")
+        if taken := [name for name in NEW_COLUMNS if name in columns]:
+            raise BatchError(f"the table already has a column {taken[0]!r}, which rendering adds; rename it")
         if places is not None:
             return render_columns(self._plan, columns, first=places[0] + 1 if places else 1)
-        return _nameless(self._plan, columns)
+        return _render_without_index(self._plan, columns)
 
 
 class ArrowLines:
-    """Renders tables or record batches of Arrow; a class that Ray Data makes once in each worker.
+    """Renders Arrow tables or record batches; Ray Data creates one instance per worker.
 
     Args:
         plan: The plan of the lines.
@@ -72,17 +72,17 @@ class ArrowLines:
         self._lines = ColumnLines(plan)
 
     def __call__(self, table: _Frame) -> _Frame:
-        """Return the table with the columns that are added.
+        """Return the table with the added columns.
 
         Args:
             table: The table or record batch.
 
         Raises:
-            BatchError: As of :class:`ColumnLines`.
+            BatchError: The table already has a column of that name, or a row has no name.
         """
         text = arrow().large_string()
         made = self._lines({name: table.column(name).to_pylist() for name in table.schema.names})
-        for name in MADE:
+        for name in NEW_COLUMNS:
             table = table.append_column(name, arrow().array(made[name], text))
         return table
 
@@ -94,7 +94,7 @@ def ray_map(plan: RowPlan) -> RayMap:
         plan: The plan of the lines.
 
     Returns:
-        The class that renders tables, and what each worker makes it of. All other arguments are the caller's, as
+        The class that renders tables, its arguments and the batch format. The caller adds other arguments, such as
         ``compute=ray.data.ActorPoolStrategy(size=8)``.
     """
     return {"fn": ArrowLines, "fn_constructor_args": (plan,), "batch_format": "pyarrow"}
@@ -107,13 +107,13 @@ def columns_map(plan: RowPlan) -> ColumnLines:
         plan: The plan of the lines.
 
     Returns:
-        The function. With indices, a row without an id is named by its place, as it is by ``lazyprompt batch``.
+        The function. With indices, a row without an id gets the default name that ``lazyprompt batch`` gives it.
     """
     return ColumnLines(plan)
 
 
-def _nameless(plan: RowPlan, columns: _Table) -> _Made:
-    """Return the columns for rows without a place: by their number in a piece, many would have the same name."""
+def _render_without_index(plan: RowPlan, columns: _Table) -> _NewColumns:
+    """Render rows without an index, which have no default name: numbers repeat in each piece of a table."""
     made = render_columns(plan, columns)
     for at, error in enumerate(made["error"]):
         if error is not None:
@@ -123,8 +123,8 @@ def _nameless(plan: RowPlan, columns: _Table) -> _Made:
     ids = columns.get(plan.columns.id)
     if ids is None:
         raise BatchError(
-            f"there is no column {plan.columns.id!r}; {plan.form.name} names each row, and the rows of a table in "
-            "pieces have no number; give each a name in that column"
+            f"there is no column {plan.columns.id!r}; {plan.form.name} names each row, and rows of a piece of a table "
+            "have no number; add that column with a name for each row"
         )
     for at, name in enumerate(ids):
         if name is None or name == "" or is_nan(name):

@@ -1,4 +1,4 @@
-"""The parts of a row: the values of slots, the input, the history, the tools, the answer and the name of the row."""
+"""The parts of a row: slot values, input, history, tools, label and name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard, cast
 
+from lazyprompt._base.json import is_list
 from lazyprompt.errors import BatchError, HistoryError, LazyPromptError, SlotError, ToolsError, did_you_mean
 from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.templates.slots import listed, value_text
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.rows import Columns
 
 _INPUT = "input"
-# The parts of a row that are no slots.
+# The parts of a row other than slots.
 _ROLES = ("history", "tools", "label", "id")
-_NO_SLOTS = "the prompt has no slots, so each row says something"
-# The columns that data for training has conversations in.
+_NO_SLOTS = "the prompt has no slots, so each row needs an input"
+# Columns of conversations in common training data.
 _MESSAGES = ("messages", "conversations", "conversation")
 _MEDIA = ("images", "videos", "audios")
-# The kinds of a prompt file's inputs whose values are no text: a text may be meant for all others.
+# The kinds of a prompt file's inputs that never accept text.
 _TYPED = frozenset(("integer", "float", "boolean", "array", "object", "thread"))
-# The types of a missing value in pandas, beside NaN: pandas.NA, pandas.NaT.
-_NOTHING = frozenset({"NAType", "NaTType"})
+# pandas.NA and pandas.NaT: the missing values of pandas other than NaN.
+_MISSING_TYPES = frozenset({"NAType", "NaTType"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,16 @@ class Cells:
 
     Args:
         slots: The column of each slot.
-        input: The column of the user's text; None if that has no place beside the slots.
-        history: The column of the history; None if that is a slot's.
-        tools: The column of the tools; None if that is a slot's.
+        input: The column of the user's text; None if the prompt accepts only slot values.
+        history: The column of the history; None if a slot uses that column.
+        tools: The column of the tools; None if a slot uses that column.
         label: The column of the answer.
         id: The column of the row's name.
-        has_defaults: True if a slot may be left out, as in prompt files, which say themselves what is missing.
-        typed: The slots whose values are no text: where a table has only text, as CSV, it is JSON.
-        named: The parts whose column the caller named, each with its column.
+        has_defaults: True if slots may be missing, as in prompt files, which check inputs themselves.
+        typed: The slots whose values are not text; text in them, as in CSV, is parsed as JSON.
+        named: The parts whose column the caller set, each with its column.
         needed: The slots without a default.
-        has_user_text: True if a prompt has text of the user without an input.
+        has_user_text: True if the prompt has user text without an input.
     """
 
     slots: Mapping[str, str]
@@ -69,12 +70,12 @@ class Cells:
         """Return the cells of a prompter's rows.
 
         Args:
-            columns: The columns of slots, history and the like.
+            columns: The columns of slots, history, tools, label and id.
             prompter: The prompter.
-            inputs: The inputs of its prompt file, which takes them, and what else its template names.
+            inputs: The declared inputs of the prompt file, if the prompter is one's.
 
         Raises:
-            BatchError: A column is named for what is no slot.
+            BatchError: A column is set for an unknown slot.
         """
         instruction = prompter.made_of.instruction
         slots = tuple(dict.fromkeys((*(each.name for each in inputs), *prompter.slots)))
@@ -99,11 +100,11 @@ class Cells:
             frozenset(each.name for each in inputs if each.kind in _TYPED),
             {**columns.input, **{role: column for role, column in roles.items() if column != role}},
             tuple(each.name for each in inputs if each.is_needed) if has_defaults else slots,
-            # A hook may add it.
+            # A hook may add user text.
             bool(instruction.templates[-1].text.strip()) or prompter.made_of.has_functions,
         )
 
-    def given(self, row: Row) -> dict[str, object]:
+    def input_of(self, row: Row) -> dict[str, object]:
         """Return the input of a row: a value for each slot, and the user's text.
 
         Raises:
@@ -113,82 +114,88 @@ class Cells:
         for slot, column in self.slots.items():
             value = cell(row, column)
             if slot in self.typed and isinstance(value, str):
-                # What is no JSON stays text, to be refused as such.
+                # Invalid JSON stays text, which the prompt file refuses.
                 with suppress(ValueError, RecursionError):
                     value = _json(value)
             if value is not None:
                 given[slot] = value
             elif not self.has_defaults and History.of(self.history_of(row)).question_before_results is None:
-                raise SlotError(_missing(slot, column, row))
+                raise SlotError(_describe_missing(slot, column, row))
         if self.input is not None:
             text = cell(row, self.input)
             if text is not None:
                 given[_INPUT] = text
             elif cell(row, self.history) is None:
                 if not given:
-                    raise SlotError(f"{_NO_SLOTS}: {_missing('', self.input, row)}")
+                    raise SlotError(f"{_NO_SLOTS}: {_describe_missing('', self.input, row)}")
                 if fault := self._without_user_text(row):
                     raise SlotError(fault)
         return given
 
     def missing_in(self, columns: Row) -> str | None:
-        """Explain why a table has no prompts: a column is not there, or none is the user's text and some are not used.
+        """Explain why a table has no prompts, or return None.
+
+        Either a column is missing, or no column is the user's text while some are unused.
 
         Args:
             columns: The names of its columns, each with any value.
         """
         needed = dict(self.named)
-        # A row whose history ends with a tool's result may leave out slots, and the user's text.
+        # Slots and user text are optional in a row whose history ends with a tool result.
         if self.history not in columns:
             needed |= {slot: self.slots[slot] for slot in self.needed}
             if self.input is not None and not self.slots:
                 needed |= {_INPUT: self.input}
         missing = next(((slot, column) for slot, column in needed.items() if column not in columns), None)
-        return self._without_user_text(columns) if missing is None else _missing(*missing, columns, "the rows have")
+        return (
+            self._without_user_text(columns)
+            if missing is None
+            else _describe_missing(*missing, columns, "the rows have")
+        )
 
     def _without_user_text(self, columns: Row) -> str | None:
-        """Explain why columns give no text of the user, although there are some that nothing uses."""
+        """Explain that no column is the user's text while some are unused, or return None."""
         if self.input is None or self.has_user_text or self.input in columns or self.history in columns:
             return None
         if not (unused := [name for name in columns if name not in self.used]):
             return None
         return (
-            f"the prompt has no text of the user: there is no column {self.input!r}"
-            f"{did_you_mean(self.input, columns)}, and nothing uses {listed(unused)}; "
-            f"--column input={unused[0]} makes it the text of the user"
+            f"the prompt has no user text: there is no column {self.input!r}"
+            f"{did_you_mean(self.input, columns)}, and {listed(unused)} is unused; "
+            f"--column input={unused[0]} makes it the user text"
         )
 
     def history_of(self, row: Row) -> HistoryLike | None:
         """Return the history.
 
         Raises:
-            HistoryError: It is text that is no JSON.
+            HistoryError: The column contains text that is not valid JSON.
         """
-        return cast("HistoryLike | None", _parsed(cell(row, self.history), self.history, HistoryError))
+        return cast("HistoryLike | None", _parse(cell(row, self.history), self.history, HistoryError))
 
     def tools_of(self, row: Row) -> ToolsLike:
         """Return the tools that the model may call.
 
         Raises:
-            ToolsError: They are text that is no JSON.
+            ToolsError: The column contains text that is not valid JSON.
         """
-        return cast("ToolsLike", _parsed(cell(row, self.tools), self.tools, ToolsError))
+        return cast("ToolsLike", _parse(cell(row, self.tools), self.tools, ToolsError))
 
     @property
     def used(self) -> frozenset[str]:
-        """The columns that a part of the prompt takes."""
+        """The columns that the prompt uses."""
         own = (*self.slots.values(), self.input, self.history, self.tools, self.label, self.id)
         return frozenset(column for column in own if column is not None)
 
     def unused(self, row: Row) -> tuple[str, ...]:
-        """Return the columns that hold conversations, media or tools and that no part of the prompt takes."""
+        """Return the columns of conversations, media or tools that the prompt doesn't use."""
         return tuple(name for name in (*_MESSAGES, *_MEDIA, "tools") if name not in self.used and row.get(name))
 
     def label_of(self, row: Row) -> str | Mapping[str, object] | None:
-        """Return the answer: a text, or a message; None where there is none, and where the label is a rating.
+        """Return the answer as text or a message; None without a label, or if the label is a rating.
 
         Raises:
-            SlotError: It is neither a text, a message nor a rating.
+            SlotError: The label is not text, a message or a rating.
         """
         given = cell(row, self.label)
         if given is None or isinstance(given, bool):
@@ -200,61 +207,58 @@ class Cells:
             return message
         raise SlotError(
             f"column {self.label!r} is a {type(given).__name__}; an answer is text, a message with 'role' and "
-            "'content', or KTO's rating true or false"
+            "'content', or a KTO rating, true or false"
         )
 
     def rating_of(self, row: Row) -> bool | None:
-        """Return KTO's rating of the answer: a label that is true or false; None if there is none."""
+        """Return the KTO rating of the answer, a label that is true or false; None without one."""
         given = cell(row, self.label)
         return given if isinstance(given, bool) else None
 
     def name_of(self, row: Row) -> str | None:
-        """Return the name of the row; None without one, as which an empty text counts: CSV has no other.
+        """Return the name of the row; None if it is missing or empty.
 
         Raises:
-            SlotError: It cannot become text.
+            SlotError: The name cannot be converted to text.
         """
         given = cell(row, self.id)
         return None if given is None or given == "" else value_text(given, self.id)
 
     def trial(self) -> Row:
-        """Return a row with a text for each part but the history, the tools and the name."""
+        """Return a row with text in each part except history, tools and name."""
         columns = [*self.slots.values(), self.label, *([] if self.input is None else [self.input])]
         return dict.fromkeys(columns, "?")
 
 
 def cell(row: Row, column: str | None) -> object:
-    """Return a value; None if it is missing, as which NaN counts too."""
+    """Return a value; None if it is missing or NaN."""
     value = row.get(column) if column is not None else None
     return value if type(value) is str or value is None or not is_nan(value) else None
 
 
 def _is_message(value: object) -> TypeGuard[Mapping[str, object]]:
-    """Return True for a mapping with a role and a content, or with the calls of an answer without text."""
+    """Return True for a mapping with a role, and with content or tool calls."""
     return isinstance(value, Mapping) and "role" in value and ("content" in value or "tool_calls" in value)
 
 
 def is_nan(value: object) -> bool:
-    """Return True for the missing values of tables: NaN, and those of pandas for other kinds of values."""
+    """Return True for the missing values of tables: NaN, pandas.NA and pandas.NaT."""
     if isinstance(value, float):
-        return value != value  # noqa: PLR0124 - only NaN is not itself
-    return type(value).__name__ in _NOTHING
+        return value != value  # noqa: PLR0124 - only NaN differs from itself
+    return type(value).__name__ in _MISSING_TYPES
 
 
 def _only_item(value: object) -> object:
-    """Return the item of a list that has only one; any other value is returned as it is."""
-    if not isinstance(value, list | tuple):
-        return value
-    items = cast("Sequence[object]", value)
-    return items[0] if len(items) == 1 else items
+    """Return the only item of a list; other values are returned unchanged."""
+    return value[0] if is_list(value) and len(value) == 1 else value
 
 
 def _json(text: str) -> object:
-    """Parse JSON; text without a visible sign is no value."""
-    return cast("object", json.loads(text)) if text and not text.isspace() else None
+    """Parse JSON; blank text is None."""
+    return json.loads(text) if text and not text.isspace() else None
 
 
-def _missing(slot: str, column: str, row: Row, owner: str = "the row has") -> str:
+def _describe_missing(slot: str, column: str, row: Row, owner: str = "the row has") -> str:
     what = "" if slot == _INPUT or slot in _ROLES else "the slot "
     where = f" (for {what}{slot!r})" if slot not in ("", column) else ""
     if column in row:
@@ -265,9 +269,9 @@ def _missing(slot: str, column: str, row: Row, owner: str = "the row has") -> st
     return f"there is no column {column!r}{where}{did_you_mean(column, row)}; {owner} {found}{advice}"
 
 
-def _parsed(value: object, column: str | None, error: type[LazyPromptError]) -> object:
-    """Return the value of a column of lists, which in some tables are text."""
+def _parse(value: object, column: str | None, error: type[LazyPromptError]) -> object:
+    """Return the value of a column of lists; tables such as CSV contain them as JSON text."""
     try:
         return _json(value) if isinstance(value, str) else value
     except (ValueError, RecursionError) as fault:
-        raise error(f"column {column!r} is text, and no JSON of a list: {fault}") from fault
+        raise error(f"column {column!r} is text that is not a JSON list: {fault}") from fault

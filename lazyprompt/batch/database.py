@@ -1,8 +1,8 @@
-"""The database of a run: one SQLite file beside the output, which one process at a time holds.
+"""The database of a run: an SQLite file beside the output, locked by one process at a time.
 
-``out.jsonl.run`` holds how far the run is, and the lines that do not go to the output at once: rejected rows, and the
-answers of a model. A transaction is there whole or not at all, whenever the process is killed. Each content has a
-checksum, for SQLite itself has none.
+``out.jsonl.run`` stores the progress of the run and the lines that are not written to the output immediately: rejected
+rows and a model's answers. A transaction is complete or absent, even if the process is killed. State and lines have
+checksums, since SQLite has none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from os.path import samestat
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 from lazyprompt._base.files import DATABASE_ENDINGS, own_database_status
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.prompters.rows import RowFault
 
-ANEW = "--restart begins anew"
-"""The advice where a run cannot be continued."""
+RESTART_ADVICE = "--restart begins anew"
+"""The advice for a run that cannot be continued."""
 
 _TABLES = [
     b"CREATE TABLE run (state BLOB, checksum INTEGER)",
     b"CREATE TABLE lines (row INTEGER PRIMARY KEY, line BLOB, rejected INTEGER, tokens INTEGER, checksum INTEGER)",
 ]
-# A message of SQLite may hold damaged text.
+# SQLite's own message can contain damaged text, hence the UnicodeDecodeError.
 _DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 class BatchStoppedError(BatchError):
-    """A run stopped before its end; what is done is kept, and the same command continues it.
+    """A run stopped early; finished rows are kept, and the same command continues the run.
 
     Args:
         message: The place and the reason.
@@ -55,18 +55,18 @@ class State:
     """The progress of a run.
 
     Args:
-        asked: The settings of the run, by the names that messages use; a run continues only with the same ones.
+        settings: The settings of the run, by the names in messages; a run continues only with the same settings.
         rejects_to: The file of rejects; None if a row without a line ends the run.
-        number: The number of the last row that is done.
+        number: The number of the last finished row.
         written: The number of rows with a line.
-        rejected: The number of rows without one.
-        tokens: The number of tokens of the lines, if they are counted.
+        rejected: The number of rejected rows.
+        tokens: The number of tokens in the lines, if they are counted.
         files: The size of each output file, in bytes.
-        lines: The number of lines of the last of them.
-        done: True if the files only need their names.
+        lines: The number of lines in the last output file.
+        done: True if the files only need to be renamed.
     """
 
-    asked: JsonObject = field(default_factory=dict[str, "Json"])
+    settings: JsonObject = field(default_factory=dict[str, "Json"])
     rejects_to: str | None = None
     number: int = 0
     written: int = 0
@@ -78,18 +78,18 @@ class State:
 
     @property
     def rows(self) -> int:
-        """The number of rows that are done."""
+        """The number of finished rows."""
         return self.written + self.rejected
 
 
 class Line(NamedTuple):
-    """A line that the database holds.
+    """A line in the database.
 
     Attributes:
         row: The number of the row.
-        line: The line, for the output or for the rejects.
-        rejected: True if it is for the rejects.
-        tokens: The number of tokens that its answer took.
+        line: The line, for the output or the file of rejects.
+        rejected: True if the line is for the file of rejects.
+        tokens: The number of tokens in prompt and answer.
     """
 
     row: int
@@ -99,49 +99,49 @@ class Line(NamedTuple):
 
 
 class RunDatabase:
-    """The database of a run, locked until it is closed; the system unlocks it when the process ends.
+    """The database of a run, locked until it is closed or the process ends.
 
     Args:
         output: The file that the run writes.
-        restart: True to throw away what the database holds.
+        restart: True to discard the content of the database.
 
     Attributes:
         path: The file of the database.
-        saved: The state that was saved last; None if the run has just begun.
+        saved: The last saved state; None if the run has just begun.
 
     Raises:
-        BatchError: Another process has locked it; or it is not the database of a run, or damaged.
-        OSError: Its name belongs to something else, as a link.
-        sqlite3.OperationalError: It cannot be written.
+        BatchError: Another process has locked the file, or it is damaged or not the database of a run.
+        OSError: The path is not a regular file, such as a link.
+        sqlite3.OperationalError: The file cannot be written.
     """
 
     def __init__(self, output: Path, *, restart: bool = False) -> None:
-        self.path = beside(output, ".run")
+        self.path = add_ending(output, ".run")
         self.saved: State | None = None
         self._output = output
         if restart:
-            with suppress(*_DAMAGE):  # a file that is no database is nobody's
-                self._locked().close()
+            with suppress(*_DAMAGE):  # no run can hold a file that isn't a database
+                self._lock().close()
             self._unlink()
-        with self._judging(), ExitStack() as opened:
-            self._connection = self._locked()
+        with self._reporting_damage(), ExitStack() as opened:
+            self._connection = self._lock()
             opened.callback(self._connection.close)
             found = [sql for (sql,) in self._connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
             if found:
                 if found != _TABLES:
-                    raise self._foreign("it has other tables")
+                    raise self._damage_error("it has other tables")
                 self.saved = self._read()
             opened.pop_all()
 
     def close(self) -> None:
-        """Close and unlock it; remove it if nothing was saved."""
+        """Close and unlock the database; remove it if nothing was saved."""
         with closing(self._connection):
             if self.saved is None:
                 self.remove()
 
     def remove(self) -> None:
-        """Remove its files, and unlock it."""
-        # A file that is open cannot be removed on Windows; elsewhere another run could lock it between the two steps.
+        """Remove the files of the database, and unlock it."""
+        # Windows can't remove an open file. Elsewhere, removing it after closing would let another run lock it first.
         with closing(self._connection):
             if os.name == "posix":
                 self._unlink()
@@ -149,13 +149,13 @@ class RunDatabase:
             self._unlink()
 
     def save(self, state: State) -> None:
-        """Commit the state, and the lines that were added.
+        """Commit the state and the added lines.
 
         Raises:
             BatchError: The database is damaged.
         """
         text = json.dumps(asdict(state)).encode()
-        with self._judging():
+        with self._reporting_damage():
             if self.saved is None:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("BEGIN")
@@ -167,22 +167,26 @@ class RunDatabase:
         self.saved = state
 
     def add(self, lines: Iterable[Line], *, commit: bool = False) -> None:
-        """Insert lines; they are committed at once if asked, and else with the state.
+        """Insert lines.
+
+        Args:
+            lines: The lines.
+            commit: True to commit immediately, False to commit with the next state.
 
         Raises:
             BatchError: The database is damaged.
         """
         values = [(*line, _checksum(line)) for line in lines]
-        with self._judging():
+        with self._reporting_damage():
             self._connection.executemany("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)", values)
             if commit:
                 self._connection.commit()
 
     def chunks(self, behind: int = 0) -> Iterator[list[Line]]:
-        """Yield the lines, some hundreds at a time, in the order of rows.
+        """Yield the lines in the order of rows, up to 500 at a time.
 
         Args:
-            behind: The number of the row behind which to begin.
+            behind: The number of the row after which to begin.
 
         Raises:
             BatchError: The database is damaged.
@@ -192,57 +196,56 @@ class RunDatabase:
             "WHERE row > ? ORDER BY row LIMIT 500"
         )
         while True:
-            with self._judging():
+            with self._reporting_damage():
                 found = self._connection.execute(query, (behind,)).fetchall()
             if not found:
                 return
             for row, *_, whole in found:
                 if not whole:
-                    raise self._foreign(f"the line of row {row} has another checksum")
+                    raise self._damage_error(f"the line of row {row} has another checksum")
             behind = found[-1][0]
             yield [Line(row, line, bool(rejected), tokens) for row, line, rejected, tokens, _ in found]
 
     def drop(self, *, rejects: bool) -> None:
-        """Remove the lines that are damaged.
+        """Remove damaged lines.
 
         Args:
-            rejects: True to remove those of rejected rows too.
+            rejects: True to remove the lines of rejected rows too.
         """
-        with self._judging(), self._connection:
+        with self._reporting_damage(), self._connection:
             self._connection.execute(
                 "DELETE FROM lines WHERE NOT is_whole(checksum, row, line, rejected, tokens) OR rejected AND ?",
                 (rejects,),
             )
 
     def _read(self) -> State:
-        """Read the state."""
         found = self._connection.execute("SELECT state, checksum FROM run").fetchall()
         try:
-            return _parsed(*found[0])
+            return _parse_state(*found[0])
         except (IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
-            raise self._foreign(str(error)) from error
+            raise self._damage_error(str(error)) from error
 
-    def _locked(self) -> sqlite3.Connection:
+    def _lock(self) -> sqlite3.Connection:
         """Open the file and lock it."""
         while True:
             before = self._status()
             with ExitStack() as opened:
                 connection = sqlite3.connect(self.path, timeout=0, check_same_thread=False)
                 opened.callback(connection.close)
-                connection.text_factory = bytes  # a damaged text has no characters
+                connection.text_factory = bytes  # damaged text can't be decoded
                 connection.create_function("is_whole", 5, _is_whole)
                 failure: sqlite3.OperationalError | None = None
                 try:
                     connection.execute("PRAGMA synchronous = FULL")
                     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
                     connection.execute("BEGIN EXCLUSIVE")
-                    connection.rollback()  # it stays locked
+                    connection.rollback()  # the file stays locked
                 except sqlite3.OperationalError as error:
                     if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                         message = f"another run is writing {self._output}; wait for its end, or give another output"
                         raise BatchError(message) from error
                     failure = error
-                # The run that had locked it may have removed the file between the two steps.
+                # The previous run may have removed the file between opening and locking.
                 after = self._status()
                 if before is not None and after is not None and samestat(before, after):
                     if failure is not None:
@@ -251,54 +254,58 @@ class RunDatabase:
                     return connection
 
     def _status(self) -> os.stat_result | None:
-        """Check that no file of the database is somebody else's, and return the status of the first."""
+        """Check that the files of the database are regular, and return the status of the main file."""
         first = own_database_status(self.path)
-        if first is not None and first.st_size == 1:  # SQLite would take it for an empty database
+        if first is not None and first.st_size == 1:  # SQLite treats it as an empty database
             raise sqlite3.DatabaseError("file is not a database")
         return first
 
     def _unlink(self) -> None:
         for ending in DATABASE_ENDINGS:
-            beside(self.path, ending).unlink(missing_ok=True)
+            add_ending(self.path, ending).unlink(missing_ok=True)
 
     @contextmanager
-    def _judging(self) -> Generator[None]:
-        """Tell errors of a file that holds something else, or is damaged, from those of writing."""
+    def _reporting_damage(self) -> Generator[None]:
+        """Convert errors of damaged files; errors of writing pass through."""
         try:
             yield
         except sqlite3.OperationalError:
             raise
         except _DAMAGE as error:
-            raise self._foreign(str(error)) from error
+            raise self._damage_error(str(error)) from error
 
-    def _foreign(self, reason: str) -> BatchError:
-        return BatchError(f"{self.path} is not the database of a run, or it is damaged ({reason}); {ANEW}")
+    def _damage_error(self, reason: str) -> BatchError:
+        return BatchError(f"{self.path} is not the database of a run, or it is damaged ({reason}); {RESTART_ADVICE}")
 
 
-def beside(path: Path, ending: str) -> Path:
+def add_ending(path: Path, ending: str) -> Path:
     """Return the path with an ending added to its name."""
     return path.with_name(path.name + ending)
 
 
-def _parsed(text: bytes, checksum: int) -> State:
-    """Parse a state."""
+def _parse_state(text: bytes, checksum: int) -> State:
     if crc32(text) != checksum:
         raise ValueError("its checksum is another one")
-    found: dict[str, object] = {**json.loads(text)}
-    rejects_to = found.pop("rejects_to")
-    fresh: dict[str, object] = asdict(State())
+    found: dict[str, Any] = {**json.loads(text)}
+    rejects_to: str | None = found.pop("rejects_to")
+    fresh = asdict(State())
     del fresh["rejects_to"]
     if [(name, type(found.get(name))) for name in found] != [(name, type(fresh[name])) for name in fresh]:
         raise ValueError("its state has other fields")
-    return State(**cast("Any", found), rejects_to=cast("str | None", rejects_to))
+    return State(**found, rejects_to=rejects_to)
 
 
-def _is_whole(checksum: int, *line: object) -> bool:
+# The columns of a line: row, line, rejected, tokens.
+_LineColumns: TypeAlias = tuple[int, bytes, int, int]
+
+
+def _is_whole(checksum: int, *line: *_LineColumns) -> bool:
     try:
-        return _checksum(Line(*cast("Any", line))) == checksum
-    except TypeError:  # damage may make a number of a text
+        return _checksum(line) == checksum
+    except TypeError:  # damage can change a column's type
         return False
 
 
-def _checksum(line: Line) -> int:
-    return crc32(b"%d %d %d " % (line.row, line.rejected, line.tokens), crc32(line.line))
+def _checksum(columns: _LineColumns) -> int:
+    row, line, rejected, tokens = columns
+    return crc32(b"%d %d %d " % (row, rejected, tokens), crc32(line))

@@ -1,8 +1,8 @@
-"""The forms of a line of output, as a table, with the rules of who reads them; and how a line is written and counted.
+"""The formats of an output line, with the rules of their readers; and the writing and counting of lines.
 
-- ``flat``: the flat prompt beside the name of its row; and one for each provider, its payload beside that name.
-- ``...-batch``: what the services that work through files of requests read. Each says where its rules are from.
-- ``train-...``: what trainers read, as :mod:`lazyprompt.training.samples` writes it.
+- ``flat``: the row's name and its flat prompt; and one format per provider: the row's name and its payload.
+- ``...-batch``: the request files of batch services. Each names the source of its rules.
+- ``train-...``: the training data that :mod:`lazyprompt.training.samples` writes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from lazyprompt._base.json import Json, JsonObject, dump
+from lazyprompt._base.json import Json, JsonObject, dump, is_list, is_mapping
 from lazyprompt.errors import BatchError, FormatError, did_you_mean
 from lazyprompt.formatters.providers import PROVIDERS
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 _MB = 1000 * 1000
 
 
-class Limits(NamedTuple):
-    """The limits of one file of a form.
+class FileLimits(NamedTuple):
+    """The limits of one output file.
 
     Attributes:
-        requests: The most lines; None where there is no limit.
-        bytes: The most bytes; a service that says MB may mean 1,000,000 bytes, so it is taken to.
-        line_bytes: The most bytes of one line.
-        source: The page that says so.
+        requests: The maximum number of lines; None for no limit.
+        bytes: The maximum size in bytes; MB in a service's documentation counts as 1,000,000 bytes.
+        line_bytes: The maximum size of one line in bytes.
+        source: The page that documents the limits.
     """
 
     requests: int | None = None
@@ -41,32 +41,31 @@ class Limits(NamedTuple):
     source: str = ""
 
 
-_UNLIMITED = Limits()
+_UNLIMITED = FileLimits()
 
 
-def _as_it_is(body: JsonObject) -> JsonObject:
+def _keep(body: JsonObject) -> JsonObject:
     return body
 
 
 @dataclass(frozen=True, slots=True)
 class BatchForm:
-    """Form of a line: the name of the row, the keys of all lines, and the prompt in the form of a provider.
+    """The format of a line: the row's name, constant fields, and the prompt in a provider's format.
 
     Args:
-        name: Its name.
-        provider: The form of the prompt: ``flat``, or a provider; ``""`` for a sample to train with.
-        id_key: The key of the row's name; ``""`` where a line has none.
-        fields: The fields between the name and the prompt, the same in all lines.
-        body_key: The key of the prompt; ``""`` where the prompt is the whole line.
-        sample: The form of a sample to train with, as of ``TrainingSample.export``; ``""`` for a prompt.
+        name: The name of the format.
+        provider: The format of the prompt: ``flat`` or a provider; ``""`` for a training sample.
+        id_key: The key of the row's name; ``""`` if lines have no name.
+        fields: The constant fields between the name and the prompt.
+        body_key: The key of the prompt; ``""`` if the prompt is the whole line.
+        sample: The format of a training sample, see ``TrainingSample.export``; ``""`` for a prompt.
         has_model: True if the prompt's body names the model.
-        needs: The fields that a body must have, and that no prompter knows.
-        api: The interface of prompt files that makes the body, as of ``Prompty.request``; ``""`` where it is a
-            payload alone.
-        ids: The names of rows that it takes.
+        needs: The required fields of a body that no prompter sets.
+        api: The API of a prompt file's request, see ``Prompty.request``; ``""`` for a payload alone.
+        ids: The pattern of accepted row names.
         limits: The limits of one file.
-        change: Changes a provider's payload, which is made for its client, for a file.
-        hosted: True if the service is hosted, though it takes the form of a server of one's own.
+        change: A function that converts a payload for the provider's client to one for a file.
+        hosted: True if the service is hosted although it uses the format of a local server.
     """
 
     name: str
@@ -79,23 +78,23 @@ class BatchForm:
     needs: tuple[str, ...] = ()
     api: str = ""
     ids: re.Pattern[str] | None = None
-    limits: Limits = _UNLIMITED
-    change: Callable[[JsonObject], JsonObject] = _as_it_is
+    limits: FileLimits = _UNLIMITED
+    change: Callable[[JsonObject], JsonObject] = _keep
     hosted: bool = False
 
     @property
     def is_request(self) -> bool:
-        """True if a line is a whole request, to which fields as ``max_tokens`` can be added."""
+        """True if a line is a whole request, which can have fields such as ``max_tokens``."""
         return bool(self.api)
 
     def checked_id(self, name: str) -> str:
-        """Return the name of a row, if lines of this form can have it.
+        """Return the name of a row, if this format accepts it.
 
         Raises:
-            BatchError: They cannot.
+            BatchError: The name does not match the pattern of the format.
         """
         if self.ids is not None and not self.ids.fullmatch(name):
-            raise BatchError(f"{self.name} takes names of the form {self.ids.pattern}, and the row's is {name!r}")
+            raise BatchError(f"{self.name} accepts names that match {self.ids.pattern}; the row's name is {name!r}")
         return name
 
     def line(self, name: str, body: Json) -> JsonObject:
@@ -103,17 +102,17 @@ class BatchForm:
 
         Args:
             name: The name of the row.
-            body: The prompt in its form.
+            body: The prompt in the format of the provider or sample.
         """
-        if not self.body_key:
-            return cast("JsonObject", body)
+        if not self.body_key and isinstance(body, dict):
+            return body
         return {self.id_key: name, **self.fields, self.body_key: body}
 
 
-def _file_of_gemini(body: JsonObject) -> JsonObject:
-    """Return a payload for Google's client as the interface itself has it: there, system text is content with parts.
+def _to_gemini_file(body: JsonObject) -> JsonObject:
+    """Convert a payload for Google's client to the REST form, where system text is content with parts.
 
-    The model is named when the file is handed in.
+    The model is named when the file is submitted, not in a line.
     """
     system = body.get("system_instruction")
     body = {key: value for key, value in body.items() if key != "model"}
@@ -122,8 +121,8 @@ def _file_of_gemini(body: JsonObject) -> JsonObject:
     return body
 
 
-def _like_openai(name: str, provider: str, url: str, limits: Limits, api: str = "chat") -> BatchForm:
-    """Return a form of OpenAI's lines, which others have taken over."""
+def _openai_batch(name: str, provider: str, url: str, limits: FileLimits, api: str = "chat") -> BatchForm:
+    """Return OpenAI's batch format, which other services have adopted."""
     return BatchForm(
         name,
         provider,
@@ -135,10 +134,10 @@ def _like_openai(name: str, provider: str, url: str, limits: Limits, api: str = 
     )
 
 
-_OPENAI = Limits(50_000, 200 * _MB, source="https://platform.openai.com/docs/api-reference/batch/create")
+_OPENAI = FileLimits(50_000, 200 * _MB, source="https://platform.openai.com/docs/api-reference/batch/create")
 _BATCHES = (
-    _like_openai("openai-batch", "openai", "/v1/chat/completions", _OPENAI),
-    _like_openai("openai-responses-batch", "openai-responses", "/v1/responses", _OPENAI, "responses"),
+    _openai_batch("openai-batch", "openai", "/v1/chat/completions", _OPENAI),
+    _openai_batch("openai-responses-batch", "openai-responses", "/v1/responses", _OPENAI, "responses"),
     BatchForm(
         "anthropic-batch",
         "anthropic",
@@ -147,7 +146,7 @@ _BATCHES = (
         needs=("max_tokens",),
         api="chat",
         ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
-        limits=Limits(
+        limits=FileLimits(
             100_000, 256 * _MB, source="https://platform.claude.com/docs/en/build-with-claude/batch-processing"
         ),
     ),
@@ -157,32 +156,32 @@ _BATCHES = (
         "key",
         body_key="request",
         api="chat",
-        # The page has a limit of bytes alone.
-        limits=Limits(None, 2000 * _MB, source="https://ai.google.dev/gemini-api/docs/batch-api"),
-        change=_file_of_gemini,
+        # The page documents only a limit of bytes.
+        limits=FileLimits(None, 2000 * _MB, source="https://ai.google.dev/gemini-api/docs/batch-api"),
+        change=_to_gemini_file,
     ),
-    # Alibaba's service takes OpenAI's form and not DashScope's own: as vLLM does, which serves the same models.
+    # Alibaba's service expects OpenAI's format instead of DashScope's. vLLM serves the same models in that format.
     replace(
-        _like_openai(
+        _openai_batch(
             "dashscope-batch",
             "vllm",
             "/v1/chat/completions",
-            Limits(50_000, 500 * _MB, 6 * _MB, source="https://help.aliyun.com/en/model-studio/batch-inference"),
+            FileLimits(50_000, 500 * _MB, 6 * _MB, source="https://help.aliyun.com/en/model-studio/batch-inference"),
         ),
         hosted=True,
     ),
-    _like_openai(
+    _openai_batch(
         "zhipu-batch",
         "zhipu",
         "/v4/chat/completions",
-        Limits(50_000, 100 * _MB, source="https://docs.bigmodel.cn/cn/guide/tools/batch"),
+        FileLimits(50_000, 100 * _MB, source="https://docs.bigmodel.cn/cn/guide/tools/batch"),
     ),
-    # A program of one's own, which sets no limits.
-    _like_openai(
+    # A local program without limits.
+    _openai_batch(
         "vllm-batch",
         "vllm",
         "/v1/chat/completions",
-        Limits(source="https://docs.vllm.ai/en/stable/cli/run-batch/"),
+        FileLimits(source="https://docs.vllm.ai/en/stable/cli/run-batch/"),
     ),
 )
 _SAMPLES = ("openai", "alpaca", "sharegpt", "trl", "trl-text")
@@ -198,31 +197,30 @@ FORMS: Final[Mapping[str, BatchForm]] = {
 }
 
 
-def form_of(name: str | None) -> BatchForm:
-    """Return a form by its name.
+def form_of(name: object) -> BatchForm:
+    """Return a format by its name.
 
     Args:
-        name: One of ``FORMS``; None is ``flat``.
+        name: A name in ``FORMS``; None is ``flat``.
 
     Raises:
-        FormatError: There is no such form.
+        FormatError: The format is unknown.
     """
-    if not isinstance(cast("object", name), str | None):
-        raise FormatError(f"the format of rows is a name, not a {type(name).__name__}; known are {', '.join(FORMS)}")
+    if not isinstance(name, str | None):
+        raise FormatError(f"the format of rows is a {type(name).__name__}; give one of {', '.join(FORMS)}")
     form = FORMS.get("flat" if name is None else name)
     if form is None:
         raise FormatError(f"format {name!r} is unknown{did_you_mean(str(name), FORMS)}; known are {', '.join(FORMS)}")
     return form
 
 
-# JSON as the lines of a file have it: UTF-8, without spaces, without an escape that need not be. The end of a line
-# within a text is escaped, so a line of a file is a line of JSON. The ends that only Unicode knows (U+0085, U+2028,
-# U+2029) stay as they are: readers of JSON Lines split at the first kind alone.
+# JSON for JSON Lines: UTF-8, without spaces or unneeded escapes. Newlines in text are escaped. Unicode's other line
+# separators (U+0085, U+2028, U+2029) are not: readers of JSON Lines split only at newlines.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def json_bytes(value: Json) -> bytes:
-    """Return a JSON value as UTF-8; it was checked before: numbers are finite, texts well formed."""
+    """Return a checked JSON value as UTF-8."""
     return _encode(value).encode()
 
 
@@ -230,27 +228,27 @@ try:
     text_bytes: Callable[[Json], bytes] = import_module("orjson").dumps
 except ImportError:
     text_bytes = json_bytes
-"""Return a JSON value in which there are texts alone, as UTF-8.
+"""Return a JSON value without numbers as UTF-8.
 
-orjson writes text exactly as Python's json does, ten times as fast; numbers it writes otherwise (``1e16``, not
-``1e+16``) or not at all. So the lines are the same wherever it is installed.
+orjson writes text exactly as Python's json does, ten times faster, but numbers differently (``1e16``, not ``1e+16``).
+So lines are the same with and without orjson.
 """
 
 
-# Where lines hold the prompt; in other lines it is the whole line.
+# The keys of the prompt in a line; without one of them the prompt is the whole line.
 _BODIES = ("body", "payload", "params", "request")
-# The content of a prompt, by the keys of all forms: messages; instructions beside them; texts alone.
+# The keys of a prompt's content in all formats: messages, system text, and other text.
 _MESSAGES = ("messages", "input", "contents")
-_TOLD = ("system", "system_instruction", "instructions")
+_SYSTEM = ("system", "system_instruction", "instructions")
 _TEXTS = ("prompt", "completion", "instruction", "output", "history", "conversations")
 
 
 @dataclass(frozen=True, slots=True)
 class LineCounter:
-    """Counts the tokens of lines.
+    """A counter of the tokens in lines.
 
     Args:
-        name: The name of the counter, as ``tiktoken:gpt-4o``.
+        name: The name of the counter, such as ``tiktoken:gpt-4o``.
         counter: The counter.
     """
 
@@ -258,27 +256,27 @@ class LineCounter:
     counter: TokenCounter
 
     def __call__(self, line: bytes) -> int:
-        """Count the tokens of a line's prompt: its messages, its tools, its texts; not the names of rows and models.
+        """Count the tokens of a line's messages, tools and texts, without the names of row and model.
 
         Args:
             line: The line, as JSON.
 
         Raises:
-            LazyPromptError: The counter cannot count it.
+            LazyPromptError: The counter cannot count the line.
         """
         found: dict[str, Any] = json.loads(line)
         body = next((found[key] for key in _BODIES if isinstance(found.get(key), dict)), found)
-        # What a client of DashScope sends has a level more.
+        # DashScope nests messages in "input" and tools in "parameters".
         body = {**body, **body["input"], **body.get("parameters", {})} if isinstance(body.get("input"), dict) else body
         messages, texts = [*_messages(body)], [*_texts(body)]
-        tools = cast("Sequence[Mapping[str, Any]] | None", body.get("tools") or None)
+        tools: Sequence[Mapping[str, Any]] | None = body.get("tools") or None
         counted = sum(map(self.counter.count_text, texts))
         return counted + (self.counter.count(messages, tools) if messages else 0)
 
 
 def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the system text and the messages."""
-    for key in _TOLD:
+    for key in _SYSTEM:
         content = body.get(key)
         if content:
             yield (
@@ -288,13 +286,13 @@ def _messages(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         content = body.get(key)
         if isinstance(content, str) and content:
             yield {"role": "user", "content": content}
-        elif isinstance(content, list):
-            for each in cast("list[object]", content):
-                yield cast("Mapping[str, Any]", each) if isinstance(each, dict) else {"role": "user", "content": each}
+        elif is_list(content):
+            for each in content:
+                yield each if is_mapping(each) else {"role": "user", "content": each}
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield texts that are no messages; messages in their place are read as text."""
+    """Yield other texts; messages under their keys are counted as JSON."""
     for key in _TEXTS:
         content = body.get(key)
         if content:

@@ -1,9 +1,9 @@
-"""The files of a run: parts of the output, and the database that says how much of them is safe.
+"""The files of a run: parts of the output, and the database that records how much of them is saved.
 
-Beside an output ``out.jsonl`` stand, while it is written: ``out.jsonl.part`` (and ``out-00002.jsonl.part`` ... if it
-is split), and ``out.jsonl.run``, see :mod:`lazyprompt.batch.database`. The state in the database is committed after
-the parts have reached the disk. What stands behind that in the parts is cut off before a run continues. So a run can
-be killed at any moment, and no row is lost or doubled.
+While ``out.jsonl`` is written, its directory contains ``out.jsonl.part`` (and ``out-00002.jsonl.part`` and so on, if
+the output is split) and ``out.jsonl.run``, see :mod:`lazyprompt.batch.database`. The state is committed after the parts
+are synced to disk. Before a run continues, the parts are truncated to their committed size. So a run can be killed at
+any time, and no row is lost or duplicated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from lazyprompt._base.files import check_no_link, open_own
-from lazyprompt.batch.database import ANEW, BatchStoppedError, Line, RunDatabase, State, beside
+from lazyprompt.batch.database import RESTART_ADVICE, BatchStoppedError, Line, RunDatabase, State, add_ending
 from lazyprompt.errors import BatchError
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.batch.forms import Limits
+    from lazyprompt.batch.forms import FileLimits
 
 _HASH = re.compile(r"(sha256:)?[0-9a-f]{32,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class RunFiles:
     """The names of the files of a run.
 
     Args:
@@ -45,21 +45,21 @@ class Files:
     rejects: Path | None = None
 
     def part(self, index: int) -> Path:
-        """Return the name of an output file before the end, when nobody knows yet if there are several."""
+        """Return the name of an output file while the run is unfinished and the number of files unknown."""
         return part_of(self._numbered(index) if index else self.output)
 
     def finals(self, count: int) -> list[Path]:
-        """Return the names of ``count`` output files at the end."""
+        """Return the final names of ``count`` output files."""
         return [self.output] if count == 1 else [self._numbered(index) for index in range(count)]
 
     def left_over(self, count: int) -> list[Path]:
-        """Return the output files of earlier runs that are there beside ``count`` new ones."""
+        """Return the output files of earlier runs that ``count`` new ones don't replace."""
         new = {*self.finals(count)}
         found = [*self._found(""), *([self.output] if self.output.exists() else [])]
         return sorted(path for path in found if path not in new)
 
     def parts_beyond(self, count: int) -> list[Path]:
-        """Return the parts behind the first ``count``."""
+        """Return the parts after the first ``count``."""
         known = {self.part(index) for index in range(count)}
         return [path for path in self._found(".part") if path not in known]
 
@@ -67,45 +67,44 @@ class Files:
         return self.output.with_name(f"{self.output.stem}-{index + 1:05}{self.output.suffix}")
 
     def _found(self, ending: str) -> list[Path]:
-        """Return the files with numbers that are there."""
+        """Return the existing numbered files."""
         form = re.compile(rf"{re.escape(self.output.stem)}-\d{{5,}}{re.escape(self.output.suffix + ending)}")
         return [path for path in self.output.parent.iterdir() if form.fullmatch(path.name)]
 
 
 class Journal:
-    """The files of one run, held from the beginning to the end of the block that it is used in.
+    """The files of one run, locked until the end of its ``with`` block.
 
     Args:
-        files: Their names.
-        asked: The settings of the run, by the names that messages use.
+        files: The names of the files.
+        settings: The settings of the run, by the names in messages.
         limits: The limits of one output file.
-        restart: True to throw away a run that was begun.
-        seconds: The most seconds of work that are lost when the run is killed.
+        restart: True to discard an unfinished run.
+        seconds: The maximum seconds of work lost when the run is killed.
 
     Attributes:
-        files: Their names.
+        files: The names of the files.
         database: The database of the run.
         state: The progress of the run.
 
     Raises:
-        BatchError: Another process writes this output; or a run that was begun has other settings, or its files are
-            not what it left.
+        BatchError: Another process writes this output, the unfinished run has other settings, or its files changed.
         BatchStoppedError: A file cannot be written.
     """
 
     def __init__(
-        self, files: Files, asked: JsonObject, limits: Limits, *, restart: bool = False, seconds: float = 1.0
+        self, files: RunFiles, settings: JsonObject, limits: FileLimits, *, restart: bool = False, seconds: float = 1.0
     ) -> None:
         self.files = files
-        self.state = self._safe = State(asked, None if files.rejects is None else str(files.rejects))
+        self.state = self._safe = State(settings, None if files.rejects is None else str(files.rejects))
         self._limits = limits
         self._seconds = seconds
         self._failed = False
         with ExitStack() as held:
-            self.database = self._claimed(files.output, held, restart=restart)
-            # Its database only keeps other runs from the file of rejects.
-            if files.rejects is not None and self._claimed(files.rejects, held).saved is not None:
-                message = f"{files.rejects} is the output of a run that was begun; give another file of rejects"
+            self.database = self._lock(files.output, held, restart=restart)
+            # The database of the file of rejects is only a lock.
+            if files.rejects is not None and self._lock(files.rejects, held).saved is not None:
+                message = f"{files.rejects} is the output of an unfinished run; give another file of rejects"
                 raise BatchError(message, setting="rejects")
             self._begin(restart=restart)
             self._held = held.pop_all()
@@ -115,19 +114,19 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Save what is done, unless that has failed, and unlock the files."""
+        """Save the state, unless writing has failed, and unlock the files."""
         with self._held:
             if self.state is not self._safe and not self._failed:
                 self.save()
 
     def add(self, number: int, lines: Sequence[bytes], rejects: Sequence[Line] = (), tokens: int = 0) -> None:
-        """Write the lines of some rows.
+        """Write the lines of consecutive rows.
 
         Args:
-            number: The number of the last of the rows.
-            lines: The lines of those that have one.
-            rejects: The lines of all others.
-            tokens: The number of tokens of the lines.
+            number: The number of the last row.
+            lines: The lines for the output.
+            rejects: The lines of rejected rows.
+            tokens: The number of tokens in the lines.
 
         Raises:
             BatchStoppedError: A file cannot be written.
@@ -140,7 +139,7 @@ class Journal:
                 count = 0
             files[-1] += self._write(len(files) - 1, files[-1], b"".join(piece))
             count += len(piece)
-        with self._telling(self.database.path):
+        with self._reporting_failures(self.database.path):
             self.database.add(rejects)
         self.state = replace(
             old,
@@ -155,28 +154,28 @@ class Journal:
             self.save()
 
     def save(self) -> None:
-        """Make safe what has been written.
+        """Sync the parts to disk and commit the state.
 
         Raises:
             BatchStoppedError: A file cannot be written.
         """
-        with self._telling(self.database.path):
+        with self._reporting_failures(self.database.path):
             for index in range(len(self._safe.files) - 1, len(self.state.files)):
                 with os.fdopen(open_own(self.files.part(index)), "rb") as part:
                     os.fsync(part.fileno())
-            _sync_directories([self.files.output])  # the names of new parts
+            _sync_directories([self.files.output])  # for the names of new parts
             self.database.save(self.state)
         self._safe = self.state
         self._saved = monotonic()
 
     def finish(self) -> list[Path]:
-        """Give the files their names; all rows are done.
+        """Give the files their final names, after the last row.
 
         Returns:
             The output files.
 
         Raises:
-            BatchError: A file is gone.
+            BatchError: A file is missing.
             BatchStoppedError: A file cannot be written or renamed.
         """
         if not self.state.done:
@@ -185,42 +184,41 @@ class Journal:
         finals = self.files.finals(len(self.state.files))
         moved = [(self.files.part(index), final) for index, final in enumerate(finals)]
         if self.files.rejects is not None:
-            moved.append((self._written_rejects(part_of(self.files.rejects)), self.files.rejects))
-        with self._telling(self.files.output):
+            moved.append((self._write_rejects(part_of(self.files.rejects)), self.files.rejects))
+        with self._reporting_failures(self.files.output):
             for part, final in moved:
                 _move(part, final)
-            # The names are safe before the database is gone that would give them again.
+            # Sync the names before removing the database, which could repeat the renaming.
             _sync_directories(final for _, final in moved)
             self.database.remove()
             _sync_directories([self.files.output])
         return finals
 
-    def _claimed(self, path: Path, held: ExitStack, *, restart: bool = False) -> RunDatabase:
-        """Lock the database of a file."""
-        with self._telling(beside(path, ".run")):
+    def _lock(self, path: Path, held: ExitStack, *, restart: bool = False) -> RunDatabase:
+        with self._reporting_failures(add_ending(path, ".run")):
             try:
                 database = RunDatabase(path, restart=restart)
             except OSError as error:
-                raise BatchError(f"{beside(path, '.run')} cannot be written: {error.strerror or error}") from error
+                raise BatchError(f"{add_ending(path, '.run')} cannot be written: {error.strerror or error}") from error
         held.callback(database.close)
         return database
 
     def _begin(self, *, restart: bool) -> None:
-        """Cut the parts to what is safe, and remove those that are not needed."""
+        """Truncate the parts to their saved size, and remove unneeded ones."""
         files = self.files
         begun = self.database.saved
         if begun is not None:
-            self.state = self._safe = _continued(begun, self.state, files)
+            self.state = self._safe = _continue(begun, self.state, files)
         if self.state.done:
             return
         rejects = [] if files.rejects is None else [part_of(files.rejects)]
-        with self._telling(files.output):
+        with self._reporting_failures(files.output):
             if restart:
                 for path in (files.part(0), *rejects):
                     path.unlink(missing_ok=True)
             for path in rejects if begun or restart else (files.part(0), *files.parts_beyond(1), *rejects):
                 if path.is_file() and path.stat().st_size:
-                    raise BatchError(f"{path} is there, and no run is known to have left it; move it away, or {ANEW}")
+                    raise BatchError(f"{path} exists without an unfinished run; move it away, or {RESTART_ADVICE}")
             for path in files.parts_beyond(len(self.state.files)):
                 path.unlink()
         for index, size in enumerate(self.state.files):
@@ -228,7 +226,7 @@ class Journal:
         self.save()
 
     def _pieces(self, lines: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], bool]]:
-        """Yield the lines of one file after another, and True if that is a new one."""
+        """Yield the lines of each output file, and True if the file is new."""
         most_lines = self._limits.requests or float("inf")
         most_bytes = self._limits.bytes or float("inf")
         count, size = self.state.lines, self.state.files[-1]
@@ -243,13 +241,13 @@ class Journal:
         yield lines[begin:], is_new
 
     def _write(self, index: int, size: int, data: bytes) -> int:
-        """Write behind the first ``size`` bytes of a part, and return how many bytes were written."""
+        """Write after the first ``size`` bytes of a part, and return the number of bytes written."""
         path = self.files.part(index)
-        # Without a buffer: what could not be written is not tried again when the file is closed.
-        with self._telling(path), os.fdopen(open_own(path), "r+b", buffering=0) as part:
+        # Unbuffered, so that closing the file does not retry a failed write.
+        with self._reporting_failures(path), os.fdopen(open_own(path), "r+b", buffering=0) as part:
             found = os.fstat(part.fileno()).st_size
             if found < size:
-                raise BatchError(f"{path} has {found:,} of the {size:,} bytes that the run before has written; {ANEW}")
+                raise BatchError(f"{path} has {found:,} of the {size:,} bytes of the earlier run; {RESTART_ADVICE}")
             part.truncate(size)
             part.seek(size)
             left = memoryview(data)
@@ -257,10 +255,9 @@ class Journal:
                 left = left[part.write(left) :]
         return len(data)
 
-    def _written_rejects(self, path: Path) -> Path:
-        """Write the part of the rejects."""
+    def _write_rejects(self, path: Path) -> Path:
         count = 0
-        with self._telling(path), os.fdopen(open_own(path), "r+b") as file:
+        with self._reporting_failures(path), os.fdopen(open_own(path), "r+b") as file:
             file.truncate()
             for chunk in self.database.chunks():
                 rejects = [each.line for each in chunk if each.rejected]
@@ -269,42 +266,42 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
         if count != self.state.rejected:
-            raise BatchError(f"{self.database.path} is damaged: rejects are missing from it; {ANEW}")
+            raise BatchError(f"{self.database.path} is damaged: rejects are missing; {RESTART_ADVICE}")
         return path
 
     @contextmanager
-    def _telling(self, path: Path) -> Generator[None]:
-        """Raise an error of the system with the number of the last row that is safe."""
+    def _reporting_failures(self, path: Path) -> Generator[None]:
+        """Convert errors of writing; the message has the number of the last saved row."""
         try:
             yield
         except (OSError, OperationalError) as error:
             self._failed = True
             safe = self._safe.number
-            kept = f"all up to row {safe:,} is safe" if safe else "no row is safe yet"
+            kept = f"rows up to {safe:,} are saved" if safe else "no row is saved yet"
             reason = getattr(error, "strerror", None) or error
             raise BatchStoppedError(f"{path} cannot be written: {reason}; {kept}") from error
 
 
 def part_of(path: Path) -> Path:
-    """Return the name of a file while it is written."""
-    return beside(path, ".part")
+    """Return the temporary name of a file that is being written."""
+    return add_ending(path, ".part")
 
 
-def _continued(begun: State, asked: State, files: Files) -> State:
-    """Return the state of a run that was begun, if its settings are the ones asked for.
+def _continue(begun: State, new: State, files: RunFiles) -> State:
+    """Return the state of an unfinished run, if its settings are unchanged.
 
     Raises:
-        BatchError: They are others; the message lists them.
+        BatchError: Settings have changed; the message lists them.
     """
-    changed = [*_changes(begun.asked, asked.asked)]
-    # Before a row was rejected, it makes no difference what would have been done with one.
-    if begun.rejects_to != asked.rejects_to and (begun.rejected or begun.done):
-        changed += _changes({"--rejects": begun.rejects_to}, {"--rejects": asked.rejects_to})
+    changed = [*_changes(begun.settings, new.settings)]
+    # The file of rejects may change until a row is rejected.
+    if begun.rejects_to != new.rejects_to and (begun.rejected or begun.done):
+        changed += _changes({"--rejects": begun.rejects_to}, {"--rejects": new.rejects_to})
     if changed:
         raise BatchError(
-            f"{files.output}: the run that was begun was asked for something else: {'; '.join(changed)}; {ANEW}"
+            f"{files.output}: the unfinished run has other settings: {'; '.join(changed)}; {RESTART_ADVICE}"
         )
-    return replace(begun, rejects_to=asked.rejects_to)
+    return replace(begun, rejects_to=new.rejects_to)
 
 
 def _changes(old: JsonObject, new: JsonObject) -> Iterator[str]:
@@ -316,26 +313,26 @@ def _changes(old: JsonObject, new: JsonObject) -> Iterator[str]:
         if all(isinstance(value, str) and _HASH.fullmatch(value) for value in (before, after)):
             yield f"{name} has changed"
         else:
-            yield f"{name} was {_shown(before)}, and is {_shown(after)}"
+            yield f"{name} was {_describe(before)}, and is {_describe(after)}"
 
 
-def _shown(value: Json) -> str:
+def _describe(value: Json) -> str:
     return "not given" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _move(part: Path, final: Path) -> None:
-    """Give a part its name."""
+    """Give a part its final name."""
     check_no_link(part)
     if part.exists():
         if final.exists():
             copymode(final, part)
         part.replace(final)
-    elif not final.exists():  # a run that was killed between two files has moved the first already
-        raise BatchError(f"{part} is gone, which the run before has written; {ANEW}")
+    elif not final.exists():  # an existing one was moved before the run was killed
+        raise BatchError(f"{part}, which the earlier run wrote, is missing; {RESTART_ADVICE}")
 
 
 def _sync_directories(paths: Iterable[Path]) -> None:
-    """Make names safe: those of new files, and those that files have been given."""
+    """Sync the directories of new and renamed files."""
     if os.name != "posix":
         return
     for directory in {path.parent for path in paths}:

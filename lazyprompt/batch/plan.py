@@ -1,4 +1,4 @@
-"""From a row to its line: a plan that is made once, and is the same for all rows."""
+"""The plan that turns rows into lines, prepared once for all rows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lazyprompt.batch.row_names import default_name
 from lazyprompt.errors import BatchError, FormatError, LazyPromptError, TemplateError, ToolsError
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.openai_form import openai_dicts
+from lazyprompt.prompters.payload_target import PayloadTarget
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.prompters.rows import Columns
 from lazyprompt.rendering.markers import Markers
@@ -28,29 +29,28 @@ if TYPE_CHECKING:
     from lazyprompt.batch.rows import Row
     from lazyprompt.files.filling import FilePrompter
     from lazyprompt.files.prompty import Prompty
-    from lazyprompt.prompters.payload_target import PayloadTarget
 
 Train: TypeAlias = Literal["last", "all"]
 
-# What a prompt says itself, in whichever form: no further field of a request may take its place.
-_SAID = frozenset(
+# The fields that the prompt sets in any format; a further field of a request must not replace them.
+_PROMPT_KEYS = frozenset(
     ("model", "messages", "tools", "system", "contents", "system_instruction", "input", "instructions", "prompt")
 )
 
 
 @dataclass(frozen=True, eq=False)
 class RowPlan:
-    """A plan to turn rows into lines; made by :meth:`of`. It can be pickled, and serves any number of rows and threads.
+    """A picklable, thread-safe plan that turns rows into lines; create one with :meth:`of`.
 
     Args:
         prompter: The prompter.
-        form: The form of a line.
+        form: The format of a line.
         model: The model.
-        columns: The columns of slots, history and the like.
+        columns: The columns of slots, history, tools, label and id.
         params: Further fields of each request.
-        train: The answers that are trained, in the forms to train with.
-        strict: True if a row of which the form cannot carry all is an error.
-        prompty: The prompt file, where the prompter is one's.
+        train: The answers to train on, in training formats.
+        strict: True to raise an error for a row with content that the format cannot carry.
+        prompty: The prompt file that the prompter belongs to, if any.
     """
 
     prompter: Prompter
@@ -74,30 +74,29 @@ class RowPlan:
         train: Train = "last",
         strict: bool = True,
     ) -> RowPlan:
-        """Make a plan.
+        """Create a plan.
 
         Args:
-            prompter: The prompter, or a prompt file. A prompt file also says the model and the options of requests.
-            format: A name of ``FORMS``; None is ``flat``.
-            model: The model of a request; in all other forms as of :meth:`lazyprompt.Prompter.generate_prompt`.
-            columns: The columns of slots, history and the like.
-            params: Further fields of each request, as ``{"max_tokens": 1024}``, at the place where the service has
-                them.
-            train: The answers that are trained, in the forms to train with.
-            strict: True if a row of which the form cannot carry all, as a sound, is an error.
+            prompter: The prompter, or a prompt file. A prompt file also sets the model and the options of requests.
+            format: A name in ``FORMS``; None is ``flat``.
+            model: The model of a request; otherwise the ``model`` of :meth:`lazyprompt.Prompter.generate_prompt`.
+            columns: The columns of slots, history, tools, label and id.
+            params: Further fields of each request, such as ``{"max_tokens": 1024}``, nested as the service expects.
+            train: The answers to train on, in training formats.
+            strict: True to raise an error for a row with content that the format cannot carry, such as audio.
 
         Raises:
-            FormatError: There is no such form.
-            BatchError: The form needs what is not given, as a model, or has no place for what is; or a column that is
-                named fills no slot.
+            FormatError: The format is unknown.
+            BatchError: The format needs a setting that is missing, such as a model, or does not accept one that is
+                given; or a column is set for an unknown slot.
         """
         form, columns = form_of(format), columns or Columns()
         if not isinstance(prompter, Prompter) and not hasattr(prompter, "prompter"):
-            raise BatchError(f"prompts are made by a prompter or a prompt file, not by a {type(prompter).__name__}")
+            raise BatchError(f"rows are rendered by a prompter or a prompt file, not by a {type(prompter).__name__}")
         prompty = None if isinstance(prompter, Prompter) else prompter
         own = prompter if isinstance(prompter, Prompter) else prompter.prompter
         extra = checked_object(params or {}, "params", BatchError)
-        # A hook that is added later is not the plan's.
+        # Copy the prompter: a hook that is added later must not affect the plan.
         plan = cls(copy(own.for_hosted() if form.hosted else own), form, model, columns, extra, train, strict, prompty)
         plan._check()
         return plan
@@ -107,31 +106,31 @@ class RowPlan:
 
         Args:
             number: The number of the row, from 1.
-            row: The row; it stays as it is.
+            row: The row; it is not changed.
 
         Raises:
             LazyPromptError: The row has no prompt; the message begins ``row <number>:``.
         """
-        made = None if self._plain is None else self._plain.line(number, row)
-        if made is None and self._plain_with_input is not None:
-            made = self._plain_with_input.line(number, row)
-        return self.rendered_line(number, row) if made is None else made
+        line = None if self._plain is None else self._plain.line(number, row)
+        if line is None and self._plain_with_input is not None:
+            line = self._plain_with_input.line(number, row)
+        return self.rendered_line(number, row) if line is None else line
 
     def rendered_line(self, number: int, row: Row) -> bytes:
-        """Return the line of any row, plain or not: its prompt is rendered."""
-        made = self.made(number, row)
-        # A flat prompt and its name are texts alone.
-        return (text_bytes if self.form.provider == "flat" else json_bytes)(made) + b"\n"
+        """Return the line of any row, plain or not, by rendering its prompt."""
+        # The object of a flat prompt contains only text.
+        write = text_bytes if self.form.provider == "flat" else json_bytes
+        return write(self.line_object(number, row)) + b"\n"
 
-    def made(self, number: int, row: Row) -> JsonObject:
+    def line_object(self, number: int, row: Row) -> JsonObject:
         """Return the object of a line; it shares nothing with the row or the plan.
 
         Args:
             number: The number of the row, from 1.
-            row: The row; it stays as it is.
+            row: The row; it is not changed.
 
         Raises:
-            LazyPromptError: As of :meth:`line`.
+            LazyPromptError: The row has no prompt; the message begins ``row <number>:``.
         """
         form = self.form
         try:
@@ -141,13 +140,13 @@ class RowPlan:
             raise type(error)(f"row {number}: {error}") from error
 
     def body(self, row: Row) -> Json:
-        """Return the prompt of a row in its form: a text, a payload, a request, or a sample.
+        """Return the prompt of a row in the plan's format: text, payload, request or training sample.
 
         Raises:
-            LazyPromptError: The row has no prompt; the message does not know which row it is.
+            LazyPromptError: The row has no prompt; the message has no row number.
         """
         form, cells = self.form, self.cells
-        given, history, tools = cells.given(row), cells.history_of(row), cells.tools_of(row)
+        given, history, tools = cells.input_of(row), cells.history_of(row), cells.tools_of(row)
         if form.sample:
             label = cells.label_of(row)
             sample = self.prompter.training_sample(given, label, history, tools, train=self.train, model=self.model)
@@ -155,23 +154,23 @@ class RowPlan:
             return sample.export(form.sample) | ({} if rating is None else {"label": rating})
         if self.prompty is not None and form.is_request:
             if tools:
-                raise ToolsError("the row has tools, and a prompt file names its own: take them out of one of both")
+                raise ToolsError("both the row and the prompt file have tools; remove them from one")
             file = cast("FilePrompter", self.prompter)
             return self._request(file.request(file.fill(given, history), form.provider, form.api))
-        made = self.prompter.generate_prompt(given, history, tools, format=form.provider, model=self._prompt_model)
-        return made if isinstance(made, str) else self._body_with(cast("JsonObject", made))
+        prompt = self.prompter.generate_prompt(given, history, tools, format=form.provider, model=self._prompt_model)
+        return prompt if isinstance(prompt, str) else self._body_with(cast("JsonObject", prompt))
 
     def _body_with(self, payload: JsonObject) -> JsonObject:
         """Return the body with a payload: a whole request, or the payload alone.
 
         Raises:
-            LazyPromptError: The form cannot carry all of it, or needs a model.
+            LazyPromptError: The format cannot carry all content, or needs a model.
         """
         return self._request(payload) if self.form.is_request else self._checked(payload)
 
     @property
     def _prompt_model(self) -> str | None:
-        # The form of OpenAI knows families of local models alone; the model of a request is put in behind the prompt.
+        # OpenAI's format accepts only local model families; the request's model is added after rendering.
         return None if self.form.is_request and self.form.provider == "openai" else self.model
 
     @cached_property
@@ -179,15 +178,15 @@ class RowPlan:
         """The columns of a row's parts.
 
         Raises:
-            BatchError: A column is named for what is no slot.
+            BatchError: A column is set for an unknown slot.
         """
         return Cells.of(self.columns, self.prompter, () if self.prompty is None else self.prompty.inputs)
 
     @property
     def settings(self) -> JsonObject:
-        """The settings that lines depend on, as JSON; a run continues only with the same ones.
+        """The settings that lines depend on, as JSON; a run continues only with the same settings.
 
-        The prompter's texts are in it as a hash. Functions (hooks, budgets, counters) are not.
+        They include a hash of the prompter's texts, but not its functions (hooks, budgets, counters).
         """
         columns: JsonObject = {each.name: getattr(self.columns, each.name) for each in fields(Columns)}
         return {
@@ -202,35 +201,37 @@ class RowPlan:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone; what was made on first use is made again."""
+        """Return the fields without cached properties."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def _plain(self) -> PlainLine | None:
-        """The writer of plain rows without an input beside the slots."""
+        """The writer of plain rows without an input."""
         return self._plain_line(with_input=False)
 
     @cached_property
     def _plain_with_input(self) -> PlainLine | None:
-        """The writer of plain rows with one; it is made apart, for most tables are of one kind."""
+        """The writer of plain rows with an input; created separately, since few tables mix both kinds."""
         return self._plain_line(with_input=True)
 
     def _plain_line(self, *, with_input: bool) -> PlainLine | None:
         if self.prompty is not None or not has_plain_rows(self.form, self.prompter):
             return None
-        target = cast("PayloadTarget", self.prompter.target(self.form.provider, self._prompt_model))
+        target = self.prompter.target(self.form.provider, self._prompt_model)
+        if not isinstance(target, PayloadTarget):
+            return None
         return plain_line(self.form, self.prompter, self.cells, target, self._body_with, with_input=with_input)
 
     def _check(self) -> None:
-        """Refuse what no row could have a line with."""
+        """Refuse settings with which no row could be rendered."""
         form, _ = self.form, self.cells
         if self.train not in ("last", "all"):
             raise BatchError(f"train {self.train!r} is unknown; give last or all", setting="train")
         if self.params and not form.is_request:
-            what = f"{form.name} has no place for {listed(self.params)}: only whole requests have further fields"
+            what = f"{form.name} does not accept {listed(self.params)}: only whole requests have further fields"
             raise BatchError(what, setting="params")
-        if reserved := sorted(_SAID & self.params.keys()):
-            what = f"params has {reserved[0]!r}, which the prompt says itself; leave it out"
+        if reserved := sorted(_PROMPT_KEYS & self.params.keys()):
+            what = f"params has {reserved[0]!r}, which the prompt sets; leave it out"
             raise BatchError(what, setting="params")
         if self.model is not None and form.provider in ("flat", ""):
             try:
@@ -238,7 +239,7 @@ class RowPlan:
             except TemplateError as error:
                 raise BatchError(str(error), setting="model") from error
         if form.has_model and not (self.model or (self.prompty is not None and self.prompty.model.get("id"))):
-            what = f"{form.name} needs a model: each request names the one that is to answer; give model="
+            what = f"{form.name} needs a model, which each request names; give model="
             raise BatchError(what, setting="model")
         missing = [name for name in form.needs if name not in self.params and self.prompty is None]
         if missing:
@@ -246,7 +247,7 @@ class RowPlan:
             raise BatchError(what, setting="params")
 
     def _request(self, payload: JsonObject) -> JsonObject:
-        """Return a payload as a whole request: with the model first, and the further fields last."""
+        """Return a payload as a whole request, with the model first and the further fields last."""
         form = self.form
         own = self._checked(payload)
         named = own.pop("model", None)
@@ -256,21 +257,24 @@ class RowPlan:
         return form.change({"model": model, **own, **fresh(dict(self.params))})
 
     def _checked(self, payload: JsonObject) -> JsonObject:
-        """Return a payload as a plain dict, if all is in it; nobody would look at the reports of a million rows."""
+        """Return a payload as a plain dict, if nothing was lost.
+
+        Reports of single rows in a large run would stay raw, so a loss is an error.
+        """
         report = payload.report if isinstance(payload, Payload) else ()
-        # A prompt file without a model is reported where a model is needed.
+        # A missing model is reported by formats that need one.
         losses = [str(entry) for entry in report if entry.is_loss and entry.kind != "model"] if self.strict else []
         if losses:
             raise FormatError(
-                f"{self.form.name} cannot carry all of it: {'; '.join(losses)}; with strict=False it is left out"
+                f"{self.form.name} cannot carry all content: {'; '.join(losses)}; strict=False leaves it out"
             )
         return dict(payload)
 
     def _hash(self) -> str:
-        """Return the hash of the prompter's texts, in every process the same."""
+        """Return the hash of the prompter's texts, the same in every process."""
         made_of = self.prompter.made_of
         trial: Json = None
-        # A hook may want more of a row than what a trial has.
+        # A hook could fail on the values of a trial row.
         if not made_of.has_functions:
             try:
                 trial = self.body(self.cells.trial())

@@ -1,4 +1,4 @@
-"""The rate of requests: so many a minute, with so many tokens a minute."""
+"""Rate limits: requests and tokens per minute."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MINUTE = 60.0
-# How many seconds' worth may be caught up with, since no timer is exact to the millisecond. It is little on purpose:
-# providers count in parts of a minute too, and refuse a minute's worth that comes at once.
+# The seconds of unused capacity that a late timer may catch up with. Providers also enforce limits within parts of a
+# minute, so a burst must stay small.
 _CATCH_UP = 0.1
-# The tokens of an answer before the first has come.
+# The expected tokens of an answer until the first answer arrives.
 _FIRST_GUESS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The limits of requests at once, and of requests and tokens in a minute.
+    """The limits of simultaneous requests, and of requests and tokens per minute.
 
     Args:
-        concurrency: The most requests under way at once.
-        rpm: The most requests that begin in a minute; None is any number.
-        tpm: The most tokens of a minute's requests and their answers; None is any number.
+        concurrency: The maximum number of simultaneous requests.
+        rpm: The maximum number of requests started per minute; None for no limit.
+        tpm: The maximum number of tokens per minute, prompts and answers; None for no limit.
 
     Raises:
-        BatchError: One of them is less than 1.
+        BatchError: A limit is less than 1.
     """
 
     concurrency: int = 8
@@ -43,13 +43,13 @@ class Rates:
 
 
 class Bucket:
-    """A bucket of tokens that fills up by the minute and holds next to nothing, so that what is taken is spread out.
+    """A token bucket with almost no capacity, so that units are spread evenly over each minute.
 
-    What is taken may be more than there is; whoever comes next waits until that is made up for. So in any minute no
-    more is taken than the limit, the worth of a tenth of a second, and the last taking.
+    A caller may take more than is available; the next caller waits until the debt is paid. So a minute's total is at
+    most the limit, plus a tenth of a second's worth, plus the last amount.
 
     Args:
-        limit: The most that it gives in a minute.
+        limit: The number of units per minute.
     """
 
     __slots__ = ("_free", "_per_unit")
@@ -59,29 +59,29 @@ class Bucket:
         self._free: float | None = None
 
     def wait(self, now: float) -> float:
-        """Return the seconds until something can be taken.
+        """Return the seconds until a unit is available.
 
         Args:
-            now: The time in seconds, by a clock that never goes back.
+            now: The time in seconds, on a monotonic clock.
         """
         return 0.0 if self._free is None else max(0.0, self._free - now)
 
     def take(self, amount: float, now: float) -> None:
-        """Take something; what is less than nothing gives it back.
+        """Take units; a negative amount returns them.
 
         Args:
-            amount: How much.
-            now: The time, as of :meth:`wait`.
+            amount: The number of units.
+            now: The time in seconds, on the clock of :meth:`wait`.
         """
         begin = now if self._free is None else max(self._free, now - _CATCH_UP)
         self._free = begin + amount * self._per_unit
 
 
 class Pace:
-    """Lets requests go one after another, as fast as rates allow; it belongs to one event loop.
+    """Delays requests so that they keep rate limits; bound to one event loop.
 
     Args:
-        rates: The rates.
+        rates: The limits.
     """
 
     def __init__(self, rates: Rates) -> None:
@@ -92,28 +92,28 @@ class Pace:
 
     @property
     def counts(self) -> bool:
-        """True if the tokens of a prompt matter."""
+        """True if tokens per minute are limited."""
         return self._tokens is not None
 
     async def turn(self, prompt_tokens: int) -> int:
-        """Wait until a request may go.
+        """Wait until a request may be sent.
 
         Args:
-            prompt_tokens: About how many tokens its prompt has.
+            prompt_tokens: The estimated number of tokens in the prompt.
 
         Returns:
-            How many tokens it was taken to have, with its answer; to be given to :meth:`settle`.
+            The estimated number of tokens in prompt and answer, for :meth:`settle`.
         """
         clock = asyncio.get_running_loop().time
         buckets = [bucket for bucket in (self._requests, self._tokens) if bucket is not None]
         while (wait := max((bucket.wait(clock()) for bucket in buckets), default=0.0)) > 0:
-            # An answer that comes meanwhile may tell that there is more left than was thought, or less.
+            # An answer that arrives in the meantime corrects the estimate.
             self._corrected.clear()
             try:
                 await asyncio.wait_for(self._corrected.wait(), wait)
             except TimeoutError:
                 continue
-        # An answer has as many tokens as the average of those before it.
+        # The estimate of an answer is the average of the earlier ones.
         taken = prompt_tokens + (round(self._answer_tokens / self._answers) if self._answers else _FIRST_GUESS)
         now = clock()
         if self._requests is not None:
@@ -123,11 +123,11 @@ class Pace:
         return taken
 
     def settle(self, taken: int, usage: Mapping[str, int] | None) -> None:
-        """Correct the number of tokens of a request.
+        """Correct the estimated tokens of a request.
 
         Args:
-            taken: The number that :meth:`turn` returned for it.
-            usage: The tokens that the provider has counted; None if it does not tell, or there is no answer.
+            taken: The number that :meth:`turn` returned.
+            usage: The provider's token counts; None without counts or without an answer.
         """
         if self._tokens is None or not usage or not usage.get("total_tokens"):
             return

@@ -1,9 +1,8 @@
-"""A batch run on a cluster: Ray makes the lines, this process reads the rows and writes.
+"""A batch run on a cluster: Ray renders the lines, this process reads rows and writes files.
 
-Chunks of rows are tasks of Ray; a few are under way for each processor of the cluster, and their lines are written in
-the order of the rows, to the same files as ever. So the output is that of one process to the byte. When a worker is
-killed, Ray does its chunk again, somewhere else. When this process is killed, the next run continues behind what is
-safe.
+Each chunk of rows is a Ray task, with a few pending tasks per processor of the cluster. Lines are written in the order
+of rows, so the output equals that of one process, byte for byte. When a worker is killed, Ray repeats its chunk on
+another one. When this process is killed, the next run continues after the last saved row.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from lazyprompt.errors import import_extra
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from lazyprompt.batch.run import BatchJob, Chunk, Made, Outcome, Progress, Stopped, Work
+    from lazyprompt.batch.run import BatchJob, Chunk, ChunkResult, Outcome, Progress, StopReason, Work
 
-# The last line of a trace.
+# The last line of a traceback.
 _ENDS = re.compile(r"[\w.]+(Error|Exception): ")
 
 
@@ -32,47 +31,47 @@ def run_on_ray(
     *,
     restart: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    stopped: Stopped | None = None,
+    stopped: StopReason | None = None,
     seconds: float = 1.0,
 ) -> Outcome:
-    """Run as :func:`lazyprompt.batch.run.run_batch` does, on the cluster that Ray finds.
+    """Run :func:`lazyprompt.batch.run.run_batch` on the cluster that Ray finds.
 
-    That is the cluster that this process is connected to; else that of ``RAY_ADDRESS``, or one that runs on this
-    machine; else one is started here for the time of the run.
+    This is the first of: the cluster that this process is connected to, the one at ``RAY_ADDRESS``, one that runs on
+    this machine. Otherwise a local cluster is started for the run.
 
     Args:
-        job: The job. Its ``workers`` are the most tasks at once; with 1 there are as many as the cluster has
-            processors.
-        restart: As of ``run_batch`` (so with the others).
-        progress: Called with the progress.
-        stopped: Returns the reason to stop, if there is one.
-        seconds: The most seconds of work that are lost when this process is killed.
+        job: The job. Its ``workers`` are the maximum number of tasks; 1 means one per processor of the cluster.
+        restart: True to discard an unfinished run of this job.
+        progress: A function called with the progress.
+        stopped: A function that returns the reason to stop, or None.
+        seconds: The maximum seconds of work lost when this process is killed.
 
     Returns:
         The outcome.
 
     Raises:
-        BatchError: As of ``run_batch`` (so with BatchStoppedError).
+        BatchError: The job cannot run, for the reasons of ``run_batch``.
+        BatchStoppedError: The run stopped early.
         MissingExtraError: Ray is not installed.
     """
     import_extra("ray", "ray")
     return run_batch(job, restart=restart, progress=progress, stopped=stopped, seconds=seconds, engine=_work_on_ray)
 
 
-def _work_on_ray(work: Work, chunks: Iterable[Chunk], workers: int) -> Iterator[Made]:
-    """Work on chunks of rows on the cluster; a :data:`lazyprompt.batch.run.Engine`."""
+def _work_on_ray(work: Work, chunks: Iterable[Chunk], workers: int) -> Iterator[ChunkResult]:
+    """Render chunks of rows on the cluster; a :data:`lazyprompt.batch.run.Engine`."""
     with _connected() as ray:
-        make = partial(ray.remote(max_retries=-1)(made_by).remote, ray.put(work))
+        make = partial(ray.remote(max_retries=-1)(render_chunk).remote, ray.put(work))
         most = workers if workers > 1 else max(1, int(ray.cluster_resources().get("CPU", 1)))
         try:
             yield from in_order(lambda chunk: partial(ray.get, make(chunk)), chunks, most)
         except ray.exceptions.RayError as error:
-            raise WorkerEndedError(f"Ray has ended the work: {_reason(error)}") from error
+            raise WorkerEndedError(f"Ray ended the work: {_reason(error)}") from error
 
 
-def made_by(work: Work, chunk: Chunk) -> Made:
-    """Return the lines of rows, in a task of the cluster, which is named after this function."""
-    return work.made(chunk)
+def render_chunk(work: Work, chunk: Chunk) -> ChunkResult:
+    """Render the lines of rows, as a task of the cluster; Ray shows the task under this function's name."""
+    return work.render(chunk)
 
 
 @contextmanager
@@ -88,7 +87,7 @@ def _connected() -> Generator[Any]:
     except (OSError, RuntimeError, ValueError) as error:
         raise WorkerEndedError(f"no cluster of Ray can be reached: {error}") from error
     if handler is not None and current_thread() is main_thread():
-        # Ray puts its own in the place of the one that stops a run in order.
+        # Ray replaces the handler that stops a run cleanly.
         signal(SIGTERM, handler)
     try:
         yield ray
@@ -97,6 +96,6 @@ def _connected() -> Generator[Any]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the reason in one line: Ray says it behind the traces of all processes that it came through."""
+    """Return the reason in one line; Ray writes it below the tracebacks of all processes involved."""
     endings = [line for line in str(error).splitlines() if _ENDS.match(line)]
     return endings[-1] if endings else f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,6 +1,6 @@
-"""Rows at hand: any table as mappings, their prompts one at a time, and their lines as columns.
+"""Rows in memory: tables of any library as mappings, their prompts one at a time, and their lines as columns.
 
-No library of tables is imported: each table is known by the methods that it has.
+No table library is imported: a table is recognized by its methods.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeGuard, cast, overload
 
+from lazyprompt._base.json import is_mapping
 from lazyprompt.batch.cells import is_nan
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.batch.row_names import RowNames
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RowPlan", "render_batch", "render_columns", "rows_of"]
 
-# Tables are taken apart so many rows at a time.
+# The number of rows converted to Python objects at a time.
 _STEP = 1000
-# A table of pyarrow or a DataFrame, whose libraries are not imported here.
+# A pyarrow table or a DataFrame; their libraries are not imported here.
 _Frame: TypeAlias = Any
 
 
@@ -62,23 +63,24 @@ def render_batch(
     params: Mapping[str, object] | None = None,
     on_error: OnError = "raise",
 ) -> Iterator[dict[str, Any] | RowFault]:
-    """Return the prompts of many rows, one at a time: the object of each line.
+    """Render the prompts of many rows, one at a time.
 
     Args:
         prompter: The prompter, or a prompt file.
-        rows: As of :func:`rows_of`.
-        format: As of :meth:`RowPlan.of` (so with model, columns and params).
+        rows: The rows, in a form that :func:`rows_of` accepts.
+        format: The format of a line; see :meth:`RowPlan.of`.
         model: The model.
-        columns: The columns of slots, history and the like.
+        columns: The columns of slots, history, tools, label and id.
         params: Further fields of each request.
-        on_error: ``raise`` to end the work at a row without a prompt; or ``return`` to have its fault in its place.
+        on_error: ``raise`` to raise an error for a row without a prompt, or ``return`` to return its fault instead.
 
     Returns:
-        The objects of the lines.
+        The JSON object of each line.
 
     Raises:
-        BatchError: The rows are no rows, the settings do not fit, or two rows have the same name.
-        FormatError: There is no such form.
+        BatchError: The rows are not in an accepted form, the settings contradict each other, or two rows have the
+            same name.
+        FormatError: The format is unknown.
     """
     if on_error not in ("raise", "return"):
         raise BatchError(f"on_error {on_error!r} is unknown; give raise or return")
@@ -91,7 +93,7 @@ def _objects(plan: RowPlan, rows: Iterator[Row], on_error: OnError) -> Iterator[
         for number, row in enumerate(rows, 1):
             made: JsonObject | RowFault
             try:
-                made = plan.made(number, row)
+                made = plan.line_object(number, row)
                 if plan.form.id_key:
                     names.add(number, plan.cells.name_of(row))
             except LazyPromptError as error:
@@ -104,18 +106,18 @@ def _objects(plan: RowPlan, rows: Iterator[Row], on_error: OnError) -> Iterator[
 def render_columns(
     plan: RowPlan, columns: Mapping[str, Sequence[object]], *, first: int = 1
 ) -> dict[str, list[str | None]]:
-    """Return the lines and the errors of columns; for tables that are worked on piece by piece.
+    """Return two columns, lines and errors, for one piece of a table.
 
     Args:
         plan: The plan of the lines.
-        columns: The columns of the rows, all of one length: lists, or arrays.
-        first: The number of the first row, by which a row without an id is named.
+        columns: The columns of the rows, as lists or arrays of equal length.
+        first: The number of the first row; a row without an id is named by its number.
 
     Returns:
-        ``line``, without its end, None where the row has no prompt; and ``error``, which says why, else None.
+        ``line``: the line without its newline, or None if the row has no prompt. ``error``: the reason, or None.
 
     Raises:
-        BatchError: The columns are of different lengths; or a column that the prompt needs is not among them.
+        BatchError: The columns differ in length, or the prompt needs a column that is missing.
     """
     rows = rows_of(columns)
     if any(map(len, columns.values())) and (fault := plan.cells.missing_in(columns)):
@@ -133,134 +135,142 @@ def render_columns(
 
 
 def rows_of(data: object) -> Iterator[Row]:
-    """Return the rows of data in any form, one at a time; the data stays as it is.
+    """Return the rows of data in any form, one at a time; the data is not changed.
 
     Args:
-        data: Mappings one after another; a mapping of columns of one length; an Arrow table, record batch or stream; a
-            DataFrame of pandas or polars.
+        data: An iterable of mappings; a mapping of columns of equal length; an Arrow table, record batch or stream; a
+            pandas or polars DataFrame.
 
     Returns:
-        The rows, in their order. A place where a DataFrame has no value holds None.
+        The rows, in order. A missing value of a DataFrame is None.
 
     Raises:
-        BatchError: It is none of these; or its columns are of different lengths, or have names that are no text. What
-            is wrong with a single row shows itself when that is asked for.
+        BatchError: The data has another form, its columns differ in length, or a column name is not text. An error in
+            a single row is raised when that row is reached.
     """
     if isinstance(data, str | bytes) or hasattr(data, "__fspath__"):
         raise BatchError(
             f"rows are given as a {type(data).__name__}; give mappings, columns or a table, or read a file with "
             "lazyprompt.batch.rows.read_rows"
         )
-    if isinstance(data, Mapping):
-        return _of_columns(cast("Mapping[object, object]", data))
+    if is_mapping(data):
+        return _rows_of_columns(data)
     for method, reader in _TABLES.items():
         if hasattr(data, method):
             return reader(data)
     if isinstance(data, Iterable):
-        return _of_items(cast("Iterable[object]", data))
+        return _rows_of_items(cast("Iterable[object]", data))
     raise BatchError(
-        f"rows are given as a {type(data).__name__}; give mappings one after another, a mapping of columns, an Arrow "
+        f"rows are given as a {type(data).__name__}; give an iterable of mappings, a mapping of columns, an Arrow "
         "table or a DataFrame"
     )
 
 
-def _of_columns(columns: Mapping[object, object]) -> Iterator[Row]:
-    lengths = {_checked_name(name): _length(column, name) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        found = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
-        raise BatchError(f"columns are of one length, but {found}")
-    values = cast("Iterable[Iterable[object]]", columns.values())
-    # Arrays have numbers of their own.
-    plain = (column if isinstance(column, list | tuple) else map(_plain, column) for column in values)
-    return _zipped(tuple(lengths), zip(*plain, strict=True))
+class _Column(Protocol):
+    """The values of a column, in the order of rows."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[object]: ...
 
 
-def _length(column: object, name: object) -> int:
-    kind = type(column).__name__
-    # A single row would otherwise be taken for columns of letters.
-    if isinstance(column, str | bytes | Mapping) or not isinstance(column, Sized) or not hasattr(column, "__iter__"):
-        raise BatchError(
-            f"column {name!r} is a {kind}; a mapping is read as columns, each of them a list with a "
-            "value for each row; give a single row within a list"
-        )
-    return len(column)
+def _rows_of_columns(columns: Mapping[str, object]) -> Iterator[Row]:
+    found = {_checked_name(name): _checked_column(column, name) for name, column in columns.items()}
+    if len({*map(len, found.values())}) > 1:
+        lengths = ", ".join(f"{name!r} has {len(column)}" for name, column in found.items())
+        raise BatchError(f"columns must have equal length, but {lengths}")
+    # NumPy arrays contain numbers of NumPy's types.
+    plain = (column if isinstance(column, list | tuple) else map(_to_python, column) for column in found.values())
+    return _zip_rows(tuple(found), zip(*plain, strict=True))
 
 
-def _zipped(names: tuple[str, ...], rows: Iterable[Iterable[object]]) -> Iterator[Row]:
+def _checked_column(column: object, name: object) -> _Column:
+    if _is_column(column):
+        return column
+    raise BatchError(
+        f"column {name!r} is a {type(column).__name__}; a mapping is read as columns, each a list with one value per "
+        "row; put a single row in a list"
+    )
+
+
+def _is_column(column: object) -> TypeGuard[_Column]:
+    # Text and mappings are the values of a single row, not columns.
+    return not isinstance(column, str | bytes | Mapping) and isinstance(column, Sized) and hasattr(column, "__iter__")
+
+
+def _zip_rows(names: tuple[str, ...], rows: Iterable[Iterable[object]]) -> Iterator[Row]:
     return (dict(zip(names, row, strict=True)) for row in rows)
 
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str):
-        raise BatchError(f"a column has the name {name!r} of type {type(name).__name__}; names of columns are text")
+        raise BatchError(f"a column name is {name!r} of type {type(name).__name__}; column names must be text")
     return name
 
 
 def _checked_names(names: Iterable[object]) -> tuple[str, ...]:
-    """Return the names of a table's columns; a table may have two of one name, and a row may not."""
+    """Return a table's column names; a table can have duplicates, but a row can't."""
     found = tuple(map(_checked_name, names))
     if twice := [name for at, name in enumerate(found) if name in found[:at]]:
         raise BatchError(f"the table has two columns named {twice[0]!r}; name each column once")
     return found
 
 
-def _of_batches(table: _Frame) -> Iterator[Row]:
-    """Return the rows of a table or a data set of Arrow."""
+def _rows_of_arrow(table: _Frame) -> Iterator[Row]:
+    """Return the rows of an Arrow table or dataset."""
     _checked_names(table.schema.names)
-    return chain.from_iterable(map(_of_batch, table.to_batches()))
+    return chain.from_iterable(map(_rows_of_batch, table.to_batches()))
 
 
-def _of_batch(batch: _Frame) -> Iterator[Row]:
-    """Yield the rows of a record batch of Arrow; a few at a time become Python's."""
+def _rows_of_batch(batch: _Frame) -> Iterator[Row]:
+    """Yield the rows of an Arrow record batch, converting ``_STEP`` rows at a time."""
     _checked_names(batch.schema.names)
     for at in range(0, len(batch), _STEP):
         yield from batch.slice(at, _STEP).to_pylist()
 
 
-def _of_polars(frame: _Frame) -> Iterator[Row]:
+def _rows_of_polars(frame: _Frame) -> Iterator[Row]:
     _checked_names(frame.columns)
-    return cast("Iterator[Row]", frame.iter_rows(named=True))
+    rows: Iterator[Row] = frame.iter_rows(named=True)
+    return rows
 
 
-def _of_pandas(frame: _Frame) -> Iterator[Row]:
+def _rows_of_pandas(frame: _Frame) -> Iterator[Row]:
     names = _checked_names(frame.columns)
     rows: Iterable[tuple[object, ...]] = frame.itertuples(index=False, name=None)
-    return _zipped(names, (map(_plain, row) for row in rows))
+    return _zip_rows(names, (map(_to_python, row) for row in rows))
 
 
-def _plain(value: object) -> object:
-    """Return a value of a DataFrame as Python's own; pandas has NumPy's numbers, and three missing values."""
-    to_python = cast("Callable[[], object] | None", getattr(value, "tolist", None))
-    found = value if to_python is None else to_python()
+def _to_python(value: object) -> object:
+    """Convert a NumPy value to Python, and the missing values of pandas to None."""
+    to_list: Callable[[], object] | None = getattr(value, "tolist", None)
+    found = value if to_list is None else to_list()
     return None if is_nan(found) else found
 
 
-def _of_stream(stream: object) -> Iterator[Row]:
-    """Return the rows of an object that only gives a stream of Arrow."""
-    return chain.from_iterable(map(_of_batch, arrow().RecordBatchReader.from_stream(stream)))
+def _rows_of_stream(stream: object) -> Iterator[Row]:
+    """Return the rows of an object that only exports an Arrow stream."""
+    return chain.from_iterable(map(_rows_of_batch, arrow().RecordBatchReader.from_stream(stream)))
 
 
-def _of_items(items: Iterable[object]) -> Iterator[Row]:
+def _rows_of_items(items: Iterable[object]) -> Iterator[Row]:
     number = 0
     for item in items:
-        if isinstance(item, Mapping):
+        if is_mapping(item):
             number += 1
-            yield cast("Row", item)
+            yield item
         elif hasattr(item, "to_pylist"):
-            for row in _of_batch(item):
+            for row in _rows_of_batch(item):
                 number += 1
                 yield row
         else:
-            raise BatchError(
-                f"row {number + 1} is a {type(item).__name__}; a row is a mapping of names of columns to values"
-            )
+            raise BatchError(f"row {number + 1} is a {type(item).__name__}; give mappings of column names to values")
 
 
-# The tables, by a method that only they have. A stream is the last: tables give one as well.
+# Readers of tables, by a method that identifies the table. The Arrow stream is last, since other tables export one too.
 _TABLES: dict[str, Callable[[Any], Iterator[Row]]] = {
-    "iter_rows": _of_polars,
-    "itertuples": _of_pandas,
-    "to_batches": _of_batches,
-    "to_pylist": _of_batch,
-    "__arrow_c_stream__": _of_stream,
+    "iter_rows": _rows_of_polars,
+    "itertuples": _rows_of_pandas,
+    "to_batches": _rows_of_arrow,
+    "to_pylist": _rows_of_batch,
+    "__arrow_c_stream__": _rows_of_stream,
 }

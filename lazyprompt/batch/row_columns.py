@@ -1,10 +1,10 @@
-"""The columns of a file of rows, checked before its first row: a column that is missing is missing in every row."""
+"""The check of a file's columns before its first row is rendered: a missing column is missing in every row."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lazyprompt.batch.rows import parsed
+from lazyprompt.batch.rows import parse_row
 from lazyprompt.errors import BatchError
 from lazyprompt.prompters.rows import RowFault
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lazyprompt.batch.cells import Cells
-    from lazyprompt.batch.rows import Unread
+    from lazyprompt.batch.rows import RawRow
 
 
-def check_columns(rows: Iterable[Unread], cells: Cells) -> None:
+def check_columns(rows: Iterable[RawRow], cells: Cells) -> None:
     """Check that the rows have the columns that a prompt needs.
 
-    Rows are read until all of these columns were found: in most files, that is the first row.
+    Rows are read until all of these columns are found; in most files, that is the first row.
 
     Args:
         rows: The rows.
         cells: The columns of a row's parts.
 
     Raises:
-        BatchError: No row has one of the columns; or no column becomes the user's text, and some are not used.
+        BatchError: A column is missing in every row, or no column is the user's text while some are unused.
     """
     found: dict[str, object] = {}
     fault: str | None = None
-    for unread in rows:
-        row = parsed(unread)
+    for raw in rows:
+        row = parse_row(raw)
         if isinstance(row, RowFault) or (found and row.keys() <= found.keys()):
             continue
         found.update(row)

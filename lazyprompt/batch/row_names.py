@@ -1,4 +1,4 @@
-"""The names of rows, which must differ: an answer is found again by the name of its row."""
+"""Row names: they must be unique, since an answer is matched to its row by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from lazyprompt.batch.rows import parsed
+from lazyprompt.batch.rows import parse_row
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.prompters.rows import RowFault
 
@@ -16,31 +16,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lazyprompt.batch.cells import Cells
-    from lazyprompt.batch.rows import Unread
+    from lazyprompt.batch.rows import RawRow
 
 _DEFAULT: Final = re.compile(r"row-([1-9][0-9]{0,17})")
 
 
 def default_name(number: int) -> str:
-    """Return the name of a row that has no name of its own.
-
-    Args:
-        number: The number of the row, from 1.
-    """
+    """Return the default name of a row, counted from 1."""
     return f"row-{number}"
 
 
 class RowNames:
-    """The names of the rows so far; those of rows with a name of their own are kept on disk, not in memory.
+    """The names of the rows so far; explicit names are stored on disk, not in memory.
 
     Args:
-        column: The column of the name, for messages.
+        column: The column of the name, for error messages.
     """
 
     def __init__(self, column: str) -> None:
         self._column = column
         self._is_empty = True
-        # A temporary database without a name, which SQLite keeps on disk as far as it is large.
+        # An unnamed temporary database, which SQLite spills to disk when it grows.
         self._database = sqlite3.connect("", check_same_thread=False)
         self._database.execute("CREATE TABLE names (number INTEGER PRIMARY KEY, name TEXT UNIQUE)")
 
@@ -53,10 +49,10 @@ class RowNames:
 
         Args:
             number: The number of the row.
-            name: Its own name; None if it has none.
+            name: Its explicit name; None for the default.
 
         Raises:
-            BatchError: Another row has the same name, its own one or by its number.
+            BatchError: Another row has the same explicit or default name.
         """
         if name is None:
             if not self._is_empty and (first := self._row_named(default_name(number))):
@@ -81,13 +77,13 @@ class RowNames:
 
     def _clash(self, own: int, unnamed: int, name: str) -> BatchError:
         return BatchError(
-            f"row {own:,} has the {self._column} {name!r}, which row {unnamed:,} has by its number; give that row an "
-            f"{self._column} too, or row {own:,} another one",
+            f"row {own:,} has the {self._column} {name!r}, which is the default of row {unnamed:,}; give row "
+            f"{unnamed:,} an {self._column} too, or change that of row {own:,}",
             setting="rows",
         )
 
 
-def check_names(rows: Iterable[Unread], cells: Cells) -> None:
+def check_names(rows: Iterable[RawRow], cells: Cells) -> None:
     """Check that no two rows have the same name.
 
     Args:
@@ -95,20 +91,20 @@ def check_names(rows: Iterable[Unread], cells: Cells) -> None:
         cells: The columns of a row.
 
     Raises:
-        BatchError: Two rows have the same name; a row's own name may be the default name of another row.
+        BatchError: Two rows have the same name, or a row's explicit name is the default name of another row.
     """
     mark = json.dumps(cells.id, ensure_ascii=False).encode()
     with closing(RowNames(cells.id)) as names:
-        for unread in rows:
-            # Most JSON need not be parsed to see that it has no name.
-            if isinstance(unread.text, bytes) and mark not in unread.text and b"\\" not in unread.text:
-                names.add(unread.number, None)
+        for raw in rows:
+            # Skip parsing where the bytes show that there is no name.
+            if isinstance(raw.text, bytes) and mark not in raw.text and b"\\" not in raw.text:
+                names.add(raw.number, None)
                 continue
-            row = parsed(unread)
+            row = parse_row(raw)
             if isinstance(row, RowFault):
                 continue
             try:
                 name = cells.name_of(row)
             except LazyPromptError:
-                continue  # reported as the fault of its row
-            names.add(unread.number, name)
+                continue  # reported when the row is rendered
+            names.add(raw.number, name)

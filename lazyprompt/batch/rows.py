@@ -1,7 +1,6 @@
-"""Files of rows: JSON Lines, CSV and Parquet, read in constant memory, and arrays of JSON, read as a whole.
+"""Files of rows: JSON Lines, CSV and Parquet, read in constant memory, and JSON arrays, read as a whole.
 
-Sources of the rules: JSON is RFC 8259, one object a line, as jsonlines.org has it; CSV is RFC 4180 with a header line,
-in UTF-8.
+JSON follows RFC 8259, with one object per line (jsonlines.org). CSV follows RFC 4180, in UTF-8 with a header line.
 """
 
 from __future__ import annotations
@@ -18,43 +17,43 @@ from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from random import Random
 from threading import Lock
-from typing import IO, Any, AnyStr, Literal, NamedTuple, NoReturn, Self, TypeAlias, cast, get_args
+from typing import IO, Any, AnyStr, Literal, NamedTuple, NoReturn, Self, TypeAlias, get_args
 
 from lazyprompt._base.files import open_regular
-from lazyprompt._base.json import JsonObject, is_well_formed
+from lazyprompt._base.json import Json, JsonObject, is_well_formed
 from lazyprompt.errors import BatchError, did_you_mean, import_extra
 from lazyprompt.prompters.rows import RowFault
 
 Row: TypeAlias = Mapping[str, object]
 Kind: TypeAlias = Literal["jsonl", "json", "csv", "parquet"]
-Numbered: TypeAlias = Iterator[tuple[int, Row | RowFault]]
-# Rows of Parquet become Python's so many at a time.
+NumberedRows: TypeAlias = Iterator[tuple[int, Row | RowFault]]
+# The number of Parquet rows converted to Python objects at a time.
 _STEP = 1000
-# A record of CSV: its fields, or the reason why it has none; its first and last line, and their text.
+# A record of CSV: its fields, or an error; its first and last line; the text of its lines.
 _Record: TypeAlias = "tuple[list[str] | csv.Error, tuple[int, int], str]"
 _BOM = b"\xef\xbb\xbf"
-# Python's reader of CSV refuses fields beyond 128 KiB, which documents are, by a setting that all of a process share.
+# Python's csv reader refuses fields over 128 KiB by default; the limit is a process-wide setting.
 _LONGEST_FIELD = 1 << 30
 _FIELD_LIMIT = Lock()
-_A_ROW = 'a row is a JSON object, as {"question": "..."}'
+_A_ROW = 'a row is a JSON object such as {"question": "..."}'
 MAX_ARRAY = 1 << 30
-"""The largest file that is an array of JSON, in bytes."""
+"""The maximum size of a JSON array file, in bytes."""
 
 MAX_LINE = 1 << 26
-"""The longest line of a file of rows: bytes of JSON Lines, characters of CSV."""
+"""The maximum length of a line: bytes of JSON Lines, characters of CSV."""
 
 MAX_RECORD = 1 << 24
-"""The longest record of CSV that has several lines, in characters: a quote that is open for longer is not closed."""
+"""The maximum length of a CSV record with several lines, in characters; a longer one has an unclosed quote."""
 
 
-class Unread(NamedTuple):
-    """A row of a file, as far as reading one row after another needs it: other processes can do the rest.
+class RawRow(NamedTuple):
+    """A row that may not be parsed yet, so that parsing can be shared among processes.
 
     Attributes:
-        number: Its number, from 1.
-        row: The row; None for JSON that is not parsed yet.
-        lines: Its first and last line, from 1; None where rows are not lines.
-        text: The row as the file contains it; None if the file is not text.
+        number: The number of the row, from 1.
+        row: The row; None for unparsed JSON.
+        lines: The first and last line of the row, from 1; None if rows are not lines.
+        text: The raw text of the row; None if the file is not text.
     """
 
     number: int
@@ -63,24 +62,24 @@ class Unread(NamedTuple):
     text: str | bytes | None = None
 
     @property
-    def shown_text(self) -> str | None:
-        """The row as the file contains it, without the end of its line."""
+    def stripped_text(self) -> str | None:
+        """The raw text of the row, without its newline."""
         text = self.text.decode(errors="surrogateescape") if isinstance(self.text, bytes) else self.text
         return None if text is None else text.rstrip("\r\n")
 
     def fault(self, reason: str) -> RowFault:
-        """Return the row as one that cannot be read."""
+        """Return the fault of a row that cannot be read."""
         where = f"line {self.lines[0]}: " if self.lines else ""
-        return RowFault(self.number, f"{where}{reason}", self.lines, self.shown_text)
+        return RowFault(self.number, f"{where}{reason}", self.lines, self.stripped_text)
 
 
 class RowFile(NamedTuple):
     """A file of rows.
 
     Attributes:
-        path: Its path.
-        kind: ``jsonl``, ``csv`` or ``parquet``.
-        resolved: The path of which no link is followed; None follows those of its path.
+        path: The path of the file.
+        kind: ``jsonl``, ``json``, ``csv`` or ``parquet``.
+        resolved: A checked path, in which links are not followed; None to follow the links of ``path``.
     """
 
     path: Path
@@ -89,17 +88,17 @@ class RowFile(NamedTuple):
 
 
 def row_file(path: str | os.PathLike[str], kind: Kind | None = None, resolved: Path | None = None) -> RowFile:
-    """Return a file of rows, its kind known by its name.
+    """Return a file of rows; by default, its extension determines its kind.
 
-    The endings are ``.jsonl`` (``.ndjson``), ``.json``, ``.csv`` and ``.parquet`` (``.pq``).
+    The extensions are ``.jsonl`` (``.ndjson``), ``.json``, ``.csv`` and ``.parquet`` (``.pq``).
 
     Args:
-        path: Its path.
-        kind: Its kind, whatever its name is.
-        resolved: The path that was checked, if it is to be read through no link.
+        path: The path of the file.
+        kind: The kind, overriding the extension.
+        resolved: A checked path, in which links are not followed.
 
     Raises:
-        BatchError: The name has another ending, or there is no such kind.
+        BatchError: The extension or the kind is unknown.
     """
     found = Path(path)
     if kind is None:
@@ -108,53 +107,51 @@ def row_file(path: str | os.PathLike[str], kind: Kind | None = None, resolved: P
             near = did_you_mean(found.suffix.lower(), _ENDINGS)
             raise BatchError(f"{found} ends in {found.suffix!r}{near}; rows are read from {', '.join(_ENDINGS)}")
     elif kind not in get_args(Kind):
-        raise BatchError(f"{found}: there is no kind {kind!r} of files; known are {', '.join(get_args(Kind))}")
+        raise BatchError(f"{found}: unknown kind {kind!r}; known are {', '.join(get_args(Kind))}")
     return RowFile(found, kind, resolved)
 
 
-def _opened(file: RowFile) -> int:
-    """Return the descriptor of a file of rows."""
+def _open(file: RowFile) -> int:
     if file.resolved is None:
         return open_regular(file.path)
     return open_regular(file.resolved, file.resolved.anchor)
 
 
-def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> Numbered:
-    """Return the rows of a file with their numbers, from 1; a few are in memory at a time.
+def read_rows(path: str | os.PathLike[str] | RowFile, *, start: int = 0) -> NumberedRows:
+    """Return the rows of a file lazily, each with its number.
 
-    Empty lines are no rows, and have no number.
+    Empty lines are not counted as rows.
 
     Args:
         path: The file.
-        start: The number of rows to pass over; the first that comes has the number ``start + 1``.
+        start: The number of rows to skip; the first row returned has the number ``start + 1``.
 
     Returns:
-        Each row with its number; a row that cannot be read as a :class:`RowFault`.
+        Each row with its number, from 1; a row that cannot be read is a :class:`RowFault`.
 
     Raises:
-        BatchError: The file cannot be read at all: it is not there, or its header is wrong. That may show itself only
-            when the first row is asked for.
-        MissingExtraError: It is Parquet, and pyarrow is not installed.
+        BatchError: The file is missing or cannot be read, or its header is invalid; possibly raised with the first row.
+        MissingExtraError: The file is Parquet, and pyarrow is not installed.
     """
     if start < 0:
-        raise BatchError(f"start is {start}; it is how many rows to pass over, from 0")
+        raise BatchError(f"start is {start}; it must be 0 or more, the number of rows to skip")
     found = path if isinstance(path, RowFile) else row_file(path)
     if not found.path.is_file():
-        what = "is not a regular file" if found.path.exists() else "is not there"
+        what = "is not a regular file" if found.path.exists() else "does not exist"
         raise BatchError(f"{found.path} {what}; rows are read from a file")
-    return ((unread.number, parsed(unread)) for unread in _unread(found, start))
+    return ((raw.number, parse_row(raw)) for raw in _read_raw(found, start))
 
 
 def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
-    """Return the hash of the content of a file, as ``sha256:...``.
+    """Return the hash of a file's content, as ``sha256:...``.
 
     Args:
-        path: The file. It is read as a whole, at more than a gigabyte a second.
+        path: The file. It is read as a whole, at more than a gigabyte per second.
 
     Raises:
-        BatchError: It cannot be read.
+        BatchError: The file cannot be read.
     """
-    import hashlib  # noqa: PLC0415 - only work that can be resumed needs it
+    import hashlib  # noqa: PLC0415 - only resumable runs need it
 
     found = path.path if isinstance(path, RowFile) else Path(path)
     try:
@@ -164,14 +161,14 @@ def fingerprint(path: str | os.PathLike[str] | RowFile) -> str:
         raise _unreadable(found, error) from error
 
 
-def about_rows(file: RowFile) -> int | None:
-    """Return about how many rows a file has, found fast: its lines are counted, not read.
+def estimate_rows(file: RowFile) -> int | None:
+    """Return the approximate number of rows in a file, by counting lines.
 
     Args:
         file: The file.
 
     Returns:
-        The number of its lines; None for Parquet and for an array of JSON, whose rows are no lines.
+        The number of lines; None for Parquet and JSON arrays, whose rows are not lines.
     """
     if file.kind in ("parquet", "json"):
         return None
@@ -182,12 +179,12 @@ def about_rows(file: RowFile) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The rows of a file that are worked on.
+    """A selection of a file's rows.
 
     Args:
-        limit: Only so many of the first; None is all.
-        sample: So many of these at random; None is all.
-        seed: The seed of the sample: the same seed and the same number of rows give the same rows.
+        limit: The number of rows to take from the beginning; None for all.
+        sample: The number of these rows to choose at random; None for all.
+        seed: The seed of the sample; the same seed and number of rows give the same sample.
     """
 
     limit: int | None = None
@@ -195,46 +192,46 @@ class Choice:
     seed: int = 0
 
     @property
-    def asked(self) -> JsonObject:
-        """The choice, by the names of the options."""
+    def settings(self) -> JsonObject:
+        """The selection as settings, by the names of the command's options."""
         sampled = self.sample is not None
         return {"--limit": self.limit, "--sample": self.sample, "--seed": self.seed if sampled else None}
 
-    def rows(self, file: RowFile, start: int = 0) -> Numbered:
-        """Return the rows, in their order, each with its number.
+    def rows(self, file: RowFile, start: int = 0) -> NumberedRows:
+        """Return the rows in order, each with its number.
 
         Args:
-            file: The file. For a sample it is read twice: the number of its rows must be known first.
-            start: The number of the row behind which to begin.
+            file: The file. It is read twice for a sample, which depends on the number of rows.
+            start: The number of the row after which to begin.
 
         Raises:
-            BatchError: As of :func:`read_rows`.
+            BatchError: The file cannot be read, see :func:`read_rows`.
         """
-        return ((unread.number, parsed(unread)) for unread in self.unread(file, start))
+        return ((raw.number, parse_row(raw)) for raw in self.raw_rows(file, start))
 
-    def unread(self, file: RowFile, start: int = 0) -> Iterator[Unread]:
-        """Return the rows as :meth:`rows` does, but lines of JSON as bytes: reading them is work that can be shared."""
-        rows = _unread(file, start)
+    def raw_rows(self, file: RowFile, start: int = 0) -> Iterator[RawRow]:
+        """Yield the rows without parsing lines of JSON, which other processes can do."""
+        rows = _read_raw(file, start)
         if self.sample is None:
             yield from islice(rows, None if self.limit is None else max(0, self.limit - start))
             return
-        total = sum(1 for _ in islice(_unread(file), self.limit))
-        for chosen in _drawn(total, self.sample, self.seed):
+        total = sum(1 for _ in islice(_read_raw(file), self.limit))
+        for chosen in _draw_sample(total, self.sample, self.seed):
             if chosen > start:
                 yield from islice((row for row in rows if row.number == chosen), 1)
 
     def size(self, count: int) -> int:
-        """Return the number of rows that it chooses out of so many."""
+        """Return the number of rows selected from ``count`` rows."""
         return min(each for each in (count, self.limit, self.sample) if each is not None)
 
 
-def _drawn(total: int, sample: int, seed: int) -> Iterator[int]:
-    """Yield numbers at random, in their order and without keeping them.
+def _draw_sample(total: int, sample: int, seed: int) -> Iterator[int]:
+    """Yield random row numbers in ascending order, in constant memory.
 
-    Each number is taken with the chance that as many are still wanted of as many as are left (Knuth's algorithm S).
-    Python promises that a seed gives the same numbers in all its versions.
+    Each number is chosen with probability wanted / remaining (Knuth's algorithm S). Python guarantees that a seed gives
+    the same numbers in all versions.
     """
-    random = Random(seed).random  # noqa: S311 - a sample keeps no secret
+    random = Random(seed).random  # noqa: S311 - not used for security
     wanted = min(sample, total)
     for number in range(1, total + 1):
         if not wanted:
@@ -244,8 +241,8 @@ def _drawn(total: int, sample: int, seed: int) -> Iterator[int]:
             yield number
 
 
-def _unread(file: RowFile, start: int = 0) -> Iterator[Unread]:
-    """Yield the rows of a file behind so many."""
+def _read_raw(file: RowFile, start: int = 0) -> Iterator[RawRow]:
+    """Yield the rows of a file after the first ``start``."""
     try:
         yield from _READERS[file.kind](file, start)
     except OSError as error:
@@ -256,21 +253,21 @@ def _unread(file: RowFile, start: int = 0) -> Iterator[Unread]:
 
 
 def _unreadable(path: Path, error: Exception) -> BatchError:
-    # pyarrow's messages have several lines.
+    # pyarrow's messages can have several lines.
     reason = " ".join(str(getattr(error, "strerror", None) or error).split())
     return BatchError(f"{path} cannot be read: {reason}", setting="rows")
 
 
-class _NoRowError(Exception):
-    """A line is no row; the message says why."""
+class _InvalidRowError(Exception):
+    """A line is not a row; the message is the reason."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _NoRowError(f"{name} is no JSON; write null, or a string")
+    raise _InvalidRowError(f"{name} is not valid JSON; write null, or a string")
 
 
-_decode = JSONDecoder(parse_constant=_refuse_constant).decode
-# The values that orjson reads as Python's json does. It makes a float of an integer beyond 64 bits without a word.
+_decode: Callable[[str], Json] = JSONDecoder(parse_constant=_refuse_constant).decode
+# The types of values that orjson parses as Python's json does. It converts integers beyond 64 bits to floats.
 _ALIKE = frozenset({str, int, bool, type(None)})
 
 
@@ -285,33 +282,33 @@ def _quick_reader() -> Callable[[bytes], Any]:
 _quick = _quick_reader()
 
 
-def _read_jsonl(file: RowFile, start: int) -> Iterator[Unread]:
+def _read_jsonl(file: RowFile, start: int) -> Iterator[RawRow]:
     number = 0
-    with os.fdopen(_opened(file), "rb") as data:
+    with os.fdopen(_open(file), "rb") as data:
         for at, line in enumerate(_lines(file.path, data), 1):
             if not line.isspace():
                 number += 1
                 if number > start:
-                    yield Unread(number, None, (at, at), line)
+                    yield RawRow(number, None, (at, at), line)
 
 
-def _read_array(file: RowFile, start: int) -> Iterator[Unread]:
-    with os.fdopen(_opened(file), "rb") as data:
+def _read_array(file: RowFile, start: int) -> Iterator[RawRow]:
+    with os.fdopen(_open(file), "rb") as data:
         text = data.read(MAX_ARRAY + 1)
     if len(text) > MAX_ARRAY:
-        raise BatchError(f"{file.path} is larger than {MAX_ARRAY:,} bytes, and is read whole; make it JSON Lines")
+        raise BatchError(f"{file.path} is larger than {MAX_ARRAY:,} bytes, the limit of a JSON array; use JSON Lines")
     try:
-        rows = cast("object", _decode(text.removeprefix(_BOM).decode()))
-    except (ValueError, RecursionError, _NoRowError) as error:
-        raise BatchError(f"{file.path} is no JSON: {error}") from error
+        rows = _decode(text.removeprefix(_BOM).decode())
+    except (ValueError, RecursionError, _InvalidRowError) as error:
+        raise BatchError(f"{file.path} is not valid JSON: {error}") from error
     if not isinstance(rows, list):
-        raise BatchError(f"{file.path} is a {type(rows).__name__}; rows are an array of objects, or JSON Lines")
-    for number, row in enumerate(cast("list[object]", rows), 1):
+        raise BatchError(f"{file.path} is a {type(rows).__name__}; give an array of objects, or JSON Lines")
+    for number, row in enumerate(rows, 1):
         if number > start:
-            yield Unread(number, cast("Row", row) if isinstance(row, dict) else _no_row(row, number))
+            yield RawRow(number, row if isinstance(row, dict) else _item_fault(row, number))
 
 
-def _no_row(item: object, number: int) -> RowFault:
+def _item_fault(item: Json, number: int) -> RowFault:
     reason = f"item {number}: it is a {type(item).__name__}; {_A_ROW}"
     return RowFault(number, reason, text=json.dumps(item, ensure_ascii=False))
 
@@ -320,7 +317,7 @@ def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
     """Yield the lines of a file.
 
     Raises:
-        BatchError: A line is longer than ``MAX_LINE``. The rest of the file is not read.
+        BatchError: A line is longer than ``MAX_LINE``; the rest of the file is not read.
     """
     for at in count(1):
         line = file.readline(MAX_LINE + 1)
@@ -331,11 +328,11 @@ def _lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
         yield line
 
 
-def parsed(unread: Unread) -> Row | RowFault:
-    """Return a row, parsed if it has not been."""
-    text = unread.text
-    if unread.row is not None or not isinstance(text, bytes):
-        return unread.row or {}
+def parse_row(raw: RawRow) -> Row | RowFault:
+    """Return the parsed row, or its fault."""
+    text = raw.text
+    if raw.row is not None or not isinstance(text, bytes):
+        return raw.row or {}
     try:
         row: dict[str, object] = _quick(text)
         if type(row) is dict and _ALIKE.issuperset(map(type, row.values())):
@@ -343,36 +340,36 @@ def parsed(unread: Unread) -> Row | RowFault:
     except ValueError:
         pass
     try:
-        return _object(text.removeprefix(_BOM) if unread.lines == (1, 1) else text)
-    except _NoRowError as error:
-        return unread.fault(str(error))
+        return _parse_object(text.removeprefix(_BOM) if raw.lines == (1, 1) else text)
+    except _InvalidRowError as error:
+        return raw.fault(str(error))
 
 
-def _object(line: bytes) -> Row:
-    """Return the JSON object of a line.
+def _parse_object(line: bytes) -> Row:
+    """Parse the JSON object of a line.
 
     Raises:
-        _NoRowError: It is none.
+        _InvalidRowError: The line is not a JSON object.
     """
     try:
-        found = cast("object", _decode(line.decode().strip(" \t\r\n")))
+        found = _decode(line.decode().strip(" \t\r\n"))
     except UnicodeDecodeError as error:
-        raise _NoRowError(f"it is no UTF-8: byte {line[error.start]:#04x} at index {error.start}") from error
+        raise _InvalidRowError(f"not valid UTF-8: byte {line[error.start]:#04x} at index {error.start}") from error
     except JSONDecodeError as error:
-        raise _NoRowError(f"it is no JSON: {error.msg} at column {error.colno}") from error
+        raise _InvalidRowError(f"not valid JSON: {error.msg} at column {error.colno}") from error
     except RecursionError as error:
-        raise _NoRowError("it is nested too deeply") from error
+        raise _InvalidRowError("nested too deeply") from error
     except ValueError as error:
-        # All that is left is that Python reads no integer of so many digits.
-        raise _NoRowError("it holds an integer of more than 4,300 digits") from error
+        # The only other ValueError is Python's limit of digits.
+        raise _InvalidRowError("contains an integer of more than 4,300 digits") from error
     if not isinstance(found, dict):
-        raise _NoRowError(f"it is a {type(found).__name__}; {_A_ROW}")
-    return cast("Row", found)
+        raise _InvalidRowError(f"it is a {type(found).__name__}; {_A_ROW}")
+    return found
 
 
-def _read_csv(file: RowFile, start: int) -> Iterator[Unread]:
-    # What is no UTF-8 becomes lone surrogates, by which its row is found.
-    with os.fdopen(_opened(file), encoding="utf-8-sig", errors="surrogateescape", newline="") as data:
+def _read_csv(file: RowFile, start: int) -> Iterator[RawRow]:
+    # Invalid UTF-8 becomes lone surrogates, which are detected in each row.
+    with os.fdopen(_open(file), encoding="utf-8-sig", errors="surrogateescape", newline="") as data:
         records = _records(_Lines(_lines(file.path, data)))
         first = next(records, None)
         names = _checked_header(file.path, [] if first is None else first[0])
@@ -382,14 +379,14 @@ def _read_csv(file: RowFile, start: int) -> Iterator[Unread]:
 
 
 class _Lines:
-    """The lines of CSV, of which those of one record can be put back.
+    """Lines of CSV; the lines of the current record can be put back.
 
     Args:
         lines: The lines.
 
     Attributes:
-        taken: The lines of the record that is read.
-        before: The number of lines before that record.
+        taken: The lines of the current record.
+        before: The number of lines before the current record.
     """
 
     def __init__(self, lines: Iterator[str]) -> None:
@@ -411,22 +408,21 @@ class _Lines:
         return line
 
     def put_back(self) -> None:
-        """Put back all lines of the record but its first."""
+        """Put back all lines of the record except the first."""
         self._ahead.extendleft(reversed(self.taken[1:]))
         del self.taken[1:]
 
     def next_record(self) -> None:
-        """Go on to the next record."""
+        """Start the next record."""
         self.before += len(self.taken)
         self.taken.clear()
         self._size = 0
 
 
 def _records(lines: _Lines) -> Iterator[_Record]:
-    """Yield the records; an empty line is none.
+    """Yield the records, skipping empty lines.
 
-    Of a record that is not valid, only the first line is rejected: a quote that is never closed would otherwise take
-    all rows after it.
+    Only the first line of an invalid record is rejected; otherwise an unclosed quote would reject all later rows.
     """
     reader = csv.reader(lines, strict=True)
     while True:
@@ -454,39 +450,39 @@ def _checked_header(path: Path, header: list[str] | csv.Error) -> list[str]:
     if isinstance(header, csv.Error):
         raise BatchError(f"{path}:1: the header cannot be read: {header}")
     if not header:
-        raise BatchError(f"{path} is empty; its first line is to hold the names of the columns")
+        raise BatchError(f"{path} is empty; its first line must contain the column names")
     for at, name in enumerate(header):
-        # A column without a name is passed over: pandas writes the number of the row there.
+        # Columns without a name are skipped: pandas writes its index as one.
         if name and name in header[:at]:
-            what = f"is named {name!r} as another is"
+            what = f"has the same name as an earlier one, {name!r}"
             raise BatchError(f"{path}:1: column {at + 1} {what}; the first line names each column once")
     if not any(header):
         raise BatchError(f"{path}:1: no column has a name; the first line names each column once")
     if not is_well_formed("".join(header)):
-        raise BatchError(f"{path}:1: the header is no UTF-8; save the file as UTF-8")
+        raise BatchError(f"{path}:1: the header is not valid UTF-8; save the file as UTF-8")
     return header
 
 
-def _row_of_record(names: list[str], record: _Record, number: int) -> Unread:
+def _row_of_record(names: list[str], record: _Record, number: int) -> RawRow:
     fields, lines, text = record
     if isinstance(fields, csv.Error):
         fault = f"not valid CSV: {fields}"
     elif len(fields) != len(names):
-        fault = f"it has {len(fields)} fields, and the header names {len(names)}"
+        fault = f"it has {len(fields)} fields, but the header has {len(names)}"
     elif not is_well_formed("".join(fields)):
-        fault = "it is no UTF-8"
+        fault = "not valid UTF-8"
     else:
         row = {name: value for name, value in zip(names, fields, strict=True) if name}
-        return Unread(number, row, lines, text)
-    unread = Unread(number, None, lines, text)
-    return unread._replace(row=unread.fault(fault))
+        return RawRow(number, row, lines, text)
+    raw = RawRow(number, None, lines, text)
+    return raw._replace(row=raw.fault(fault))
 
 
-def _read_parquet(file: RowFile, start: int) -> Iterator[Unread]:
+def _read_parquet(file: RowFile, start: int) -> Iterator[RawRow]:
     library = arrow()
     try:
         parquet = import_module("pyarrow.parquet").ParquetFile
-        with os.fdopen(_opened(file), "rb") as data, parquet(data, page_checksum_verification=True) as table:
+        with os.fdopen(_open(file), "rb") as data, parquet(data, page_checksum_verification=True) as table:
             names: list[str] = table.schema_arrow.names
             if twice := [name for at, name in enumerate(names) if name in names[:at]]:
                 raise BatchError(f"{file.path} has two columns named {twice[0]!r}; name each column once")
@@ -497,15 +493,15 @@ def _read_parquet(file: RowFile, start: int) -> Iterator[Unread]:
                 number += passed
                 for row in _rows_of_batch(batch.slice(passed)):
                     number += 1
-                    yield Unread(number, RowFault(number, row) if isinstance(row, str) else row)
+                    yield RawRow(number, RowFault(number, row) if isinstance(row, str) else row)
             if number < sum(sizes):
-                raise BatchError(f"{file.path} has {number:,} of the {sum(sizes):,} rows that it names; is it damaged?")
+                raise BatchError(f"{file.path} has {number:,} of {sum(sizes):,} declared rows; is it damaged?")
     except library.ArrowException as error:
         raise _unreadable(file.path, error) from error
 
 
 def _rows_of_batch(batch: Any) -> Iterator[Row | str]:  # noqa: ANN401 - pyarrow has no types
-    """Yield the rows of a record batch; for a row with a value that Python can't contain, the reason."""
+    """Yield the rows of a record batch, or the reason why a row cannot be converted to Python."""
     try:
         rows = batch.to_pylist()
     except (ValueError, OverflowError) as error:
@@ -519,7 +515,7 @@ def _rows_of_batch(batch: Any) -> Iterator[Row | str]:  # noqa: ANN401 - pyarrow
 
 
 def groups_from(sizes: list[int], start: int) -> tuple[int, list[int]]:
-    """Return the groups of rows that are still to be read, and the number of rows of the others."""
+    """Return the number of rows in the groups to skip, and the indexes of the groups to read."""
     passed = 0
     for at, size in enumerate(sizes):
         if passed + size > start:
@@ -528,16 +524,16 @@ def groups_from(sizes: list[int], start: int) -> tuple[int, list[int]]:
     return passed, []
 
 
-def arrow() -> Any:  # noqa: ANN401 - a module that may not be there
-    """Return the package pyarrow.
+def arrow() -> Any:  # noqa: ANN401 - an optional module
+    """Import pyarrow.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: pyarrow is not installed.
     """
     return import_extra("pyarrow", "pyarrow", "batch")
 
 
-_READERS: dict[Kind, Callable[[RowFile, int], Iterator[Unread]]] = {
+_READERS: dict[Kind, Callable[[RowFile, int], Iterator[RawRow]]] = {
     "jsonl": _read_jsonl,
     "json": _read_array,
     "csv": _read_csv,

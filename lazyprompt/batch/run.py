@@ -1,4 +1,4 @@
-"""A batch run: rows of a file in, files of lines out; killed at any moment, it continues where it was."""
+"""A batch run from a file of rows to files of lines; a killed run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from lazyprompt._base.files import check_no_link
 from lazyprompt._version import __version__
 from lazyprompt.batch.database import BatchStoppedError, Line, State
-from lazyprompt.batch.journal import Files, Journal
+from lazyprompt.batch.journal import Journal, RunFiles
 from lazyprompt.batch.row_columns import check_columns
 from lazyprompt.batch.row_names import check_names
-from lazyprompt.batch.rows import Choice, Row, RowFile, Unread, about_rows, fingerprint, parsed
+from lazyprompt.batch.rows import Choice, RawRow, Row, RowFile, estimate_rows, fingerprint, parse_row
 from lazyprompt.errors import BatchError, LazyPromptError
 from lazyprompt.prompters.rows import RowFault
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from lazyprompt.batch.forms import LineCounter
     from lazyprompt.batch.plan import RowPlan
 
-# A chunk is as many rows as make about so many bytes of lines, but not more than so many rows: little is under way
-# whatever the rows are, and sending a chunk to a process costs little beside working on it.
+# The size of a chunk in bytes of lines, and its maximum in rows. Chunks are small enough to limit unfinished work and
+# large enough to make the cost of sending them negligible.
 _CHUNK_BYTES = 1 << 19
 _CHUNK_ROWS = 500
 _FIRST_CHUNK = 16
-# How many chunks are under way for each process, so that none of them waits.
+# Pending chunks per process, so that no process idles.
 _AHEAD = 2
 
 
@@ -52,12 +52,11 @@ class BatchJob:
     Args:
         rows: The file of rows.
         plan: The plan that turns a row into a line.
-        output: The output file. If one file of the plan's form may not be as large, there are several, whose names
-            have numbers.
-        rejects: The file for rows without a line; without it the first of them ends the run.
-        choice: The rows that are worked on.
+        output: The output file; split into numbered files if it exceeds the limits of the format.
+        rejects: The file for rows without a line; None to stop at the first such row.
+        choice: The selection of rows.
         workers: The number of processes.
-        counter: The counter of the tokens of lines.
+        counter: The token counter of lines; None to count nothing.
     """
 
     rows: RowFile
@@ -68,21 +67,21 @@ class BatchJob:
     workers: int = 1
     counter: LineCounter | None = None
 
-    def asked(self) -> JsonObject:
-        """Return the settings that the output depends on, by the names that messages use.
+    def settings(self) -> JsonObject:
+        """Return the settings that the output depends on, by the names in messages.
 
         Raises:
             BatchError: The rows cannot be read.
         """
-        asked: JsonObject = {
+        settings: JsonObject = {
             "lazyprompt": __version__,
             "the input": fingerprint(self.rows),
             **self.plan.settings,
-            **self.choice.asked,
+            **self.choice.settings,
             "--tokens": None if self.counter is None else self.counter.name,
         }
-        # As it comes back from the database.
-        read: JsonObject = json.loads(json.dumps(asked))
+        # In the form that the database returns.
+        read: JsonObject = json.loads(json.dumps(settings))
         return read
 
 
@@ -90,12 +89,12 @@ class Progress(NamedTuple):
     """The progress of a run.
 
     Attributes:
-        rows: The number of rows that are done, also by the runs before this one.
-        total: About how many there are; None if that is not known.
-        rejected: The number of rows without a line.
-        rate: Rows a second, of this run.
-        tokens: The number of tokens of the lines; None if they are not counted.
-        eta: The seconds that are left at this rate; None if that is not known.
+        rows: The number of finished rows, including those of earlier runs.
+        total: The approximate number of all rows; None if unknown.
+        rejected: The number of rejected rows.
+        rate: The rows per second of this run.
+        tokens: The number of tokens in the lines; None if they are not counted.
+        eta: The remaining seconds at this rate; None if unknown.
     """
 
     rows: int
@@ -111,11 +110,11 @@ class Outcome(NamedTuple):
 
     Attributes:
         written: The number of rows with a line.
-        rejected: The number of rows without one.
-        tokens: The number of tokens of the lines; None if they are not counted.
-        rate: Rows a second, of this run.
+        rejected: The number of rejected rows.
+        tokens: The number of tokens in the lines; None if they are not counted.
+        rate: The rows per second of this run.
         outputs: The output files.
-        left_over: Output files of an earlier run that are still there beside these.
+        left_over: Output files of an earlier run that were not replaced.
     """
 
     written: int
@@ -127,27 +126,27 @@ class Outcome(NamedTuple):
 
     @property
     def read(self) -> int:
-        """The number of rows that were read: each has a line, or is rejected."""
+        """The number of rows that were read, written or rejected."""
         return self.written + self.rejected
 
 
-Chunk: TypeAlias = "Sequence[Unread]"
-"""Rows that are worked on together."""
+Chunk: TypeAlias = "Sequence[RawRow]"
+"""Rows that a process renders together."""
 
 
 class WorkerEndedError(BatchError):
-    """A process that worked on rows was ended."""
+    """A worker process ended unexpectedly."""
 
 
-class Made(NamedTuple):
+class ChunkResult(NamedTuple):
     """The result of a chunk.
 
     Attributes:
-        number: The number of the last row that is done; None if none is.
-        lines: The lines of the rows that have one.
-        rejects: The lines of all others, for the file of rejects.
-        tokens: The number of tokens of the lines, if they are counted.
-        fault: The row that ends the run.
+        number: The number of the last finished row; None without one.
+        lines: The lines for the output.
+        rejects: The lines for the file of rejects.
+        tokens: The number of tokens in the lines, if they are counted.
+        fault: The fault of the row that ends the run, if any.
     """
 
     number: int | None
@@ -159,13 +158,13 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work on rows; it is sent to other processes as it is.
+    """A picklable function from chunks to lines, sent to worker processes.
 
     Args:
-        plan: The plan that makes the lines.
-        skip: True to pass over rows without a line.
-        most_bytes: The most bytes of a line; None is any length.
-        count: Counts the tokens of a line; None counts nothing.
+        plan: The plan that renders the lines.
+        skip: True to reject rows without a line instead of stopping.
+        most_bytes: The maximum size of a line in bytes; None for no limit.
+        count: A function that counts the tokens of a line; None to count nothing.
     """
 
     plan: RowPlan
@@ -173,24 +172,24 @@ class Work:
     most_bytes: int | None = None
     count: Callable[[bytes], int] | None = None
 
-    def made(self, chunk: Chunk) -> Made:
-        """Return the lines of rows, up to the first row without one, unless such rows are passed over."""
+    def render(self, chunk: Chunk) -> ChunkResult:
+        """Render the lines of rows, up to the first row without one unless such rows are rejected."""
         lines: list[bytes] = []
         rejects: list[Line] = []
         last: int | None = None
         fault: RowFault | None = None
-        for unread in chunk:
-            row = parsed(unread)
-            made = self._line(unread.number, row)
-            if isinstance(made, bytes):
-                lines.append(made)
+        for raw in chunk:
+            row = parse_row(raw)
+            line = self._line(raw.number, row)
+            if isinstance(line, bytes):
+                lines.append(line)
             elif self.skip:
-                rejects.append(reject_line(made.reason, unread, row))
+                rejects.append(reject_line(line.reason, raw, row))
             else:
-                fault = made
+                fault = line
                 break
-            last = unread.number
-        return Made(last, lines, rejects, 0 if self.count is None else sum(map(self.count, lines)), fault)
+            last = raw.number
+        return ChunkResult(last, lines, rejects, 0 if self.count is None else sum(map(self.count, lines)), fault)
 
     def _line(self, number: int, row: Row | RowFault) -> bytes | RowFault:
         if isinstance(row, RowFault):
@@ -200,38 +199,38 @@ class Work:
         except LazyPromptError as error:
             return RowFault(number, str(error).removeprefix(f"row {number}: "))
         if self.most_bytes is not None and len(line) > self.most_bytes:
-            return RowFault(number, f"its line has {len(line):,} bytes; at most {self.most_bytes:,} are allowed")
+            return RowFault(number, f"its line has {len(line):,} bytes; the limit is {self.most_bytes:,}")
         return line
 
 
-def reject_line(reason: str, unread: Unread, row: Row | RowFault) -> Line:
+def reject_line(reason: str, raw: RawRow, row: Row | RowFault) -> Line:
     """Return the line of the file of rejects for a row.
 
     Args:
-        reason: The reason.
-        unread: The row as the file contains it.
-        row: The row, parsed.
+        reason: The reason for the rejection.
+        raw: The raw row.
+        row: The parsed row, or its fault.
     """
-    text, data = (row.text, None) if isinstance(row, RowFault) else (unread.shown_text, {**row})
+    text, data = (row.text, None) if isinstance(row, RowFault) else (raw.stripped_text, {**row})
     line: dict[str, object] = {
-        "row": unread.number,
-        "lines": unread.lines,
+        "row": raw.number,
+        "lines": raw.lines,
         "reason": reason,
         "text": text,
         "data": data,
     }
     try:
         written = json.dumps(line, ensure_ascii=False, allow_nan=False, default=str)
-    except ValueError:  # NaN is no JSON
+    except ValueError:  # NaN is not valid JSON
         written = json.dumps({**line, "data": str(row)}, ensure_ascii=False)
-    # Half of a surrogate pair becomes what JSON writes for it.
-    return Line(unread.number, written.encode("utf-8", "backslashreplace") + b"\n", rejected=True)
+    # A lone surrogate becomes its JSON escape.
+    return Line(raw.number, written.encode("utf-8", "backslashreplace") + b"\n", rejected=True)
 
 
-Stopped: TypeAlias = "Callable[[], str | None]"
-"""Returns the reason to stop a run, if there is one."""
-Engine: TypeAlias = "Callable[[Work, Iterable[Chunk], int], Iterator[Made]]"
-"""Works on chunks of rows with so many processes, and yields the results in their order."""
+StopReason: TypeAlias = "Callable[[], str | None]"
+"""A function that returns the reason to stop a run, or None."""
+Engine: TypeAlias = "Callable[[Work, Iterable[Chunk], int], Iterator[ChunkResult]]"
+"""A function that renders chunks with a number of processes, and yields the results in order."""
 
 
 def run_batch(
@@ -239,37 +238,37 @@ def run_batch(
     *,
     restart: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    stopped: Stopped | None = None,
+    stopped: StopReason | None = None,
     seconds: float = 1.0,
     engine: Engine | None = None,
 ) -> Outcome:
-    """Do a job, or continue one that was begun.
+    """Run a job, or continue an unfinished run of it.
 
     Args:
         job: The job.
-        restart: True to throw away a run of it that was begun.
-        progress: Called with the progress, after each few hundred rows.
-        stopped: Called as often; returns the reason to stop, if there is one.
-        seconds: The most seconds of work that are lost when the run is killed.
-        engine: Makes lines of rows; None does it on this machine.
+        restart: True to discard an unfinished run of this job.
+        progress: A function called with the progress after each chunk.
+        stopped: A function called after each chunk that returns the reason to stop, or None.
+        seconds: The maximum seconds of work lost when the run is killed.
+        engine: A function that renders chunks of rows; None for processes on this machine.
 
     Returns:
         The outcome.
 
     Raises:
-        BatchError: The rows cannot be read, no row has a column that the prompt needs, or two rows have the same name;
-            or the output must not be written: another run writes it, or one with other settings was begun.
-        BatchStoppedError: It stopped before its end: a row has no line, a file cannot be written, a process was
-            ended, or ``stopped`` gave a reason. What is done is kept, and the next run of the job continues.
+        BatchError: The rows cannot be read, a column that the prompt needs is missing in every row, or two rows have
+            the same name; or another run writes the output, or an unfinished run has other settings.
+        BatchStoppedError: The run stopped early: a row has no line, a file cannot be written, a worker process ended,
+            or ``stopped`` returned a reason. Finished rows are kept, and the next run of the job continues.
     """
     files = files_of(job)
-    check_columns(job.choice.unread(job.rows), job.plan.cells)
+    check_columns(job.choice.raw_rows(job.rows), job.plan.cells)
     if job.plan.form.id_key:
-        check_names(job.choice.unread(job.rows), job.plan.cells)
-    with Journal(files, job.asked(), job.plan.form.limits, restart=restart, seconds=seconds) as journal:
+        check_names(job.choice.raw_rows(job.rows), job.plan.cells)
+    with Journal(files, job.settings(), job.plan.form.limits, restart=restart, seconds=seconds) as journal:
         begun, before = monotonic(), journal.state
         if not before.done:
-            _do(job, journal, engine or work_on, watch(job, before, progress), stopped or (lambda: None))
+            _render_rows(job, journal, engine or work_on, watch(job, before, progress), stopped or (lambda: None))
         outputs = journal.finish()
         state = journal.state
     rate = (state.rows - before.rows) / max(monotonic() - begun, 1e-9)
@@ -277,38 +276,40 @@ def run_batch(
     return Outcome(state.written, state.rejected, tokens, rate, outputs, files.left_over(len(outputs)))
 
 
-def _do(job: BatchJob, journal: Journal, engine: Engine, tell: Callable[[State], None], stopped: Stopped) -> None:
-    """Work on all rows behind those that are done."""
+def _render_rows(
+    job: BatchJob, journal: Journal, engine: Engine, report: Callable[[State], None], stopped: StopReason
+) -> None:
+    """Render all rows after the finished ones."""
     limits = [most for most in (job.plan.form.limits.bytes, job.plan.form.limits.line_bytes) if most is not None]
     work = Work(job.plan, job.rejects is not None, min(limits, default=None), job.counter)
-    chunks = _RowChunks(job.choice.unread(job.rows, journal.state.number))
+    chunks = _RowChunks(job.choice.raw_rows(job.rows, journal.state.number))
 
     def place() -> str:
-        return f"row {journal.state.number:,} was the last" if journal.state.number else "no row is done"
+        return f"row {journal.state.number:,} was the last" if journal.state.number else "no row is finished"
 
     try:
-        for made in engine(work, chunks, job.workers):
-            chunks.learn(made)
-            if made.number is not None:
-                journal.add(made.number, made.lines, made.rejects, made.tokens)
-            tell(journal.state)
-            if made.fault is not None:
-                raise BatchStoppedError(f"row {made.fault.number:,}: {made.fault.reason}", made.fault)
-            if why := stopped():
-                raise BatchStoppedError(f"{place()}: {why}")
+        for result in engine(work, chunks, job.workers):
+            chunks.resize(result)
+            if result.number is not None:
+                journal.add(result.number, result.lines, result.rejects, result.tokens)
+            report(journal.state)
+            if result.fault is not None:
+                raise BatchStoppedError(f"row {result.fault.number:,}: {result.fault.reason}", result.fault)
+            if reason := stopped():
+                raise BatchStoppedError(f"{place()}: {reason}")
     except WorkerEndedError as error:
-        # Who tells a run to end often tells all its processes.
+        # A signal that stops a run is often sent to its workers too.
         raise BatchStoppedError(f"{place()}: {stopped() or error}") from error
 
 
 class _RowChunks:
-    """Rows in chunks, whose size follows that of their lines.
+    """Rows in chunks, whose size depends on the length of earlier lines.
 
     Args:
         rows: The rows.
     """
 
-    def __init__(self, rows: Iterator[Unread]) -> None:
+    def __init__(self, rows: Iterator[RawRow]) -> None:
         self._rows = rows
         self._size = _FIRST_CHUNK
 
@@ -316,61 +317,63 @@ class _RowChunks:
         while chunk := [*islice(self._rows, self._size)]:
             yield chunk
 
-    def learn(self, made: Made) -> None:
-        """Take the next size from the length of lines."""
-        lines = [*made.lines, *(reject.line for reject in made.rejects)]
+    def resize(self, result: ChunkResult) -> None:
+        """Set the size of the next chunk from the length of lines."""
+        lines = [*result.lines, *(reject.line for reject in result.rejects)]
         self._size = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES * len(lines) // max(1, sum(map(len, lines)))))
 
 
-def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[Made]:
-    """Work on chunks of rows on this machine; an :data:`Engine`.
+def work_on(work: Work, chunks: Iterable[Chunk], workers: int = 1) -> Iterator[ChunkResult]:
+    """Render chunks of rows on this machine; an :data:`Engine`.
 
     Args:
         work: The work.
-        chunks: The rows; no more of them are read ahead than keeps the processes busy.
-        workers: The number of processes; 1 is this one.
+        chunks: The rows; only as many are read ahead as keep the processes busy.
+        workers: The number of processes; 1 renders in this process.
 
     Yields:
-        The result of each chunk, in their order.
+        The result of each chunk, in order.
 
     Raises:
-        BatchError: The work cannot be sent to another process.
-        WorkerEndedError: A process was ended from outside.
+        BatchError: The work cannot be pickled.
+        WorkerEndedError: A worker process ended unexpectedly.
     """
     if workers == 1:
-        yield from map(work.made, chunks)
+        yield from map(work.render, chunks)
         return
     try:
         pickle.dumps(work)
-    except Exception as error:  # what cannot be pickled says so in many ways
-        raise BatchError(f"the prompter cannot be sent to other processes ({error}); take one worker") from error
-    # Forking would hand on locks that threads hold, and this output's.
+    except Exception as error:  # pickling raises errors of many types
+        raise BatchError(f"the prompter cannot be sent to other processes ({error}); use one worker") from error
+    # Forking would copy locks held by threads, and the lock of this output.
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin_worker, (work,)) as pool:
 
-        def submit(chunk: Chunk) -> Callable[[], Made]:
+        def submit(chunk: Chunk) -> Callable[[], ChunkResult]:
             with _uninterrupted():
-                return pool.submit(_made, chunk).result
+                return pool.submit(_render_in_worker, chunk).result
 
         try:
             yield from in_order(submit, chunks, workers)
         except BrokenProcessPool as error:
             raise WorkerEndedError(
-                "a worker was ended from outside, as the system does where memory is short (then take fewer workers); "
-                "or it could not begin, as is told above"
+                "a worker was killed, as the system does when memory is short (then use fewer workers), or could not "
+                "start (see the error above)"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def in_order(submit: Callable[[Chunk], Callable[[], Made]], chunks: Iterable[Chunk], workers: int) -> Iterator[Made]:
-    """Yield the results of chunks in their order, a few of them being under way.
+def in_order(
+    submit: Callable[[Chunk], Callable[[], ChunkResult]], chunks: Iterable[Chunk], workers: int
+) -> Iterator[ChunkResult]:
+    """Yield the results of chunks in order, while a few chunks are pending.
 
     Args:
-        submit: Begins work on a chunk; returns a function that waits for the result.
+        submit: A function that submits a chunk and returns a function that waits for its result.
         chunks: The chunks.
         workers: The number of processes.
     """
-    under_way: deque[Callable[[], Made]] = deque()
+    under_way: deque[Callable[[], ChunkResult]] = deque()
     for chunk in chunks:
         under_way.append(submit(chunk))
         if len(under_way) >= workers * _AHEAD:
@@ -381,7 +384,7 @@ def in_order(submit: Callable[[Chunk], Callable[[], Made]], chunks: Iterable[Chu
 
 @contextmanager
 def _uninterrupted() -> Generator[None]:
-    """Keep the keyboard's interrupt from processes that are started within: it is for the one that they work for."""
+    """Block SIGINT for processes started in this context, so that Ctrl-C interrupts only the main process."""
     if os.name != "posix":
         yield
         return
@@ -392,22 +395,22 @@ def _uninterrupted() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-# The work of a process that was begun for it: a plan makes on first use what it needs for all rows.
+# The work of this worker process; kept for all chunks, since a plan caches values on first use.
 _WORK: ContextVar[Work] = ContextVar("work")
 
 
 def _begin_worker(work: Work) -> None:
-    """Begin a process that makes lines, and ends when the one that it works for does."""
+    """Set up a worker process, which ends with its parent."""
     _WORK.set(work)
     Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _made(chunk: Chunk) -> Made:
-    return _WORK.get().made(chunk)
+def _render_in_worker(chunk: Chunk) -> ChunkResult:
+    return _WORK.get().render(chunk)
 
 
 def _end_with_parent() -> None:
-    """End when the process that this one works for ends, however that happens: it would wait for work for ever."""
+    """End this process when its parent ends; otherwise it would wait for work forever."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -420,49 +423,49 @@ def watch(job: BatchJob, before: State, progress: Callable[[Progress], None] | N
     Args:
         job: The job.
         before: The state at the beginning.
-        progress: Called with the progress; None for nobody.
+        progress: A function called with the progress, or None.
     """
     if progress is None:
         return lambda _: None
-    count = about_rows(job.rows)
+    count = estimate_rows(job.rows)
     total = None if count is None else max(job.choice.size(count), 1)
     begun = monotonic()
 
-    def tell(state: State) -> None:
+    def report(state: State) -> None:
         rows = state.rows
         rate = (rows - before.rows) / max(monotonic() - begun, 1e-9)
         eta = None if total is None or not rate else max(0, total - rows) / rate
         progress(Progress(rows, total, state.rejected, rate, state.tokens or None, eta))
 
-    return tell
+    return report
 
 
-def files_of(job: BatchJob) -> Files:
+def files_of(job: BatchJob) -> RunFiles:
     """Return the files that a job writes.
 
     Raises:
-        BatchError: One of them cannot be written, or both are one.
+        BatchError: A file cannot be written, or both have the same path.
     """
-    output = _written_to(job.output, job, "output")
-    files = Files(output, None if job.rejects is None else _written_to(job.rejects, job, "rejects"))
+    output = _checked_output(job.output, job, "output")
+    files = RunFiles(output, None if job.rejects is None else _checked_output(job.rejects, job, "rejects"))
     if files.output == files.rejects:
         raise BatchError(f"{job.output} is the output and the file of rejects; give two names", setting="rejects")
     return files
 
 
-def _written_to(path: Path, job: BatchJob, setting: str) -> Path:
-    """Return a file that is to be written, if it can be."""
+def _checked_output(path: Path, job: BatchJob, setting: str) -> Path:
+    """Return the path of an output file, if it can be written."""
     try:
         check_no_link(path)
     except OSError as error:
         raise BatchError(f"{path} cannot be written: {error.strerror}", setting=setting) from error
     fault = ""
     if path.exists() and not path.is_file():
-        fault = f"{path} is no file; a run that can be continued writes to a file"
+        fault = f"{path} is not a regular file; a resumable run needs one"
     elif not path.parent.is_dir():
         fault = f"{path}: there is no directory {path.parent}"
     elif path.exists() and path.samefile(job.rows.path):
-        fault = f"the input cannot be written to ({path}); give another name"
+        fault = f"{path} is the input, which cannot be overwritten; give another name"
     if fault:
         raise BatchError(fault, setting=setting)
     return path

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, Unpack, cast
 
-from lazyprompt.batch.rows import Choice, Row, RowFile, parsed, row_file
+from lazyprompt.batch.rows import Choice, Row, RowFile, parse_row, row_file
 from lazyprompt.errors import BatchError, PromptFileError, did_you_mean
 from lazyprompt.files.library.names import YAML_SUFFIXES, shown_files
 from lazyprompt.files.references import References, text_in_place
@@ -161,8 +161,8 @@ class CaseFile:
         if self.rows is None:
             return
         checks = self.prompt_checks, self.answer_checks
-        for unread in Choice().unread(self.rows):
-            row, name = parsed(unread), f"row {unread.number}"
+        for unread in Choice().raw_rows(self.rows):
+            row, name = parse_row(unread), f"row {unread.number}"
             line = unread.lines[0] if unread.lines else unread.number
             if isinstance(row, RowFault):
                 yield Case(self.rows.path, line, name, fault=row.reason)

@@ -172,7 +172,7 @@ class LoadedPrompt:
         """
         cells = self.cells
         history = cells.history_of(row) if cells.history in row else None
-        return cells.given(row), history, cells.tools_of(row) if cells.tools in row else None
+        return cells.input_of(row), history, cells.tools_of(row) if cells.tools in row else None
 
     def rendered(
         self, inputs: object = None, history: HistoryLike | None = None, tools: ToolsLike = None, name: str = ""

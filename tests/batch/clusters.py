@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lazyprompt.batch.run import Outcome, Progress
 
 # How Ray names the processes that work on chunks, and those of ``map_batches``.
-WORKERS = (b"ray::made_by", b"ray::MapWorker")
+WORKERS = (b"ray::render_chunk", b"ray::MapWorker")
 # How long to look for one that is at work.
 PATIENCE = 20
 

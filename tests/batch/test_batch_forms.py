@@ -194,7 +194,7 @@ def test_names_of_rows_are_those_that_a_service_takes() -> None:
     assert json.loads(anthropic.line(7, {**row, "id": 12}))["custom_id"] == "12"
     for name in ("a b", "ü", "a" * 65, "a\n"):
         with pytest.raises(
-            BatchError, match=r"^row 7: anthropic-batch takes names of the form \[a-zA-Z0-9_-\]\{1,64\}"
+            BatchError, match=r"^row 7: anthropic-batch accepts names that match \[a-zA-Z0-9_-\]\{1,64\}"
         ):
             anthropic.line(7, {**row, "id": name})
     # A cell of CSV without a value.
@@ -204,7 +204,7 @@ def test_names_of_rows_are_those_that_a_service_takes() -> None:
 
 @pytest.mark.parametrize("name", [name for name in BATCHES if FORMS[name].has_model])
 def test_a_request_names_its_model(name: str) -> None:
-    with pytest.raises(BatchError, match=f"{name} needs a model: .*give model="):
+    with pytest.raises(BatchError, match=f"{name} needs a model, .*give model="):
         RowPlan.of(PROMPTER, name, params=_ANSWERED)
 
 
@@ -229,9 +229,9 @@ def test_further_fields_stand_in_each_request() -> None:
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
-        ("flat", {"n": 1}, "flat has no place for 'n': only whole requests"),
-        ("openai", {"n": 1}, "openai has no place for 'n'"),
-        ("openai-batch", {"messages": []}, "params has 'messages', which the prompt says itself"),
+        ("flat", {"n": 1}, "flat does not accept 'n': only whole requests"),
+        ("openai", {"n": 1}, "openai does not accept 'n'"),
+        ("openai-batch", {"messages": []}, "params has 'messages', which the prompt sets"),
         ("openai-batch", {"n": float("nan")}, "params.n is nan, which JSON does not know"),
         ("openai-batch", {"n": {1}}, "params.n is a set"),
     ],

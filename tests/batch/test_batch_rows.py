@@ -160,11 +160,11 @@ def test_values_of_a_data_frame_are_pythons_own() -> None:
     ("rows", "message"),
     [
         ("data.jsonl", "rows are given as a str.*read a file with"),
-        (7, "rows are given as a int; give mappings"),
-        ({"a": "text"}, "column 'a' is a str.*a single row within a list"),
-        ({"a": [1], "b": [1, 2]}, "columns are of one length, but 'a' has 1, 'b' has 2"),
-        ({1: [1]}, "a column has the name 1 of type int"),
-        ([{"a": 1}, ["b"]], "row 2 is a list; a row is a mapping"),
+        (7, "rows are given as a int; give an iterable of mappings"),
+        ({"a": "text"}, "column 'a' is a str.*a single row in a list"),
+        ({"a": [1], "b": [1, 2]}, "columns must have equal length, but 'a' has 1, 'b' has 2"),
+        ({1: [1]}, "a column name is 1 of type int"),
+        ([{"a": 1}, ["b"]], "row 2 is a list; give mappings"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns named 'a'"),
         (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "two columns named 'a'"),
     ],
@@ -176,14 +176,14 @@ def test_what_is_no_rows_is_refused(rows: object, message: str) -> None:
 
 # What is in a line, and what is said of it.
 BROKEN = {
-    b'{"a": 1': "line 1: it is no JSON: .* at column 8",
+    b'{"a": 1': "line 1: not valid JSON: .* at column 8",
     b"[1]": "line 1: it is a list; a row is a JSON object",
     b'"text"': "line 1: it is a str",
-    b'{"a": NaN}': "line 1: NaN is no JSON; write null",
-    b'{"a": [-Infinity]}': "line 1: -Infinity is no JSON",
-    b'{"a": "\xff"}': "line 1: it is no UTF-8: byte 0xff at index 7",
-    b'{"a": 1' + b"0" * 5000 + b"}": "line 1: it holds an integer of more than 4,300 digits",
-    b'{"a": ' + b"[" * 100_000: "line 1: it is nested too deeply",
+    b'{"a": NaN}': "line 1: NaN is not valid JSON; write null",
+    b'{"a": [-Infinity]}': "line 1: -Infinity is not valid JSON",
+    b'{"a": "\xff"}': "line 1: not valid UTF-8: byte 0xff at index 7",
+    b'{"a": 1' + b"0" * 5000 + b"}": "line 1: contains an integer of more than 4,300 digits",
+    b'{"a": ' + b"[" * 100_000: "line 1: nested too deeply",
 }
 
 
@@ -242,10 +242,10 @@ def test_any_object_is_read_as_python_reads_it(tmp_path_factory: pytest.TempPath
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "is empty; its first line is to hold the names"),
+        (b"", "is empty; its first line must contain the column names"),
         (b",\n1,2\n", "rows.csv:1: no column has a name"),
-        (b"a,b,a\n1,2,3\n", "rows.csv:1: column 3 is named 'a' as another is"),
-        (b"\xff,b\n1,2\n", "rows.csv:1: the header is no UTF-8"),
+        (b"a,b,a\n1,2,3\n", "rows.csv:1: column 3 has the same name as an earlier one, 'a'"),
+        (b"\xff,b\n1,2\n", "rows.csv:1: the header is not valid UTF-8"),
         (b'"a"b,c\n', "rows.csv:1: the header cannot be read"),
     ],
 )
@@ -261,9 +261,9 @@ def test_records_of_csv_that_are_no_rows_are_faults(tmp_path: Path) -> None:
     path.write_bytes(b'\xef\xbb\xbfa,b\n1,"x\ny"\n\n1,2,"\n3"\n"1"2,3\n\xff,4\n5,6\n"7')
     found = [row for _, row in read(path)]
     assert found[0] == {"a": "1", "b": "x\ny"}
-    assert found[1] == RowFault(2, "line 5: it has 3 fields, and the header names 2", (5, 6), '1,2,"\n3"')
+    assert found[1] == RowFault(2, "line 5: it has 3 fields, but the header has 2", (5, 6), '1,2,"\n3"')
     assert found[2].reason.startswith("line 7: not valid CSV: ")
-    assert found[3] == RowFault(4, "line 8: it is no UTF-8", (8, 8), "\udcff,4")
+    assert found[3] == RowFault(4, "line 8: not valid UTF-8", (8, 8), "\udcff,4")
     assert found[4] == {"a": "5", "b": "6"}
     assert found[5].reason.startswith("line 10: not valid CSV: ")
 
@@ -298,9 +298,9 @@ def test_files_are_told_by_their_names(tmp_path: Path) -> None:
     assert row_file("a.txt", "csv").kind == "csv"
     with pytest.raises(BatchError, match=r"ends in '.jsonn' \(did you mean '.json'\?\)"):
         row_file("a.jsonn")
-    with pytest.raises(BatchError, match="there is no kind 'xml'"):
+    with pytest.raises(BatchError, match="unknown kind 'xml'"):
         row_file("a.txt", "xml")  # type: ignore[arg-type]
-    with pytest.raises(BatchError, match="is not there"):
+    with pytest.raises(BatchError, match="does not exist"):
         read_rows(tmp_path / "none.csv")
     with pytest.raises(BatchError, match="start is -1"):
         read_rows(tmp_path / "none.csv", start=-1)

@@ -15,9 +15,9 @@ import pytest
 
 from lazyprompt.batch import rows as reading
 from lazyprompt.batch.database import BatchStoppedError
-from lazyprompt.batch.forms import Limits, LineCounter
+from lazyprompt.batch.forms import FileLimits, LineCounter
 from lazyprompt.batch.ray_engine import run_on_ray
-from lazyprompt.batch.rows import Choice, RowFile, Unread, read_rows
+from lazyprompt.batch.rows import Choice, RawRow, RowFile, read_rows
 from lazyprompt.batch.run import BatchJob, Progress, Work, run_batch
 from lazyprompt.errors import BatchError, MissingExtraError
 from lazyprompt.tokens.counter import CharTokenCounter
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.batch.render import RowPlan
     from lazyprompt.batch.rows import Kind, Row
 
-SPLIT = Limits(requests=400)
+SPLIT = FileLimits(requests=400)
 
 
 def numbers(data: bytes) -> list[int]:
@@ -53,7 +53,7 @@ def test_all_rows_and_those_without_a_line(tmp_path: Path) -> None:
     own = {"reason": "there is no column 'x'", "text": '{"y": 1}', "data": {"y": 1}}
     assert rejects[0] == {"row": 1, "lines": [1, 1], **own}
     assert (rejects[1]["lines"], rejects[1]["text"], rejects[1]["data"]) == ([100, 100], "{oops", None)
-    assert "is no JSON" in rejects[1]["reason"]
+    assert "not valid JSON" in rejects[1]["reason"]
 
 
 def test_a_run_that_stops_again_and_again_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_run_that_stops_again_and_again_gives_the_same_bytes(tmp_path: Path) -
 def test_a_row_without_a_line_ends_it_and_may_be_passed_over_then(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 300, bad=100)
     rows.path.write_text(rows.path.read_text().replace('{"y": 1}\n', '{"x": 1}\n'))
-    with pytest.raises(BatchStoppedError, match=r"^row 100: line 100: it is no JSON: .*") as caught:
+    with pytest.raises(BatchStoppedError, match=r"^row 100: line 100: not valid JSON: .*") as caught:
         run_batch(job_of(rows))
     assert caught.value.fault is not None
     assert caught.value.fault.number == 100
@@ -123,8 +123,8 @@ def test_rows_are_chosen_in_files_of_all_kinds(tmp_path: Path, asked: Choice, ki
     assert all(row == {"x": str(number)} for number, row in rows)
     assert rows[3:] == [*asked.rows(RowFile(path, kind), rows[2][0])]
     assert [*asked.rows(RowFile(path, kind), rows[-1][0])] == []
-    assert reading.about_rows(RowFile(path, kind)) == (100 if kind == "csv" else 201)
-    assert reading.about_rows(RowFile(path, "parquet")) is None
+    assert reading.estimate_rows(RowFile(path, kind)) == (100 if kind == "csv" else 201)
+    assert reading.estimate_rows(RowFile(path, "parquet")) is None
 
 
 @pytest.mark.parametrize("asked", [Choice(None, 40, 7), Choice(200, 40, 7)])
@@ -149,16 +149,16 @@ def test_a_sample_may_be_all_and_each_row_has_the_same_chance(tmp_path: Path) ->
     rows = rows_file(tmp_path, 30)
     run_batch(job_of(rows, choice=Choice(None, 99)))
     assert numbers((tmp_path / "out.jsonl").read_bytes()) == [*range(1, 31)]
-    counted = Counter(each for seed in range(2000) for each in reading._drawn(10, 3, seed))  # noqa: SLF001 - 2,000 runs
+    counted = Counter(each for seed in range(2000) for each in reading._draw_sample(10, 3, seed))  # noqa: SLF001 - 2,000 runs
     assert sum(counted.values()) == 6000
     assert all(540 < counted[number] < 660 for number in range(1, 11))
 
 
 def test_a_line_that_no_file_may_hold_is_refused(tmp_path: Path) -> None:
     rows = rows_file(tmp_path, 7)
-    outcome = run_batch(job_of(rows, Limits(bytes=100, line_bytes=7), rejects="bad.jsonl"))
+    outcome = run_batch(job_of(rows, FileLimits(bytes=100, line_bytes=7), rejects="bad.jsonl"))
     assert (outcome.written, outcome.rejected) == (5, 2)
-    assert b"its line has 9 bytes; at most 7 are allowed" in (tmp_path / "bad.jsonl").read_bytes()
+    assert b"its line has 9 bytes; the limit is 7" in (tmp_path / "bad.jsonl").read_bytes()
 
 
 def test_tokens_are_counted_over_several_runs(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Pat
     os.mkfifo(tmp_path / "fifo")
     before = sorted(tmp_path.iterdir())
     for job in (job_of(rows, output=name), job_of(rows, rejects=name)):
-        with pytest.raises(BatchError, match=r"the input cannot be|is no file|there is no directory|it is a link"):
+        with pytest.raises(BatchError, match=r"is the input|is not a regular file|there is no directory|it is a link"):
             run_batch(job)
     assert sorted(tmp_path.iterdir()) == before
     assert len(rows.path.read_text().splitlines()) == 3
@@ -254,7 +254,7 @@ def test_rows_of_any_kind_can_be_rejected() -> None:
     work = Work(cast("RowPlan", SmallPlan()), skip=True)
     odd: Any = {"y": "\ud800", "z": float("nan"), "w": Path("a")}
     given = ({"y": "\ud800中"}, odd, {"w": Path("a")})
-    made = work.made([Unread(number, row) for number, row in enumerate(given, 1)])
+    made = work.render([RawRow(number, row) for number, row in enumerate(given, 1)])
     told = [json.loads(reject.line) for reject in made.rejects]
     assert [each["data"] for each in told] == [{"y": "\ud800中"}, str(odd), {"w": "a"}]
     assert "中".encode() in made.rejects[0].line
@@ -265,7 +265,7 @@ def test_several_processes_write_the_same_and_one_that_is_killed_loses_nothing(t
     run_batch(job_of(rows, SPLIT, output="clean.jsonl", rejects="clean.bad"))
     job = job_of(rows, SPLIT, rejects="out.bad", workers=2)
     deadly = cast("RowPlan", Deadly(SPLIT, {"--model": "small"}, 1555, os.getpid()))
-    with pytest.raises(BatchStoppedError, match=r"^row .* was the last: a worker was ended from outside"):
+    with pytest.raises(BatchStoppedError, match=r"^row .* was the last: a worker was killed"):
         run_batch(replace(job, plan=deadly))
     assert (tmp_path / "out.jsonl.run").exists()
     run_batch(job)
@@ -287,7 +287,7 @@ def test_a_plan_that_cannot_be_sent_is_told(tmp_path: Path) -> None:
         """Pickle cannot find it."""
 
     job = replace(job_of(rows_file(tmp_path, 3), workers=2), plan=cast("RowPlan", Local()))
-    with pytest.raises(BatchError, match=r"the prompter cannot be sent to other processes \(.*\); take one worker"):
+    with pytest.raises(BatchError, match=r"the prompter cannot be sent to other processes \(.*\); use one worker"):
         run_batch(job)
     assert run_batch(replace(job, workers=1)).written == 3
 

@@ -212,7 +212,7 @@ def test_rows_that_wait_are_counted_from_the_last_answer(tmp_path: Path) -> None
 def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again(tmp_path: Path) -> None:
     path = rows(tmp_path, 40)
     with Clocked(lambda said: Status(500) if int(said) > 5 else None) as server:
-        with pytest.raises(BatchStoppedError, match=r"^10 rows in a row have no answer, the last for: openai: .*500"):
+        with pytest.raises(BatchStoppedError, match=r"^10 rows in succession have no answer; the last error: openai: .*500"):
             call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(1)))
         assert server.said == [*map(str, range(1, 16))]
         server.misbehaves = lambda _: None
@@ -224,7 +224,7 @@ def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again
 @pytest.mark.parametrize("count", [3, 40])
 def test_requests_that_are_all_refused_are_the_fault_of_no_row(tmp_path: Path, count: int) -> None:
     with Clocked(lambda _: Status(400, "no such parameter")) as server:
-        with pytest.raises(BatchStoppedError, match=r"rows in a row have no answer, the last for: .*no such parameter"):
+        with pytest.raises(BatchStoppedError, match=r"rows in succession have no answer; the last error: .*no such parameter"):
             call_batch(calls_of(rows(tmp_path, count), server.url("openai"), skip=True, rates=Rates(1)))
         assert len(server.seen) == min(count, 10)
     assert not (tmp_path / "bad.jsonl").exists()
@@ -237,7 +237,7 @@ def test_a_server_that_is_gone_rejects_nothing(tmp_path: Path) -> None:
         server.misbehaves = at("5", Status(401))
         with pytest.raises(BatchStoppedError):
             call_batch(calls_of(path, url, skip=True, rates=Rates(1)))
-    with pytest.raises(BatchStoppedError, match=r"1 rows in a row have no answer.*is the server up.*; 4 rows have"):
+    with pytest.raises(BatchStoppedError, match=r"1 rows in succession have no answer.*is the server up.*; 4 rows have"):
         call_batch(calls_of(path, url, skip=True))
 
 
@@ -269,7 +269,7 @@ def test_what_takes_longer_than_that_is_given_up_and_said(tmp_path: Path) -> Non
     path = rows(tmp_path, 20)
     with Clocked(lambda said: Slow(first=20 if int(said) > 4 else 0)) as server:
         calls = calls_of(path, server.url("openai"), rates=Rates(3))
-        told = r"^enough; 4 rows have an answer, 3 were under way and will be asked again$"
+        told = r"^enough; 4 rows have an answer, 3 were pending and will be asked again$"
         with pytest.raises(BatchStoppedError, match=told):
             call_batch(calls, stopped=lambda: "enough" if len(server.came) == 7 else None, grace=0.1)
         server.misbehaves = lambda _: None
@@ -283,7 +283,7 @@ def test_an_output_that_is_there_is_not_paid_for_twice(tmp_path: Path) -> None:
     with Clocked() as server:
         calls = calls_of(path, server.url("openai"))
         call_batch(calls)
-        with pytest.raises(BatchError, match=r"out\.jsonl is there already; .* --restart to ask all rows again"):
+        with pytest.raises(BatchError, match=r"out\.jsonl already exists; .* --restart to ask all rows again"):
             call_batch(calls)
         assert len(server.seen) == 3
         call_batch(calls, restart=True)
@@ -386,6 +386,6 @@ def test_a_local_model_is_asked_in_its_own_layout(tmp_path: Path) -> None:
 
 def test_parameters_that_are_no_json_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     params: dict[str, Any] = {"stop": {1}}
-    with pytest.raises(BatchError, match="the parameters of calls are not JSON"):
+    with pytest.raises(BatchError, match="call parameters are not valid JSON"):
         call_batch(calls_of(rows(tmp_path, 1), "http://localhost:1/v1", params=params))
     assert names(tmp_path) == {"data.jsonl"}

@@ -80,7 +80,7 @@ def test_every_prefix_of_a_database_is_refused(stopped: BatchJob, clean: tuple[b
     for end in (0, 1, 15, 16, 17, 99, 100, 101, *range(511, len(whole), 1024), len(whole) - 1):
         path.write_bytes(whole[:end])
         # Without a byte it says nothing, and the part is nobody's. The last bytes are those of a reject.
-        with pytest.raises(BatchError, match=r"out.jsonl.run |part is there, and no run is known to have left it") as e:
+        with pytest.raises(BatchError, match=r"out.jsonl.run |part exists without an unfinished run") as e:
             run_batch(stopped)
         assert len(str(e.value).splitlines()) == 1
         assert not stopped.output.exists()

@@ -16,8 +16,8 @@ import pytest
 
 from lazyprompt.batch import journal as module
 from lazyprompt.batch.database import BatchStoppedError, Line, RunDatabase, State
-from lazyprompt.batch.forms import Limits
-from lazyprompt.batch.journal import Files, Journal
+from lazyprompt.batch.forms import FileLimits
+from lazyprompt.batch.journal import Journal, RunFiles
 from lazyprompt.errors import BatchError
 from support.batch_runs import Unsynced, full_disk, left, saved
 from support.windows import PERMISSIONS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
 
 ASKED: JsonObject = {"the input": "sha256:" + "0" * 64, "--model": "m"}
-NO_LIMITS = Limits()
+NO_LIMITS = FileLimits()
 CONNECT = "lazyprompt.batch.database.sqlite3.connect"
 
 
@@ -38,13 +38,13 @@ class Killed(BaseException):
 
 def opened(
     directory: Path,
-    limits: Limits = NO_LIMITS,
+    limits: FileLimits = NO_LIMITS,
     *,
     rejects: bool = False,
     restart: bool = False,
     asked: JsonObject | None = None,
 ) -> Journal:
-    files = Files(directory / "out.jsonl", directory / "bad.jsonl" if rejects else None)
+    files = RunFiles(directory / "out.jsonl", directory / "bad.jsonl" if rejects else None)
     return Journal(files, {**ASKED, **(asked or {})}, limits, restart=restart, seconds=0)
 
 
@@ -92,15 +92,15 @@ def test_what_is_behind_the_state_is_cut_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "sizes"),
     [
-        (Limits(requests=3), [3, 3, 3, 1]),
-        (Limits(bytes=6), [3, 3, 3, 1]),
-        (Limits(requests=2, bytes=1000), [2, 2, 2, 2, 2]),
-        (Limits(requests=10), [10]),
-        (Limits(bytes=21), [10]),
+        (FileLimits(requests=3), [3, 3, 3, 1]),
+        (FileLimits(bytes=6), [3, 3, 3, 1]),
+        (FileLimits(requests=2, bytes=1000), [2, 2, 2, 2, 2]),
+        (FileLimits(requests=10), [10]),
+        (FileLimits(bytes=21), [10]),
     ],
 )
 @pytest.mark.parametrize("step", [1, 4, 10])
-def test_files_are_split_by_what_one_may_hold(tmp_path: Path, limits: Limits, sizes: list[int], step: int) -> None:
+def test_files_are_split_by_what_one_may_hold(tmp_path: Path, limits: FileLimits, sizes: list[int], step: int) -> None:
     for first in range(1, 11, step):  # each part by a run of its own
         with opened(tmp_path, limits) as journal:
             journal.add(first + step - 1, lines(first, min(first + step - 1, 10)))
@@ -119,7 +119,7 @@ def test_a_run_for_something_else_is_refused_with_what_differs(tmp_path: Path) -
     with pytest.raises(BatchError) as caught:
         opened(tmp_path, asked={"--model": "n", "--limit": 5, "the input": "sha256:" + "1" * 64})
     assert str(caught.value) == (
-        f"{tmp_path / 'out.jsonl'}: the run that was begun was asked for something else: the input has changed; "
+        f"{tmp_path / 'out.jsonl'}: the unfinished run has other settings: the input has changed; "
         '--model was "m", and is "n"; --limit was not given, and is 5; --restart begins anew'
     )
     assert left(tmp_path) == before
@@ -143,7 +143,7 @@ def test_rows_may_be_passed_over_from_here_on(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", and is not given; --restart"):
         opened(tmp_path)
     with pytest.raises(BatchError, match=r"--rejects was \".*bad.jsonl\", and is \".*other.jsonl\"; --restart"):
-        Journal(Files(tmp_path / "out.jsonl", tmp_path / "other.jsonl"), ASKED, NO_LIMITS)
+        Journal(RunFiles(tmp_path / "out.jsonl", tmp_path / "other.jsonl"), ASKED, NO_LIMITS)
 
 
 def test_rejects_that_are_missing_from_the_database_are_missed(tmp_path: Path) -> None:
@@ -153,28 +153,28 @@ def test_rejects_that_are_missing_from_the_database_are_missed(tmp_path: Path) -
         database.execute("DELETE FROM lines WHERE row = 2")
     with (
         opened(tmp_path, rejects=True) as journal,
-        pytest.raises(BatchError, match="rejects are missing from it; --res"),
+        pytest.raises(BatchError, match="rejects are missing; --res"),
     ):
         journal.finish()
     assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_parts_that_are_not_what_was_left_are_refused(tmp_path: Path) -> None:
-    with opened(tmp_path, Limits(requests=1)) as journal:
+    with opened(tmp_path, FileLimits(requests=1)) as journal:
         journal.add(2, lines(1, 2))
     part = tmp_path / "out-00002.jsonl.part"
     part.write_bytes(b"2")
-    with pytest.raises(BatchError, match="has 1 of the 2 bytes that the run before has written; --restart"):
-        opened(tmp_path, Limits(requests=1))
+    with pytest.raises(BatchError, match="has 1 of the 2 bytes of the earlier run; --restart"):
+        opened(tmp_path, FileLimits(requests=1))
     part.unlink()
     with pytest.raises(BatchError, match="has 0 of the 2 bytes"):
-        opened(tmp_path, Limits(requests=1))
+        opened(tmp_path, FileLimits(requests=1))
 
 
 @pytest.mark.parametrize("name", ["out.jsonl.part", "out-00002.jsonl.part", "bad.jsonl.part"])
 def test_a_part_that_no_run_is_known_to_have_written_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"precious")
-    with pytest.raises(BatchError, match=f"{name} is there, and no run is known to have left it; move it away, or "):
+    with pytest.raises(BatchError, match=f"{name} exists without an unfinished run; move it away, or "):
         opened(tmp_path, rejects=True)
     assert (tmp_path / name).read_bytes() == b"precious"
     (tmp_path / name).write_bytes(b"")
@@ -217,7 +217,7 @@ def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeyp
             with pytest.raises(Killed):
                 journal.finish()
     (tmp_path / "out.jsonl.part").unlink()
-    with opened(tmp_path) as journal, pytest.raises(BatchError, match="out.jsonl.part is gone"):
+    with opened(tmp_path) as journal, pytest.raises(BatchError, match="out.jsonl.part, which the earlier run wrote, is missing"):
         journal.finish()
 
 
@@ -291,16 +291,16 @@ def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
                 opened(tmp_path, restart=restart)
         # Another output, but the same file of rejects.
         with pytest.raises(BatchError, match="is writing .*bad.jsonl"):
-            Journal(Files(tmp_path / "b.jsonl", tmp_path / "bad.jsonl"), ASKED, NO_LIMITS)
+            Journal(RunFiles(tmp_path / "b.jsonl", tmp_path / "bad.jsonl"), ASKED, NO_LIMITS)
         journal.finish()
     assert [*left(tmp_path)] == ["bad.jsonl", "out.jsonl"]
 
 
 def test_rejects_do_not_go_to_the_output_of_a_run_that_was_begun(tmp_path: Path) -> None:
-    with Journal(Files(tmp_path / "bad.jsonl"), ASKED, NO_LIMITS) as journal:
+    with Journal(RunFiles(tmp_path / "bad.jsonl"), ASKED, NO_LIMITS) as journal:
         journal.add(1, lines(1, 1))
     before = left(tmp_path)
-    with pytest.raises(BatchError, match=r"bad.jsonl is the output of a run that was begun; give another file"):
+    with pytest.raises(BatchError, match=r"bad.jsonl is the output of an unfinished run; give another file"):
         opened(tmp_path, rejects=True)
     assert {name: data for name, data in left(tmp_path).items() if name in before} == before
 
@@ -380,7 +380,7 @@ def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch:
     part = tmp_path / "out.jsonl.part"
     assert part.read_bytes() == b"1\n2\n3\n4\n"
     assert str(caught.value) == (
-        f"{tmp_path / 'out.jsonl.run'} cannot be written: No space left on device; all up to row 2 is safe"
+        f"{tmp_path / 'out.jsonl.run'} cannot be written: No space left on device; rows up to 2 are saved"
     )
     monkeypatch.undo()
     with opened(tmp_path) as journal:
@@ -390,7 +390,7 @@ def test_a_full_disk_names_the_row_and_what_is_safe(tmp_path: Path, monkeypatch:
 
 def test_a_disk_that_is_full_from_the_beginning(tmp_path: Path) -> None:
     # It was wrong use of an option, and not a run that can continue.
-    told = r"out.jsonl.run cannot be written: disk I/O error; no row is safe"
+    told = r"out.jsonl.run cannot be written: disk I/O error; no row is saved"
     with full_disk(100), pytest.raises(BatchStoppedError, match=told):
         opened(tmp_path)
     with opened(tmp_path) as journal:
@@ -399,7 +399,7 @@ def test_a_disk_that_is_full_from_the_beginning(tmp_path: Path) -> None:
 
 
 def test_what_is_not_safe_yet_is_made_so_on_any_other_error(tmp_path: Path) -> None:
-    files = Files(tmp_path / "out.jsonl")
+    files = RunFiles(tmp_path / "out.jsonl")
 
     def interrupted() -> NoReturn:
         with Journal(files, ASKED, NO_LIMITS, seconds=1000) as journal:
@@ -448,7 +448,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_what_is_counted_on_has_reached_the_disk_before(tmp_path: Path, events: list[str]) -> None:
     """The parts before the state that counts their rows; the names before the database that could give them again."""
     directory = f"sync {tmp_path.name}"
-    with opened(tmp_path, Limits(requests=1), rejects=True) as journal:
+    with opened(tmp_path, FileLimits(requests=1), rejects=True) as journal:
         assert events == ["sync out.jsonl.part (empty)", directory, "save"]
         del events[:]
         journal.add(3, lines(1, 2), bad(3))
@@ -470,7 +470,7 @@ def test_it_saves_as_often_as_it_was_told_to(
 ) -> None:
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
-    with Journal(Files(tmp_path / "out.jsonl"), ASKED, NO_LIMITS, seconds=10) as journal:
+    with Journal(RunFiles(tmp_path / "out.jsonl"), ASKED, NO_LIMITS, seconds=10) as journal:
         counts: list[int] = []
         for number, now in enumerate((105.0, 109.0, 110.0, 115.0, 119.0, 120.0, 121.0), 1):  # noqa: B007 - the clock
             journal.add(number, lines(number, number), tokens=number)
@@ -490,7 +490,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     gc.disable()  # or it would close what was forgotten
     try:
         before = number()
-        with opened(tmp_path, Limits(requests=1), rejects=True) as journal:
+        with opened(tmp_path, FileLimits(requests=1), rejects=True) as journal:
             begun = number()
             journal.add(3, lines(1, 2), bad(3))
             assert number() == begun
@@ -508,7 +508,7 @@ def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     with opened(tmp_path) as journal:
         journal.finish()
-    files = Files(tmp_path / "out.jsonl")
+    files = RunFiles(tmp_path / "out.jsonl")
     assert [path.name for path in files.left_over(1)] == ["out-00001.jsonl", "out-00009.jsonl"]
     assert [path.name for path in files.left_over(2)] == ["out-00009.jsonl", "out.jsonl"]
     assert not (tmp_path / "out-00009.jsonl.part").exists()
@@ -516,7 +516,7 @@ def test_outputs_of_an_earlier_run_are_known(tmp_path: Path) -> None:
 
 def run_all(directory: Path) -> None:
     """Four rows, of which the last has no line, two lines a file."""
-    with opened(directory, Limits(requests=2), rejects=True) as journal:
+    with opened(directory, FileLimits(requests=2), rejects=True) as journal:
         while journal.state.number < 4 and not journal.state.done:
             number = journal.state.number + 2
             good = [each for each in (number - 1, number) if each % 4]

@@ -92,7 +92,7 @@ def test_what_no_row_is_to_blame_for_is_told_in_a_line(tmp_path: Path) -> None:
 
     asked = job(tmp_path, 50, "broken")
     wrong = replace(plan(), prompter=asking().pre_hook(broken))
-    with pytest.raises(BatchStoppedError, match=r"no row is done: Ray has ended the work: TypeError: no such luck$"):
+    with pytest.raises(BatchStoppedError, match=r"no row is finished: Ray ended the work: TypeError: no such luck$"):
         run_on_ray(replace(asked, plan=wrong))
 
 
@@ -110,7 +110,7 @@ def test_a_cluster_that_is_not_there_is_told_in_a_line(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
-    with pytest.raises(BatchStoppedError, match=r"no row is done: no cluster of Ray can be reached: Failed to connect"):
+    with pytest.raises(BatchStoppedError, match=r"no row is finished: no cluster of Ray can be reached: Failed to connect"):
         run_on_ray(job(tmp_path, 5, "nowhere"))
 
 

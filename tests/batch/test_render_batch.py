@@ -278,9 +278,9 @@ def test_history_and_tools_are_lists_or_json_of_them() -> None:
     assert made.line(1, {**row, "history": "", "tools": " "}) == made.line(1, row)
     # As Python writes a number, and not as orjson does.
     assert b'"maximum":1e+16' in as_lists
-    with pytest.raises(HistoryError, match="^row 1: column 'history' is text, and no JSON of a list"):
+    with pytest.raises(HistoryError, match="^row 1: column 'history' is text that is not a JSON list"):
         made.line(1, {**row, "history": "[["})
-    with pytest.raises(ToolsError, match="^row 1: column 'tools' is text, and no JSON of a list"):
+    with pytest.raises(ToolsError, match="^row 1: column 'tools' is text that is not a JSON list"):
         made.line(1, {**row, "tools": "f"})
 
 
@@ -299,12 +299,12 @@ def test_nothing_is_shared_with_rows_or_among_them() -> None:
     made = plan(ChatPrompter("Be {style}.", tools=[TOOL]), params=params)
     row = {"style": "a", "history": [{"role": "user", "content": [{"type": "text", "text": "a"}]}], "input": "b"}
     before = deepcopy(row)
-    first, second = made.made(1, row), made.made(1, row)
+    first, second = made.line_object(1, row), made.line_object(1, row)
     body: Any = first["body"]
     body["messages"].clear()
     body["tools"][0]["function"].clear()
     body["stop"].clear()
-    assert made.made(1, row) == second != first
+    assert made.line_object(1, row) == second != first
     assert row == before
     assert params == {"stop": ["a"]}
 
@@ -313,7 +313,7 @@ def test_what_a_form_cannot_carry_is_an_error_unless_it_may_be_left_out() -> Non
     sound = Msg("user", [TextBlock("a"), AudioBlock(Base64Source("audio/wav", "UklGRg=="))], "user")
     row = {"input": "b", "history": [sound]}
     with pytest.raises(
-        FormatError, match="^row 4: anthropic cannot carry all of it: .*audio.*; with strict=False it is left"
+        FormatError, match="^row 4: anthropic cannot carry all content: .*audio.*; strict=False leaves it"
     ):
         plan(ChatPrompter(), "anthropic").line(4, row)
     assert b"UklGRg" not in plan(ChatPrompter(), "anthropic", strict=False).line(4, row)
@@ -324,7 +324,7 @@ def test_a_prompter_without_slots_says_what_the_rows_say() -> None:
     assert b'"content":"a"' in made.line(1, {"input": "a"})
     assert b'"content":"Hi"' in made.line(1, {"history": [{"role": "user", "content": "Hi"}]})
     with pytest.raises(
-        SlotError, match="the prompt has no slots, so each row says something: there is no column 'input'"
+        SlotError, match="the prompt has no slots, so each row needs an input: there is no column 'input'"
     ):
         made.line(1, {"text": "a"})
 
@@ -376,7 +376,7 @@ def test_columns_become_columns() -> None:
     found = render_columns(made, {"style": ["中", None], "id": ["x", None]}, first=11)
     assert found["line"] == [made.line(11, {"style": "中", "id": "x"}).decode()[:-1], None]
     assert found["error"] == [None, "row 12: column 'style' has no value"]
-    with pytest.raises(BatchError, match="of one length"):
+    with pytest.raises(BatchError, match="equal length"):
         render_columns(made, {"a": [1], "b": []})
 
 
@@ -488,7 +488,7 @@ def test_a_prompt_file_has_all_other_forms_as_its_prompter_has(name: str) -> Non
 
 def test_a_prompt_file_without_a_model_needs_one() -> None:
     prompty = Prompty.loads(FILE.replace("  id: gpt-4o\n", ""))
-    with pytest.raises(BatchError, match="^openai-batch needs a model: .* give model="):
+    with pytest.raises(BatchError, match="^openai-batch needs a model, .* give model="):
         RowPlan.of(prompty, "openai-batch")
     assert b'"model":"m"' in RowPlan.of(prompty, "openai-batch", model="m").line(1, {"question": "a"})
 
@@ -518,7 +518,7 @@ def test_a_table_of_text_has_values_of_all_kinds_for_a_prompt_file() -> None:
 
 
 def test_a_row_of_a_prompt_file_has_no_tools_of_its_own() -> None:
-    with pytest.raises(ToolsError, match="row 1: the row has tools, and a prompt file names its own"):
+    with pytest.raises(ToolsError, match="row 1: both the row and the prompt file have tools"):
         RowPlan.of(Prompty.loads(FILE), "openai-batch").line(1, {"question": "a", "tools": [TOOL]})
 
 

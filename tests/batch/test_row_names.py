@@ -48,9 +48,9 @@ def job_of(rows: Path, *, form: str) -> BatchJob:
     ("ids", "said"),
     [
         # The story: the first row's answer was taken for the second row's too.
-        (("row-2", None), "row 1 has the id 'row-2', which row 2 has by its number"),
-        ((None, "row-1"), "row 2 has the id 'row-1', which row 1 has by its number"),
-        ((None, "a", "b", "row-1"), "row 4 has the id 'row-1', which row 1 has"),
+        (("row-2", None), "row 1 has the id 'row-2', which is the default of row 2"),
+        ((None, "row-1"), "row 2 has the id 'row-1', which is the default of row 1"),
+        ((None, "a", "b", "row-1"), "row 4 has the id 'row-1', which is the default of row 1"),
         (("a", "b", "a"), "the rows 1 and 3 have the same id: 'a'"),
         ((1, "1"), "the rows 1 and 2 have the same id: '1'"),
         (("row-2", "row-2"), "the rows 1 and 2 have the same id: 'row-2'"),

@@ -105,10 +105,10 @@ def test_another_run_is_refused_until_it_begins_anew(
     spoil(tmp_path, 70)
     run(*command)
     said = fault(run(*command, "--limit", "20"))
-    assert said.startswith("--output: out.jsonl: the run that was begun was asked for something else: --limit was not")
+    assert said.startswith("--output: out.jsonl: the unfinished run has other settings: --limit was not")
     assert said.endswith("--restart begins anew")
     write(tmp_path / "say.yaml", YAML.replace("Say", "Tell"))
-    assert "the run that was begun was asked for something else: prompt has changed; --restart" in fault(run(*command))
+    assert "the unfinished run has other settings: prompt has changed; --restart" in fault(run(*command))
     assert run(*command, "--limit", "20", "--restart").status == 0
     assert (tmp_path / "out.jsonl").read_bytes().count(b"Tell") == 20
 
@@ -188,7 +188,7 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
         (["--on-error", "stop", "--rejects", "x"], "--rejects: --on-error stop rejects no row; leave out one"),
         (["--tokens", "anthropic:m"], "--tokens: 'anthropic:m' counts no rows; give one of approximate, chars, "),
         (["--tokens", "tiktoken"], "--tokens: tiktoken needs to know of what"),
-        (["-o", "data.jsonl"], "--output: the input cannot be written to (data.jsonl); give another"),
+        (["-o", "data.jsonl"], "--output: data.jsonl is the input, which cannot be overwritten; give another"),
         (["-o", "no/out.jsonl"], "--output: no/out.jsonl: there is no directory no"),
         (["--rejects", "no/x"], "--rejects: no/x: there is no directory no"),
         (["--column", "x"], "--column: 'x' is not of the form name=value"),
@@ -198,8 +198,8 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
         (["--column", "x=y"], "--column: there is no column 'y' (for the slot 'x'); the rows have 'x'"),
         # These three were said to be faults of --format.
         (["--column", "y=x"], "--column: a column is named for 'y'; the prompt takes 'x', 'input'"),
-        (["--field", "top_p=1"], "--field: flat has no place for 'top_p': only whole requests have further fields"),
-        (["--format", "openai-batch"], "--model: openai-batch needs a model: each request names the one"),
+        (["--field", "top_p=1"], "--field: flat does not accept 'top_p': only whole requests have further fields"),
+        (["--format", "openai-batch"], "--model: openai-batch needs a model, which each request names"),
         # A row was said to be at fault, and to be passed over.
         (["--model", "nope"], "--model: no model family is known for 'nope'"),
         (["--run", "--engine", "ray"], "--engine: with --run one process asks; --concurrency says how much at once"),
@@ -219,10 +219,10 @@ def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], 
     [
         (
             "x,question\na,Why?\n",
-            "--column: the prompt has no text of the user: there is no column 'input', and nothing uses 'question'; ",
+            "--column: the prompt has no user text: there is no column 'input', and nothing uses 'question'; ",
         ),
         ("question\nWhy?\n", "--column: there is no column 'x'; the rows have 'question'"),
-        ("x,id\na,row-2\nb,\n", "ROWS: row 1 has the id 'row-2', which row 2 has by its number; give that row an"),
+        ("x,id\na,row-2\nb,\n", "ROWS: row 1 has the id 'row-2', which is the default of row 2; give that row an"),
     ],
 )
 def test_columns_that_no_prompt_can_use(

@@ -49,7 +49,7 @@ def test_the_answers_are_written_and_what_they_took_is_said(
     assert all_answered(tmp_path / "out.jsonl", 6)
     assert {seen.body["max_completion_tokens"] for seen in server.seen} == {9}
     again = fault(run(*COMMAND, *at(server)))
-    assert again == "--output: out.jsonl is there already; give another output, or --restart to ask all rows again"
+    assert again == "--output: out.jsonl already exists; give another output, or --restart to ask all rows again"
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_label_that_is_neither_text_a_message_nor_a_rating(
     run: Callable[..., Ran], tmp_path: Path, label: object, kind: str
 ) -> None:
     ran = batch(run, tmp_path, "kto.jsonl", json.dumps({**KTO, "label": label}), *TRAINED)
-    what = f"row 1: column 'label' is a {kind}; an answer is text, a message with 'role' and 'content', or KTO's rating"
+    what = f"row 1: column 'label' is a {kind}; an answer is text, a message with 'role' and 'content', or a KTO rating"
     assert (ran.status, what in ran.err) == (1, True)
 
 
@@ -88,9 +88,9 @@ def test_an_array_of_rows(run: Callable[..., Ran], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ('{"messages": []}', "rows.json is a dict; rows are an array of objects, or JSON Lines"),
-        ("[1", "rows.json is no JSON: "),
-        ("[1]", 'item 1: it is a int; a row is a JSON object, as {"question": "..."}'),
+        ('{"messages": []}', "rows.json is a dict; give an array of objects, or JSON Lines"),
+        ("[1", "rows.json is not valid JSON: "),
+        ("[1]", 'item 1: it is a int; a row is a JSON object such as {"question": "..."}'),
     ],
 )
 def test_a_json_file_without_rows(run: Callable[..., Ran], tmp_path: Path, data: str, message: str) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt import AlpacaPrompter
 from lazyprompt.batch.cells import Cells
-from lazyprompt.batch.forms import BatchForm, Limits
+from lazyprompt.batch.forms import BatchForm, FileLimits
 from lazyprompt.batch.rows import RowFile
 from lazyprompt.batch.run import BatchJob
 from lazyprompt.errors import BatchError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lazyprompt.batch.render import RowPlan
     from lazyprompt.batch.rows import Choice, Row
 
-NO_LIMITS = Limits()
+NO_LIMITS = FileLimits()
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def full_disk(size: int) -> Generator[None]:
 class SmallPlan:
     """Writes a row's number and its ``x``; a row without one has no line."""
 
-    limits: Limits = NO_LIMITS
+    limits: FileLimits = NO_LIMITS
     settings: JsonObject = field(default_factory=lambda: {"--model": "small"})
 
     @property
@@ -98,7 +98,7 @@ def rows_file(directory: Path, count: int, *, bad: int = 0) -> RowFile:
 
 def job_of(
     rows: RowFile,
-    limits: Limits | None = None,
+    limits: FileLimits | None = None,
     *,
     output: str = "out.jsonl",
     rejects: str | None = None,
