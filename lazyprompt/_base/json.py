@@ -23,14 +23,25 @@ MAX_INT_BITS = 14_000
 _SHORT = 1_000
 
 
+def is_dict(value: object) -> TypeGuard[dict[str, object]]:
+    """Return True for a dict; its keys and values are unchecked."""
+    return isinstance(value, dict)
+
+
 def is_mapping(value: object) -> TypeGuard[Fields]:
     """Return True for a mapping; its keys and values are unchecked."""
-    return isinstance(value, Mapping)
+    # isinstance with Mapping takes ten times as long as the comparison.
+    return type(value) is dict or isinstance(value, Mapping)
 
 
-def is_list(value: object) -> TypeGuard[Sequence[object]]:
-    """Return True for a list or tuple; its items are unchecked."""
+def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    """Return True for a list or tuple."""
     return isinstance(value, list | tuple)
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """Return True for a list."""
+    return isinstance(value, list)
 
 
 class JsonText(str):

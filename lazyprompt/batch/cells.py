@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard, cast
 
-from lazyprompt._base.json import is_list
+from lazyprompt._base.json import is_sequence
 from lazyprompt.errors import BatchError, HistoryError, LazyPromptError, SlotError, ToolsError, did_you_mean
 from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.templates.slots import listed, value_text
@@ -250,7 +250,7 @@ def is_nan(value: object) -> bool:
 
 def _only_item(value: object) -> object:
     """Return the only item of a list; other values are returned unchanged."""
-    return value[0] if is_list(value) and len(value) == 1 else value
+    return value[0] if is_sequence(value) and len(value) == 1 else value
 
 
 def _json(text: str) -> object:

@@ -212,7 +212,7 @@ def test_rows_that_wait_are_counted_from_the_last_answer(tmp_path: Path) -> None
 def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again(tmp_path: Path) -> None:
     path = rows(tmp_path, 40)
     with Clocked(lambda said: Status(500) if int(said) > 5 else None) as server:
-        with pytest.raises(BatchStoppedError, match=r"^10 rows in succession have no answer; the last error: openai: .*500"):
+        with pytest.raises(BatchStoppedError, match=r"^10 rows in succession have no answer.*: openai: .*500"):
             call_batch(calls_of(path, server.url("openai"), skip=True, rates=Rates(1)))
         assert server.said == [*map(str, range(1, 16))]
         server.misbehaves = lambda _: None
@@ -224,7 +224,7 @@ def test_a_server_that_fails_for_good_stops_the_run_and_its_rows_are_asked_again
 @pytest.mark.parametrize("count", [3, 40])
 def test_requests_that_are_all_refused_are_the_fault_of_no_row(tmp_path: Path, count: int) -> None:
     with Clocked(lambda _: Status(400, "no such parameter")) as server:
-        with pytest.raises(BatchStoppedError, match=r"rows in succession have no answer; the last error: .*no such parameter"):
+        with pytest.raises(BatchStoppedError, match=r"rows in succession have no answer.*no such parameter"):
             call_batch(calls_of(rows(tmp_path, count), server.url("openai"), skip=True, rates=Rates(1)))
         assert len(server.seen) == min(count, 10)
     assert not (tmp_path / "bad.jsonl").exists()
@@ -237,7 +237,7 @@ def test_a_server_that_is_gone_rejects_nothing(tmp_path: Path) -> None:
         server.misbehaves = at("5", Status(401))
         with pytest.raises(BatchStoppedError):
             call_batch(calls_of(path, url, skip=True, rates=Rates(1)))
-    with pytest.raises(BatchStoppedError, match=r"1 rows in succession have no answer.*is the server up.*; 4 rows have"):
+    with pytest.raises(BatchStoppedError, match=r"1 rows in succession have no.*is the server up.*; 4 rows have"):
         call_batch(calls_of(path, url, skip=True))
 
 

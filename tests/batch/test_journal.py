@@ -217,7 +217,10 @@ def test_a_file_that_is_gone_between_two_names_is_missed(tmp_path: Path, monkeyp
             with pytest.raises(Killed):
                 journal.finish()
     (tmp_path / "out.jsonl.part").unlink()
-    with opened(tmp_path) as journal, pytest.raises(BatchError, match="out.jsonl.part, which the earlier run wrote, is missing"):
+    with (
+        opened(tmp_path) as journal,
+        pytest.raises(BatchError, match="out.jsonl.part, which .*, is missing"),
+    ):
         journal.finish()
 
 
