@@ -57,7 +57,8 @@ an empty line. Text from the history is never trusted.
 
 ## Supported families
 
-- *tested with*: the chat templates that the tests render and compare, from the [packages below](#sources-of-the-templates).
+- *tested with*: the chat templates that the tests render and compare, from the
+  [packages below](#sources-of-the-templates).
   A family without an entry is inferred from a similar one.
 - *system text*: where it is written, if not as a turn of its own. *its own* means that the family has a default text;
   *left out*, that lazyprompt omits the template's default, which usually contains the date.
