@@ -35,7 +35,7 @@ from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.prompt import Prompt, Text, prompt_of
 from lazyprompt.messages.tools import ToolSet, ToolsLike
 from lazyprompt.prompters.list_source import lists_in
-from lazyprompt.prompters.payload_target import Conversation
+from lazyprompt.prompters.payload_target import PromptMessages
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import ChatPromptTemplate
 from lazyprompt.templates.instruction import INPUT, Fixed, InstructionTemplate, called, dict_form, fixed_with, is_asked
@@ -404,7 +404,7 @@ class FilePrompter(Prompter):
 
     def request_of(self, messages: list[Msg], provider: str | None = None, api: str | None = None) -> Payload:
         """Return the whole request of other messages, none of which is trusted; see :meth:`request`."""
-        guard = self._payloads(provider, api).guard(Conversation(messages, {}))
+        guard = self._payloads(provider, api).guard(PromptMessages(messages, {}))
         return request(self._filling.spec, messages, provider, api, report=self.left_out, guard=guard)
 
     def _payloads(self, provider: str | None, api: str | None) -> PayloadTarget:

@@ -17,7 +17,7 @@ from lazyprompt.files.library.names import key_and_version
 from lazyprompt.files.yaml_nodes import KINDS, Node, Reader, Source, plain, text_of_file
 from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.tools import ToolLike, ToolSet
-from lazyprompt.prompters.definition import Origin
+from lazyprompt.prompters.definition import PromptOrigin
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
 from lazyprompt.templates.slots import escape
 
@@ -102,7 +102,7 @@ class PromptFile:
             with _placed(source, fields["model"]):
                 prompter = prompter.with_markers(model)
         if path is not None:
-            prompter.origin = Origin(*key_and_version(path, ()))
+            prompter.origin = PromptOrigin(*key_and_version(path, ()))
         return cls(prompter, model, name, path)
 
 

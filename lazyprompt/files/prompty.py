@@ -24,7 +24,7 @@ from lazyprompt.files.targets import read_answer, sent_to
 from lazyprompt.files.turns import messages_of, neutral
 from lazyprompt.files.yaml_nodes import text_of_file
 from lazyprompt.messages.parse import parse_messages
-from lazyprompt.prompters.definition import Origin
+from lazyprompt.prompters.definition import PromptOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -304,7 +304,7 @@ class Prompty(PromptSource):
         key, version = key_and_version(self.path, self.references.layers) if self.path else (None, None)
         given = version or self.spec.metadata.get("version")
         if name := self.name or key:
-            made.origin = Origin(name, None if given is None else str(given))
+            made.origin = PromptOrigin(name, None if given is None else str(given))
         return made
 
     def hidden_prompter(self) -> FilePrompter:

@@ -1,10 +1,10 @@
-"""The definition of a prompter: what it is made of, how a call fills it, and which target renders it."""
+"""The definition of a prompter: its parts, the fill step, and the choice of a target."""
 
 from __future__ import annotations
 
 from copy import copy, deepcopy
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self, TypeAlias, cast, overload
 
 from lazyprompt._base.json import JsonObject, checked_text
 from lazyprompt.errors import BudgetError, SlotError, TemplateError, ToolsError, did_you_mean
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.budget import Budget, BudgetLike
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.chat_templates.template import ChatTemplate
+    from lazyprompt.prompters.payload_target import PayloadTarget
     from lazyprompt.prompters.target_choice import FormatLike, ModelLike, ModelServer, TargetSpec
     from lazyprompt.prompters.targets import Target, TextTarget
     from lazyprompt.rendering.prompt_template import PromptTemplate
@@ -35,15 +36,15 @@ Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None],
 
 
 class MadeOf(NamedTuple):
-    """Arguments that a prompter was made of, for writers of other forms.
+    """The parts of a prompter, for converters to other formats.
 
     Attributes:
         instruction: The instruction.
-        system: The system text that its prompts have.
-        history: What every conversation begins with.
-        tools: The tools that the model may always call.
-        has_functions: True if functions change each call: hooks, or those that give fixed values.
-        has_budget: Whether prompts are made to fit.
+        system: The system text of its prompts.
+        history: The messages at the start of every conversation.
+        tools: The tools of every call.
+        has_functions: True if functions run on each call: hooks, or functions in place of fixed values.
+        has_budget: True if the prompter has a budget.
     """
 
     instruction: InstructionTemplate
@@ -54,12 +55,12 @@ class MadeOf(NamedTuple):
     has_budget: bool
 
 
-class Origin(NamedTuple):
+class PromptOrigin(NamedTuple):
     """The name and version of a prompt in a file or library.
 
     Attributes:
-        name: The name that the file gives it, or else its key in the library, or that of the file.
-        version: The version in the file's name, or else in its metadata; None without one.
+        name: The name in the file; or else the prompt's key in the library, or the file name.
+        version: The version in the file name, or else in the metadata; None without one.
     """
 
     name: str
@@ -70,10 +71,10 @@ class PromptDefinition:
     """The parts of a prompter, filled by :meth:`fill` and rendered by a :meth:`target`; ``Prompter`` adds the calls."""
 
     _default_safety: ClassVar[Policy] = NEUTRALIZE
-    origin: Origin | None = None
-    """The prompt file that the prompter was read from; None of any other."""
+    origin: PromptOrigin | None = None
+    """The prompt file that the prompter was loaded from; None if there is no file."""
     secrets: tuple[SecretText, ...] = ()
-    """The texts of a prompt file that are from the environment; whatever shows or logs a prompt hides them."""
+    """Texts that a prompt file reads from the environment. Views and logs hide them."""
 
     def __init__(
         self,
@@ -100,44 +101,44 @@ class PromptDefinition:
         self._chat_template: ChatTemplate | None = None
 
     def for_display(self) -> Self:
-        """Return the prompter of a view: itself, or a copy without the values that are from the environment."""
+        """Return the prompter for a view: itself, or a copy without values from the environment."""
         return self
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The names of the slots that the input must fill."""
+        """The names of the slots that the input fills."""
         return self._instruction.slots
 
     def name_of_text(self, given: Iterable[str] = ()) -> str:
-        """Return the name of what a text without a name is: the slot that it fills, or ``input``, the user's text.
+        """Return the slot that a plain string fills; ``input`` is the user's text.
 
         Args:
-            given: The slots that have a value already.
+            given: The slots that already have a value.
 
         Raises:
-            SlotError: Text goes into slots only, and not just one is open.
+            SlotError: The prompt takes slot values only, and the string could fill several slots or none.
         """
         form = self._instruction.input_form
         return name_of_text(form, {*given, *dict(form.fixed)})
 
     @property
     def response_format(self) -> JsonObject | None:
-        """The JSON Schema that answers are to be of; None for any answer."""
+        """The JSON Schema of answers, or None."""
         return None
 
     @property
     def prompt_template(self) -> PromptTemplate:
-        """Fields that a flat prompt shows, and the text between them."""
+        """The fields of a flat prompt, and the text between them."""
         return self._template
 
     @property
     def shows(self) -> bool:
-        """True if each prompt is written to the standard error as well."""
+        """True if each prompt is also printed to stderr."""
         return self._show
 
     @property
     def made_of(self) -> MadeOf:
-        """Arguments that it was made of."""
+        """The parts of the prompter."""
         system = self._spec.system_for(self._markers).of(Prompt(self._system))
         has_functions = bool(self._hooks) or self._instruction.has_functions
         return MadeOf(self._instruction, system, self._history, self._tools, has_functions, self._budget is not None)
@@ -149,19 +150,20 @@ class PromptDefinition:
         tools: ToolsLike = None,
         label: str | None = None,
     ) -> Prompt:
-        """Make the prompt as a value, before it takes any form.
+        """Fill the slots and return the prompt as a value, before it is rendered.
 
         Args:
-            input: As of :meth:`generate_prompt`.
-            history: As of :meth:`generate_prompt`.
-            tools: As of :meth:`generate_prompt`.
-            label: As of :meth:`generate_prompt`.
+            input: See :meth:`generate_prompt`.
+            history: See :meth:`generate_prompt`.
+            tools: See :meth:`generate_prompt`.
+            label: See :meth:`generate_prompt`.
 
         Returns:
             The filled prompt.
 
         Raises:
-            SlotError: A slot has no value, or a value no slot (so with HistoryError, ToolsError).
+            SlotError: A slot has no value, or a value has no slot.
+            LazyPromptError: See :meth:`generate_prompt`.
         """
         if self._hooks:
             input, history, tools, label = self._after_hooks(input, history, tools, label)
@@ -183,6 +185,30 @@ class PromptDefinition:
             past = History((*before, *past.messages, *after))
         return prompt_of(self._system, system, user, text, past, all_tools, label, opening, closing, source=source)
 
+    @overload
+    def target(
+        self,
+        format: Literal["flat"] | None = ...,
+        model: ModelLike | None = ...,
+        chat_template: ChatTemplate | None = ...,
+        server: ModelServer | None = ...,
+    ) -> TextTarget: ...
+    @overload
+    def target(
+        self,
+        format: Literal["openai"],
+        model: ModelLike | None = ...,
+        chat_template: ChatTemplate | None = ...,
+        server: ModelServer | None = ...,
+    ) -> PayloadTarget: ...
+    @overload
+    def target(
+        self,
+        format: FormatLike | None,
+        model: ModelLike | None = ...,
+        chat_template: ChatTemplate | None = ...,
+        server: ModelServer | None = ...,
+    ) -> Target: ...
     def target(
         self,
         format: FormatLike | None = None,
@@ -190,36 +216,36 @@ class PromptDefinition:
         chat_template: ChatTemplate | None = None,
         server: ModelServer | None = None,
     ) -> Target:
-        """Return what renders the prompts of this prompter in a form; copies share it if it would be the same.
+        """Return the renderer of this prompter's prompts in a format. Copies share it if it would be equal.
 
         Args:
-            format: As of :meth:`generate_prompt`.
-            model: As of :meth:`generate_prompt`.
-            chat_template: As of :meth:`generate_prompt`.
-            server: The server of a payload; None for one of ``model`` as the provider's profile says.
+            format: See :meth:`generate_prompt`.
+            model: See :meth:`generate_prompt`.
+            chat_template: See :meth:`generate_prompt`.
+            server: The server of a payload. By default, the provider's profile describes it.
 
         Raises:
             FormatError: The format is unknown.
-            TemplateError: The model is of no known family, or both a model and a chat template are given.
+            TemplateError: The model belongs to no known family, or both a model and a chat template are given.
         """
         return target_for(self._spec, format, model, chat_template, server)
 
     def text_target(self, model: ModelLike | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
-        """Return what lays the prompts of this prompter out as flat text; see :meth:`target`."""
-        return cast("TextTarget", self.target(None, model, chat_template))
+        """Return the renderer of flat text; see :meth:`target`."""
+        return self.target(None, model, chat_template)
 
     def fitted(self, prompt: Prompt, target: Target) -> tuple[Prompt, TrimReport | None]:
-        """Make a prompt fit the prompter's budget.
+        """Fit a prompt to the prompter's budget.
 
         Args:
-            prompt: A prompt of :meth:`fill`.
-            target: What renders it.
+            prompt: A prompt that :meth:`fill` returned.
+            target: The renderer of the prompt.
 
         Returns:
-            The prompt that fits, and what went; the very prompt and None where there is no budget.
+            The fitted prompt and its report. Without a budget, the unchanged prompt and None.
 
         Raises:
-            BudgetError: Even what never goes does not fit.
+            BudgetError: The parts that are never dropped exceed the budget.
         """
         if self._budget is None:
             return prompt, None
@@ -229,10 +255,10 @@ class PromptDefinition:
         return fit.prompt, fit.report
 
     def pre_hook(self, hook: Hook) -> Self:
-        """Call a function with the arguments of each call first; it gives back what is used in their place.
+        """Add a function that may replace the arguments of each call.
 
         Args:
-            hook: ``hook(input, history, tools, label)`` returns the same four. It works on copies.
+            hook: A function ``hook(input, history, tools, label)`` that returns the same four. It receives copies.
 
         Returns:
             The prompter itself.
@@ -241,27 +267,27 @@ class PromptDefinition:
         return self
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with values for some slots, which a call may then leave out; those of a call win.
+        """Return a copy with default values for some slots. Values passed to a call override them.
 
         Args:
-            **values: A value for each slot, or a function without arguments, which is called once for each prompt.
+            **values: A value for each slot, or a function without arguments that is called once for each prompt.
 
         Raises:
-            SlotError: A name is that of no slot, or a value is None or cannot become text.
+            SlotError: A name matches no slot, or a value is None or cannot become text.
         """
         return self._changed(instruction=self._instruction.partial(**values))
 
     def with_markers(self, markers: Markers | str) -> Self:
-        """A copy for a model.
+        """Return a copy for a model.
 
         Args:
             markers: Markers, or the name of a model or family.
 
         Returns:
-            The copy; this prompter stays as it is.
+            The copy.
 
         Raises:
-            TemplateError: The model is of no known family.
+            TemplateError: The model belongs to no known family.
             SafetyError: A marker is a single character, which cannot be neutralised in untrusted text; see
                 :meth:`with_safety`.
         """
@@ -271,55 +297,55 @@ class PromptDefinition:
         return self._changed(markers=found, chat_template=None)
 
     def with_chat_template(self, template: ChatTemplate) -> Self:
-        """A copy whose flat text a model's own chat template lays out.
+        """Return a copy whose flat text is rendered by a model's own chat template.
 
         Args:
-            template: The template; what it brings, as a system text, is the model family's.
+            template: The template. Its default system text is the model family's.
 
         Returns:
-            The copy; this prompter stays as it is.
+            The copy.
         """
         return self._changed(markers=template.markers, chat_template=template)
 
     def with_system(self, system: str | None) -> Self:
-        """A copy with another system text.
+        """Return a copy with another system text.
 
         Args:
-            system: The text; ``""`` is none, ``None`` leaves it to the model family or the default.
+            system: The text. ``None`` uses the model family's, or the documented default; ``""`` uses none.
 
         Returns:
-            The copy; this prompter stays as it is.
+            The copy.
         """
         return self._changed(system=checked_text(system, "the system text", TemplateError))
 
     def with_added_system(self, text: str) -> Self:
-        """A copy with words behind its system text, whichever that is.
+        """Return a copy with a paragraph appended to the system text.
 
         Args:
-            text: The words; they stand in a paragraph of their own.
+            text: The paragraph. It also follows a model family's own system text.
 
         Returns:
-            The copy; this prompter stays as it is.
+            The copy.
         """
         words = checked_text(text, "the system text", TemplateError)
         added = "\n\n".join(filter(None, (self._added_system, words)))
         return self._changed(added_system=added)
 
     def with_safety(self, safety: Safety, slots: Mapping[str, Safety] | None = None) -> Self:
-        """A copy with another policy for control sequences in untrusted text, in every format.
+        """Return a copy with another policy for control sequences in untrusted text, in every format.
 
-        Without this call, they are neutralised in flat text and in payloads for servers that tokenize texts with the
-        model's chat template (vLLM, Ollama, a ``base_url`` of one's own), and stay in payloads for hosted providers.
+        By default, they are neutralised in flat text and in payloads for servers that apply the model's chat template
+        (vLLM, Ollama, your own ``base_url``). Payloads for hosted providers keep them.
 
         Args:
             safety: ``neutralize`` (the default), ``raise`` or ``off``.
-            slots: The same for the text of some slots, by their names; so are ``input``, ``history`` and ``tools``.
+            slots: Policies by slot name, for the text of single slots; also for ``input``, ``history`` and ``tools``.
 
         Returns:
-            The copy; this prompter stays as it is.
+            The copy.
 
         Raises:
-            SafetyError: There is no such policy, or a marker cannot be neutralised.
+            SafetyError: The policy is unknown, or a marker cannot be neutralised.
         """
         policy = policy_of(safety, slots)
         if policy.looks:
@@ -327,25 +353,25 @@ class PromptDefinition:
         return self._changed(safety=policy)
 
     def for_hosted(self) -> Self:
-        """A copy for a hosted provider, whose payloads keep control sequences unless :meth:`with_safety` was called."""
+        """Return a copy for a hosted provider, which keeps control sequences unless :meth:`with_safety` was called."""
         return self if self._safety.asked else self._changed(safety=OFF)
 
     def with_budget(self, budget: BudgetLike | None) -> Self:
-        """A copy whose prompts fit a number of tokens.
+        """Return a copy with another budget.
 
         Args:
-            budget: The budget; or the most tokens of slots, by their names; ``None`` is none.
+            budget: The budget, or token limits by slot name; ``None`` for no budget.
 
         Returns:
-            The copy; this prompter stays as it is.
+            The copy.
 
         Raises:
-            BudgetError: The budget limits a slot that is not there.
+            BudgetError: The budget limits an unknown slot.
         """
         return self._changed(budget=None if budget is None else self._checked_budget(budget))
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields for a copy or a pickle, without the one made on first use."""
+        """Return the fields for a copy or a pickle, without the cached ``_spec``."""
         return {name: value for name, value in vars(self).items() if name != "_spec"}
 
     def __repr__(self) -> str:
@@ -371,21 +397,21 @@ class PromptDefinition:
         return args
 
     def _past(self, history: PastLike) -> History:
-        """Return the whole history: the prompter's own, and behind it what was given."""
+        """Return the prompter's own history followed by the call's."""
         return self._history + History.of(history)
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
         given = ToolSet.of(tools)
         if given and self._tools:
             raise ToolsError(
-                f"this prompter has the tools {', '.join(self._tools.names)} since its construction, "
-                f"so none may be given at the call; given were {', '.join(given.names)}"
+                f"this prompter was created with the tools {', '.join(self._tools.names)}, "
+                f"so a call can't pass tools; it passed {', '.join(given.names)}"
             )
         return given or self._tools
 
     @cached_property
     def _spec(self) -> TargetSpec:
-        """The fields that targets depend on; a copy with other fields has another one."""
+        """The fields that targets depend on."""
         return target_spec(
             self._template,
             self._markers,
@@ -397,19 +423,19 @@ class PromptDefinition:
         )
 
     def _checked_budget(self, budget: BudgetLike) -> Budget:
-        """Return a budget that limits no slots but the prompter's."""
+        """Return a budget after checking that the prompter has the slots it limits."""
         from lazyprompt.budget.budget import read_budget  # noqa: PLC0415 - only a budget needs it
 
         made, known = read_budget(budget), (*self._all_slots, "input")
         for slot in (*made.slots, *made.order):
             if slot not in known:
                 raise BudgetError(
-                    f"the budget limits the slot {slot!r}{did_you_mean(slot, known)}, which the prompter has not; it "
-                    f"has {listed(known)}"
+                    f"the budget limits the slot {slot!r}{did_you_mean(slot, known)}, which the prompter doesn't have; "
+                    f"it has {listed(known)}"
                 )
         return made
 
     @property
     def _all_slots(self) -> tuple[str, ...]:
-        """The names of all slots, those with fixed values too."""
+        """The names of all slots, including those with fixed values."""
         return self._instruction.input_form.slots

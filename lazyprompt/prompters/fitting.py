@@ -1,4 +1,4 @@
-"""Makes a prompter's prompt fit a budget: by its history and the values of its slots."""
+"""Fitting a prompter's prompt to a budget: its history and its slot values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fit(NamedTuple):
     Attributes:
         prompt: The prompt.
         report: The report of the budget.
-        made: The prompt as the target renders it.
+        made: The rendered prompt.
     """
 
     prompt: Prompt
@@ -35,14 +35,14 @@ class Fit(NamedTuple):
 
 
 class _Renders:
-    """Renders of prompts, of which the last one is kept: the prompt that is counted last is mostly the one to send."""
+    """Rendered prompts, with a cache of the last: the prompt counted last is usually the one to send."""
 
     def __init__(self, target: Target, budget: Budget) -> None:
         self._target, self._budget = target, budget
         self._last: tuple[Prompt, Made] | None = None
 
     def made(self, prompt: Prompt) -> Made:
-        """Return the prompt as the target renders it."""
+        """Return the rendered prompt."""
         if self._last is None or self._last[0] is not prompt:
             self._last = (prompt, self._target.render(prompt))
         return self._last[1]
@@ -58,26 +58,26 @@ class _Renders:
 
 
 def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
-    """Make a prompt fit.
+    """Fit a prompt to a budget.
 
     Args:
         budget: The budget.
-        prompt: The prompt; whoever made it.
-        target: What renders it: the budget counts what that one sends.
+        prompt: The prompt.
+        target: The renderer; the budget counts its output.
 
     Returns:
-        The prompt that fits. The messages of its report are those of the history behind the opening, empty turns of the
-        user left out, then the values of the slots, then the items of lists.
+        The fitted prompt. Its report lists the history's messages after the opening, without empty user turns; then
+        the slot values; then the items of lists.
 
     Raises:
-        BudgetError: Even what never goes does not fit, or a slot that is a list would be empty.
+        BudgetError: The parts that are never dropped exceed the budget, or a list would become empty.
     """
     parts = _PromptParts.of(budget, prompt)
     renders = _Renders(target, budget)
     found: Fitted | None = None
     sent = parts.prompt(range(len(parts.items)), {})
     if sent is not prompt or budget.start_on is not None or not renders.fits(prompt):
-        # Of pairs, a question goes with its answer.
+        # In pairs, a question is dropped with its answer.
         messages = parts.messages
         pairs = [(at, at + 1) for at in range(0, len(messages), 2)] if _are_pairs(messages) else []
         waits = prompt.input is None and History(messages).awaits_answer
@@ -86,7 +86,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
             return renders.cost(parts.prompt(kept, replaced))
 
         def past(kept: Sequence[int], replaced: Mapping[int, Item]) -> int:
-            # The user's text of an earlier request is in the history now.
+            # The user's text of an earlier request is already part of the history.
             return renders.cost(parts.prompt(kept, replaced).evolve(input=None))
 
         found = budget.fitted(parts.items, cost, keep_newest=waits, together=pairs, fixed=parts.of_lists, past=past)
@@ -96,7 +96,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
     def account() -> Account:
         before, slots_before = target.cost(target.render(prompt), budget), target.tokens(prompt, budget)
         after, slots_after = before, slots_before
-        # What is unchanged is not counted again: some counters ask a provider.
+        # Don't count an unchanged prompt again: some counters call a provider.
         if fates:
             after, slots_after = target.cost(target.render(sent), budget), target.tokens(sent, budget)
         names = {**slots_before, **slots_after}
@@ -122,12 +122,12 @@ class _PromptParts(NamedTuple):
     Attributes:
         budget: The budget.
         given: The prompt.
-        messages: The messages of the history that are not the prompter's own.
-        values: The texts of the slots that are no lists, as they were given.
-        items: The messages, the texts of slots, cut to the limits of these, and the items of lists.
-        limited: What the limits of slots cut and dropped, and why, by the indices of items.
-        of_lists: The indices of the messages that a file fills from items of lists, which go with these alone; each
-            with True if it is the turn of an item.
+        messages: The history's messages, without the prompter's own.
+        values: The texts of the slots that are not lists, before they are cut.
+        items: The messages, the slot texts cut to their limits, and the items of lists.
+        limited: The items that slot limits cut or dropped, with the reason, by index.
+        of_lists: The messages that a file fills from list items, by index. They are dropped only with these items.
+            True for a message that belongs to one item.
     """
 
     budget: Budget
@@ -140,13 +140,13 @@ class _PromptParts(NamedTuple):
 
     @classmethod
     def of(cls, budget: Budget, prompt: Prompt) -> _PromptParts:
-        """Take a prompt apart.
+        """Split a prompt into its parts.
 
         Raises:
-            BudgetError: Nothing is left of a slot that has a limit.
+            BudgetError: The limit of a slot leaves no text.
         """
         messages = prompt.conversation
-        # With the first and with the last item of each list alone: what differs is filled from the items.
+        # Fill each list with its first item only, then with its last item only. Parts that differ come from the items.
         ends = [
             prompt.with_slot(slot, end)
             for slot, given in prompt.lists.items()
@@ -174,7 +174,7 @@ class _PromptParts(NamedTuple):
         return cls(budget, prompt, messages, values, items, limited, _of_lists(messages, pasts))
 
     def prompt(self, kept: Sequence[int], replaced: Mapping[int, Item]) -> Prompt:
-        """Return the prompt with some of its parts only, some of them replaced."""
+        """Return the prompt with the kept parts, some of them replaced."""
         if len(kept) == len(self.items) and not replaced and not self.limited:
             return self.given
         left = dict.fromkeys(self.values, "")
@@ -198,7 +198,7 @@ class _PromptParts(NamedTuple):
         return made
 
     def _turns(self, filled: Sequence[Msg], kept: Sequence[int], replaced: Mapping[int, Item]) -> list[Msg]:
-        """Return the messages that stay of those that were filled; a file may have some for each item of a list."""
+        """Return the filled messages without the dropped ones; a file may have messages for each item of a list."""
         count = len(self.messages)
         stays = {at for at in kept if at < count}
         if len(filled) == count:
@@ -214,13 +214,13 @@ class _PromptParts(NamedTuple):
         return turns
 
     def gone_with_items(self, sent: Prompt) -> dict[int, tuple[Outcome, str]]:
-        """Return the messages that went with the items that they were filled from."""
+        """Return the messages that were dropped with their list items."""
         left = sent.history.messages
         turns = (at for at, is_of_item in self.of_lists.items() if is_of_item and self.messages[at] not in left)
         return dict.fromkeys(turns, ("dropped", "its item of a list went"))
 
     def lines(self, sent: Prompt, found: Fitted | None, fates: Mapping[int, tuple[Outcome, str]]) -> list[ItemTokens]:
-        """Return the tokens of each part, before and after."""
+        """Return the tokens of each part before and after fitting."""
         budget = self.budget
         left = {slot: _text_of(parts) for slot, parts in sent.slots.items()}
         gone = {at for at, (fate, _) in fates.items() if fate != "cut"}
@@ -238,7 +238,7 @@ class _PromptParts(NamedTuple):
         return lines
 
     def lists(self, fates: Mapping[int, object]) -> dict[str, ListItems]:
-        """Return the items of each list that stay, and those that go."""
+        """Return the kept and the dropped items of each list."""
         lists: dict[str, ListItems] = {}
         start = len(self.messages) + len(self.values)
         for slot, items in self.given.lists.items():
@@ -250,7 +250,7 @@ class _PromptParts(NamedTuple):
 
 
 def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[int, bool]:
-    """Return the messages that are others, or are not there, if lists have other items; True for those."""
+    """Return the messages that depend on list items, by index; True if the message is missing without its item."""
     found: dict[int, bool] = {}
     for past in pasts:
         is_whole = len(past) == len(messages)
@@ -261,20 +261,20 @@ def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[i
 
 
 def _text_of(values: Sequence[str]) -> str:
-    """Return the text of a slot: its value, or its values one behind the other where they differ."""
+    """Return the text of a slot: its value, or the concatenation of different values."""
     return values[0] if len({*values}) == 1 else "".join(values)
 
 
 def _limited(budget: Budget, slot: str, text: str) -> str:
-    """Return the text of a slot, cut where the slot has a limit and it is longer."""
+    """Return the text of a slot, cut to the slot's limit."""
     short = budget.shortened(slot, text)
     if slot == "input" and text and short in ("", CUT_MARK):
-        raise BudgetError(f"slots['input'] is {budget.slots[slot]} tokens, and nothing is left of the input; give more")
+        raise BudgetError(f"slots['input'] is {budget.slots[slot]} tokens, which leaves nothing of the input; raise it")
     return short
 
 
 def _are_pairs(messages: Sequence[Msg]) -> bool:
-    """Return True if the messages are texts of the user and the assistant in turn."""
+    """Return True if the messages are text pairs of user and assistant."""
     roles = [message.role for message in messages]
     texts = all(isinstance(message.content, str) and message.url is None for message in messages)
     return texts and roles == ["user", "assistant"] * (len(roles) // 2)

@@ -1,4 +1,4 @@
-"""The prompters of the documents: for conversations, for one instruction, and for no prompt at all."""
+"""The ready-made prompters: chat, Alpaca and empty."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 
 
 class ChatPrompter(Prompter):
-    """A prompt for conversations: system turn, tools, history, and what the user says now.
+    """A prompter for conversations: system turn, tools, history and the user's text.
 
     Args:
         instruction: Text with slots, or ``{"system": ..., "user": ...}``.
-        extra_keys: Names of further slots, listed under headers behind the instruction.
-        show: Whether each prompt is written to the standard error as well.
-        tools: Tools the model may always call.
-        history: What every conversation begins with.
-        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
-        enable_system: Whether there is a system turn. Without one, a string instruction goes before the user's text.
-        extro_keys: The documents' spelling of ``extra_keys``.
+        extra_keys: Names of more slots, added under headers after the instruction.
+        show: True to print each prompt to stderr.
+        tools: Tools for every call.
+        history: Messages at the start of every conversation.
+        system: The system text. ``None`` uses the model family's, or the documented default; ``""`` uses none.
+        enable_system: False to omit the system turn. A string instruction then precedes the user's text.
+        extro_keys: An alternative spelling of ``extra_keys``.
         syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
-        budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
+        budget: The budget of each prompt, or token limits by slot name.
 
     Raises:
-        TemplateError: The instruction or an extra key is wrong.
+        TemplateError: The instruction or an extra key is invalid.
         ToolsError: A tool cannot be described.
-        HistoryError: The history has no accepted shape.
+        HistoryError: The history has no accepted form.
     """
 
-    def __init__(  # noqa: PLR0913 - the signature is the documents'
+    def __init__(  # noqa: PLR0913 - the documented signature
         self,
         instruction: Instruction = None,
         extra_keys: str | Iterable[str] | None = None,
-        show: bool = False,  # noqa: FBT001, FBT002 - the place of the documents
+        show: bool = False,  # noqa: FBT001, FBT002 - the documented position
         tools: ToolsLike = None,
         history: HistoryLike | None = None,
         *,
@@ -80,22 +80,22 @@ class ChatPrompter(Prompter):
         budget: BudgetLike | None = None,
         safety: Safety | None = None,
     ) -> Self:
-        """Make a prompter of messages in the order in which they are read. Nothing is added around their texts.
+        """Return a prompter of messages in reading order. Nothing is added around their texts.
 
         Args:
-            messages: ``(role, text)`` pairs, message dicts or Msg, with ``{slot}`` in their texts, and the word
-                ``"history"`` in the place of the earlier messages. Without that word, they stand behind the last system
-                message. If the last message is the user's, all input goes into slots; else the input's text is the
-                user's next message.
-            tools: Tools the model may always call.
-            budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
-            safety: What becomes of control sequences in untrusted text; see :meth:`with_safety`.
+            messages: ``(role, text)`` pairs, message dicts or Msg, with ``{slot}`` in their texts, and the string
+                ``"history"`` as the place of earlier messages. Without that string, they follow the last system
+                message. If the last message is the user's, all input goes into slots; otherwise the input's text is
+                the user's next message.
+            tools: Tools for every call.
+            budget: The budget of each prompt, or token limits by slot name.
+            safety: The policy for control sequences in untrusted text; see :meth:`with_safety`.
 
         Returns:
-            The prompter. It has no system text but that of the messages.
+            The prompter. Its only system text is that of the messages.
 
         Raises:
-            TemplateError: A role is unknown, or ``"history"`` is there twice.
+            TemplateError: A role is unknown, or ``"history"`` appears twice.
             HistoryError: A message has no accepted form.
             ToolsError: A tool cannot be described.
         """
@@ -108,20 +108,20 @@ class ChatPrompter(Prompter):
 
 
 class AlpacaPrompter(Prompter):
-    """A prompt of one instruction and one response, in the Alpaca form. It has no turns, and so no history.
+    """A prompter for one instruction and one response, in the Alpaca format. It has no turns and no history.
 
     Args:
         instruction: Text with slots, or ``{"system": ..., "user": ...}``.
-        extra_keys: Names of further slots, listed under headers behind the instruction.
-        show: Whether each prompt is written to the standard error as well.
-        tools: Tools the model may always call.
-        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
-        extro_keys: The documents' spelling of ``extra_keys``.
+        extra_keys: Names of more slots, added under headers after the instruction.
+        show: True to print each prompt to stderr.
+        tools: Tools for every call.
+        system: The system text. ``None`` uses the model family's, or the documented default; ``""`` uses none.
+        extro_keys: An alternative spelling of ``extra_keys``.
         syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
-        budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
+        budget: The budget of each prompt, or token limits by slot name.
 
     Raises:
-        TemplateError: The instruction or an extra key is wrong.
+        TemplateError: The instruction or an extra key is invalid.
         ToolsError: A tool cannot be described.
     """
 
@@ -129,7 +129,7 @@ class AlpacaPrompter(Prompter):
         self,
         instruction: Instruction = None,
         extra_keys: str | Iterable[str] | None = None,
-        show: bool = False,  # noqa: FBT001, FBT002 - the place of the documents
+        show: bool = False,  # noqa: FBT001, FBT002 - the documented position
         tools: ToolsLike = None,
         *,
         system: str | None = None,
@@ -153,9 +153,9 @@ class AlpacaPrompter(Prompter):
 
 
 class EmptyPrompter(Prompter):
-    """No prompt at all: the flat form is the input, character by character; the dict form is one user message.
+    """A prompter that adds nothing: flat text is the input itself, and a payload has one user message.
 
-    The input is taken as it is, also the control sequences in it: give it only text of your own.
+    Control sequences in the input are kept, so pass trusted text only.
     """
 
     _default_safety: ClassVar[Policy] = OFF

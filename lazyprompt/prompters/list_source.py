@@ -1,4 +1,4 @@
-"""The template and the values of a prompt with lists, by which a budget leaves out items of them."""
+"""The template and values of a prompt with lists, from which a budget drops items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InstructionSource:
     Args:
         instruction: The instruction.
         values: A value for each of its slots, and the user's text.
-        asked: As of :meth:`InstructionTemplate.parts`.
+        asked: See :meth:`InstructionTemplate.parts`.
     """
 
     instruction: InstructionTemplate
@@ -32,16 +32,16 @@ class InstructionSource:
 
     @property
     def lists(self) -> Mapping[str, Sequence[object]]:
-        """The values that are lists, by the names of their slots."""
+        """The lists among the values, by slot name."""
         return lists_in(self.values, self.instruction.input_form.slots)
 
     @property
     def fills_turns(self) -> bool:
-        """False: only the instruction has values."""
+        """False: values fill the instruction only."""
         return False
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
-        """Return the prompt with other items in the place of a list."""
+        """Return the prompt with other items in a list."""
         source = replace(self, values={**self.values, slot: [*items]})
         system, user, _, (before, after) = self.instruction.parts(source.values, self.asked)
         past = prompt.history.messages
@@ -50,7 +50,7 @@ class InstructionSource:
 
 
 def may_have_lists(given: object, fixed: Fixed) -> bool:
-    """Return True if an input has a list, or a fixed value is one or is made by a function."""
+    """Return True if an input contains a list, or a fixed value is a list or a function."""
     values = cast("Mapping[str, object]", given).values() if isinstance(given, Mapping) else (given,)
     has_list = any(isinstance(value, list | tuple) for value in values)
     return has_list or any(isinstance(value, list | tuple) or callable(value) for _, value in fixed)
@@ -59,12 +59,12 @@ def may_have_lists(given: object, fixed: Fixed) -> bool:
 def source_of(
     instruction: InstructionTemplate, values: Mapping[str, object], asked: str | None
 ) -> InstructionSource | None:
-    """Return the source of a prompt whose values have lists; None if there are no lists."""
+    """Return the source of a prompt with lists, or None if no value is a list."""
     if not lists_in(values, instruction.input_form.slots):
         return None
     return InstructionSource(instruction, deepcopy(dict(values)), asked)
 
 
 def lists_in(values: Mapping[str, object], slots: Sequence[str]) -> dict[str, Sequence[object]]:
-    """Return the values of slots that are lists with items."""
+    """Return the slot values that are non-empty lists."""
     return {slot: value for slot in slots if isinstance(value := values.get(slot), list | tuple) and value}

@@ -1,4 +1,4 @@
-"""The target of payloads: a prompt becomes messages, and a formatter writes them as a provider takes them."""
+"""The payload target: converts a prompt to messages and formats them for a provider."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 EmptyTurn: TypeAlias = Literal["keep", "drop", "fill"]
 
 
-class Conversation(NamedTuple):
-    """The messages of a prompt, and the texts of the messages that are not from its history.
+class PromptMessages(NamedTuple):
+    """The messages of a prompt, with the origins of their texts.
 
     Attributes:
         messages: The messages.
-        own: Texts that know which parts are values, by the index of their message.
+        own: The texts whose slots are known, by message index.
     """
 
     messages: list[Msg]
@@ -38,15 +38,15 @@ class Conversation(NamedTuple):
 
 
 class PayloadTarget:
-    """A provider's payload, OpenAI's too.
+    """The renderer of a provider's payload, including OpenAI's.
 
     Args:
         provider: The provider, or its profile.
         model: The model.
         system: The system text.
-        empty_turn: The user's turn if the user has no text: ``keep`` sends it empty, ``drop`` leaves it out, and
-            ``fill`` makes the instruction the user's text, if there is no history.
-        guard: The search for control sequences in untrusted text; None if they stay.
+        empty_turn: The treatment of a user turn without text: ``keep`` sends it empty, ``drop`` omits it, and
+            ``fill`` moves the instruction into it if there is no history.
+        guard: The guard against control sequences in untrusted text; None to keep them.
 
     Raises:
         FormatError: The provider is unknown.
@@ -69,12 +69,12 @@ class PayloadTarget:
         In OpenAI's form, a prompt without any text is an empty list of messages.
 
         Raises:
-            FormatError: The provider cannot carry what the prompt holds.
-            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+            FormatError: The provider doesn't support the prompt's content.
+            SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         return self.write(self.conversation(prompt), prompt)
 
-    def write(self, conversation: Conversation, prompt: Prompt) -> Payload:
+    def write(self, conversation: PromptMessages, prompt: Prompt) -> Payload:
         """Write the messages of a prompt, with its tools, as :meth:`render` does."""
         messages = conversation.messages
         if not messages and self._empty_turn != "fill":
@@ -86,18 +86,18 @@ class PayloadTarget:
 
     @property
     def controls(self) -> Controls | None:
-        """The control sequences that untrusted text is searched for; None if it is not searched."""
+        """The control sequences to search untrusted text for, or None."""
         return None if self._guard is None else self._guard.controls
 
-    def guard(self, conversation: Conversation) -> MessageGuard | None:
-        """Return the guard of a conversation; None if nothing in it is searched."""
+    def guard(self, conversation: PromptMessages) -> MessageGuard | None:
+        """Return the guard of a conversation, or None if control sequences stay."""
         return None if self._guard is None else self._guard._replace(own=conversation.own)
 
     def messages(self, prompt: Prompt) -> list[Msg]:
-        """Return the prompt as messages: system text, history, the user's text, the label."""
+        """Return the prompt as messages: system text, history, user text and label."""
         return self.conversation(prompt).messages
 
-    def conversation(self, prompt: Prompt) -> Conversation:
+    def conversation(self, prompt: Prompt) -> PromptMessages:
         """Return the messages of :meth:`messages`, with the origins of their texts."""
         system, user = self.texts(prompt)
         own: dict[int, Text] = {}
@@ -119,7 +119,7 @@ class PayloadTarget:
             add(user or Text(), "user")
         if prompt.label is not None:
             add(Text(("", prompt.label, ""), (MARKERS, "label", MARKERS)), "assistant")
-        return Conversation(messages, own)
+        return PromptMessages(messages, own)
 
     def texts(self, prompt: Prompt) -> tuple[Text, Text | None]:
         """Return the system text, and the user's text or None."""
@@ -138,5 +138,5 @@ class PayloadTarget:
         return budget.count(*countable(cast("Payload", made), self._formatter.profile))
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
-        """Return the tokens of each slot, each counted by itself."""
+        """Return the tokens of each slot, counted separately."""
         return budget.count_slots(prompt, self._system.of(prompt))

@@ -1,13 +1,13 @@
 """The prompter: one definition of a prompt, for any target.
 
-It is an instruction template, a prompt template, and what the developer has fixed: system text, tools, history.
-It keeps nothing of a call, so one prompter serves any number of threads and models at once.
+It consists of an instruction template, a prompt template, and the developer's system text, tools and history.
+A prompter keeps no state between calls, so threads and models can share one.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lazyprompt.errors import BudgetError, FormatError
 from lazyprompt.formatters.report import Payload
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lazyprompt.messages.openai_form import OpenAIPrompt
     from lazyprompt.messages.prompt import Prompt, Rendered
     from lazyprompt.messages.tools import ToolsLike
-    from lazyprompt.prompters.payload_target import PayloadTarget
     from lazyprompt.prompters.rows import Columns, OnError, RayMap, RowFault
     from lazyprompt.prompters.target_choice import FormatLike, ModelLike
     from lazyprompt.prompters.targets import Made, Target
@@ -36,21 +35,21 @@ if TYPE_CHECKING:
 
 
 class Prompter(PromptDefinition):
-    """A prompter of your own: any instruction template with any prompt template.
+    """A prompter with any instruction template and any prompt template.
 
     Args:
         instruction_template: The instruction.
-        prompt_template: Which fields a flat prompt shows, and what stands between them.
-        system: The system text; ``None`` takes the model family's, or else the documented default; ``""`` is none.
-        tools: Tools the model may always call: dicts or Python functions. None may then be given at the call.
-        history: What every conversation begins with, in any accepted form.
-        show: Whether each prompt is written to the standard error as well.
-        budget: What makes each prompt fit a number of tokens; or the most tokens of slots, by their names.
+        prompt_template: The fields of a flat prompt, and the text between them.
+        system: The system text. ``None`` uses the model family's, or the documented default; ``""`` uses none.
+        tools: Tools for every call: dicts or Python functions. A call can't pass tools as well.
+        history: Messages at the start of every conversation, in any accepted form.
+        show: True to print each prompt to stderr.
+        budget: The budget of each prompt, or token limits by slot name.
 
     Raises:
         ToolsError: A tool cannot be described.
-        HistoryError: The history has no accepted shape.
-        BudgetError: The budget limits a slot that is not there.
+        HistoryError: The history has no accepted form.
+        BudgetError: The budget limits an unknown slot.
     """
 
     @overload
@@ -150,34 +149,34 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> str | OpenAIPrompt | Payload:
-        """Make the prompt.
+        """Fill the slots and render the prompt.
 
         Args:
-            input: A dict with a value for each slot, and under ``input`` the user's text, if no slot has that name.
-                Text alone fills the only slot if that is called ``input``, stands in the user's part, or is Alpaca's;
-                else it is the user's text.
+            input: A dict with a value for each slot. The key ``input`` is the user's text, if no slot has that name.
+                A string fills the only slot if the slot is named ``input``, is in the user part, or belongs to an
+                Alpaca prompt; otherwise it is the user's text.
             history: The earlier messages: pairs, OpenAI dicts, Msg, in any mixture.
             tools: Tools the model may call: dicts or Python functions.
             label: The answer, in training data.
-            show: Show the prompt as well: in the log ``lazyprompt.prompts`` where the program logs that at level INFO,
-                else on the standard error.
-            return_dict: The same as ``format="openai"``.
-            format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``, or another provider
-                for its payload, by its name or as a Profile of your own.
-            model: The model whose markers (and system text) are used in place of the prompter's own: its name, Markers
-                or its ChatTemplate; with a provider other than ``openai``, the name of the model at that provider.
-            chat_template: The model's own chat template, which lays flat text out in the place of markers.
+            show: True to log the prompt to ``lazyprompt.prompts`` if that logger is enabled for INFO, or else to print
+                it to stderr.
+            return_dict: True for ``format="openai"``.
+            format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``, or another provider's
+                name or a Profile for that provider's payload.
+            model: The model whose markers and system text replace the prompter's: its name, Markers or ChatTemplate.
+                With a provider other than ``openai``, the provider's name for the model.
+            chat_template: The model's chat template, which renders flat text in place of markers.
 
         Returns:
-            The flat string, or a dict that shares nothing mutable with anything given.
+            The flat string, or a dict that shares no mutable object with the arguments.
 
         Raises:
-            SlotError: A slot has no value, or a value no slot.
-            HistoryError: The history has no accepted shape, or the prompt template no place for it.
-            ToolsError: A tool cannot be described, or the prompter has tools of its own.
-            FormatError: The format is unknown, or cannot show a picture or the like.
-            SafetyError: A value holds a control sequence, and the prompter refuses them.
-            TemplateError: The model is of no known family.
+            SlotError: A slot has no value, or a value has no slot.
+            HistoryError: The history has no accepted form, or the prompt template has no field for it.
+            ToolsError: A tool cannot be described, or the prompter already has tools.
+            FormatError: The format is unknown, or doesn't support the content of a message.
+            SafetyError: A value contains a control sequence, and the policy is ``raise``.
+            TemplateError: The model belongs to no known family.
         """
         if return_dict:
             if format not in (None, "openai"):
@@ -250,24 +249,23 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
-        """Make a prompt as :meth:`generate_prompt` does, with the report of the budget.
+        """Render a prompt and return it with the budget's report.
 
         Args:
-            input: As in :meth:`generate_prompt`.
-            history: As in :meth:`generate_prompt`.
-            tools: As in :meth:`generate_prompt`.
-            label: As in :meth:`generate_prompt`.
-            format: As in :meth:`generate_prompt`.
-            model: As in :meth:`generate_prompt`.
-            chat_template: As in :meth:`generate_prompt`.
+            input: See :meth:`generate_prompt`.
+            history: See :meth:`generate_prompt`.
+            tools: See :meth:`generate_prompt`.
+            label: See :meth:`generate_prompt`.
+            format: See :meth:`generate_prompt`.
+            model: See :meth:`generate_prompt`.
+            chat_template: See :meth:`generate_prompt`.
 
         Returns:
-            The prompt, and what went so that it fits. The messages of the report are those of the history, then the
-            values of the slots.
+            The prompt and the report. The report lists the messages of the history, then the values of the slots.
 
         Raises:
-            BudgetError: The prompter has no budget, or even what never goes does not fit.
-            LazyPromptError: As in :meth:`generate_prompt`.
+            BudgetError: The prompter has no budget, or the parts that are never dropped exceed it.
+            LazyPromptError: See :meth:`generate_prompt`.
         """
         if self._budget is None:
             raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
@@ -284,21 +282,21 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> Rendered:
-        """The flat prompt with its segments: ``render(x).text == generate_prompt(x)``.
+        """Return the flat prompt with its segments: ``render(x).text == generate_prompt(x)``.
 
         Args:
-            input: As in :meth:`generate_prompt`.
-            history: As in :meth:`generate_prompt`.
-            tools: As in :meth:`generate_prompt`.
-            label: As in :meth:`generate_prompt`.
-            model: As in :meth:`generate_prompt`.
-            chat_template: As in :meth:`generate_prompt`.
+            input: See :meth:`generate_prompt`.
+            history: See :meth:`generate_prompt`.
+            tools: See :meth:`generate_prompt`.
+            label: See :meth:`generate_prompt`.
+            model: See :meth:`generate_prompt`.
+            chat_template: See :meth:`generate_prompt`.
 
         Returns:
             The flat prompt.
 
         Raises:
-            LazyPromptError: As in :meth:`generate_prompt`.
+            LazyPromptError: See :meth:`generate_prompt`.
         """
         target = self.text_target(model, chat_template)
         return target.segments(self.fitted(self.fill(input, history, tools, label), target)[0])
@@ -315,31 +313,32 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> TrainingSample:
-        """A conversation to fine-tune a model with: what :meth:`generate_prompt` makes, the answer, and its end marker.
+        """Return a conversation for fine-tuning: the prompt of :meth:`generate_prompt`, the answer and its end marker.
 
         Args:
-            input: As in :meth:`generate_prompt` (so with history, tools and model).
-            label: The answer: text, or a message with its calls; without one it is the assistant's turn that the
-                history ends with.
+            input: See :meth:`generate_prompt`.
+            label: The answer: text, or a message with its tool calls. By default, the assistant message that ends the
+                history.
             history: The earlier messages.
             tools: Tools the model may call.
-            train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
-            mask: Text inside the answers that is not trained, as of :meth:`TrainingSample.with_mask`.
+            train: The answers to train on: ``last``, ``all``, or a function ``train(index, message)`` that returns True
+                for each one.
+            mask: Text inside the answers to exclude from training; see :meth:`TrainingSample.with_mask`.
             model: The model whose markers are used.
-            chat_template: As in :meth:`generate_prompt`.
+            chat_template: See :meth:`generate_prompt`.
 
         Returns:
-            The sample. A budget is for its prompt: the answer is beside it, as it is when the model gives one.
+            The sample. A budget applies to its prompt alone, as at inference; the answer isn't counted.
 
         Raises:
             SlotError: There is no answer.
-            LazyPromptError: As in :meth:`generate_prompt`; a turn that is to be trained cannot be shown as it is.
+            LazyPromptError: See :meth:`generate_prompt`; or a trained turn can't be rendered without a change.
         """
         from lazyprompt.prompters.samples import sample_of  # noqa: PLC0415 - prompts need none
         from lazyprompt.training.answers import answer_in, answered, split_answer  # noqa: PLC0415 - as above
 
         target = self.text_target(model, chat_template)
-        openai = cast("PayloadTarget", self.target("openai", model, chat_template))
+        openai = self.target("openai", model, chat_template)
         if label is None or isinstance(label, str):
             past, answer = (history, None) if label is not None else split_answer(history)
             prompt, answer = answered(self.fill(input, past, tools, label), answer)
@@ -360,24 +359,24 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> PreferenceSample:
-        """Make a preference pair: one prompt with two answers, for DPO, KTO and reward models.
+        """Return a preference pair: one prompt with two answers, for DPO, KTO and reward models.
 
         Args:
-            input: As in :meth:`generate_prompt` (so with history, tools and model).
+            input: See :meth:`generate_prompt`.
             chosen: The preferred answer: text, or a message with its calls.
             rejected: The other answer.
             history: The earlier messages.
             tools: Tools the model may call.
-            mask: As in :meth:`training_sample`.
+            mask: See :meth:`training_sample`.
             model: The model whose markers are used.
-            chat_template: As in :meth:`generate_prompt`.
+            chat_template: See :meth:`generate_prompt`.
 
         Returns:
             The pair; each side is the :meth:`training_sample` of its answer.
 
         Raises:
-            FormatError: Both answers are the same, or the prompt is not the same before both.
-            LazyPromptError: As in :meth:`training_sample`.
+            FormatError: Both answers are equal, or their prompts differ.
+            LazyPromptError: See :meth:`training_sample`.
         """
         from lazyprompt.training.preference import PreferenceSample  # noqa: PLC0415 - prompts need none
 
@@ -419,26 +418,26 @@ class Prompter(PromptDefinition):
         params: Mapping[str, object] | None = None,
         on_error: OnError = "raise",
     ) -> Iterator[dict[str, Any] | RowFault]:
-        """The prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
+        """Yield the prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
 
         Args:
-            rows: Mappings one after another, a mapping of columns, an Arrow table or a DataFrame.
-            format: ``flat`` (the default), a provider, or a form of files as ``openai-batch``; see
+            rows: An iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
+            format: ``flat`` (the default), a provider, or a file format such as ``openai-batch``; see
                 :data:`lazyprompt.batch.forms.FORMS`.
-            model: The model of requests; in all other forms as in :meth:`generate_prompt`.
-            columns: The roles of columns whose names do not show them.
-            params: Further fields of each request, as ``{"max_tokens": 1024}``.
-            on_error: Whether a row without a prompt ends the work (``raise``), or its fault stands in its place
-                (``return``).
+            model: The model of requests; for other formats, see :meth:`generate_prompt`.
+            columns: The roles of columns that don't have the default names.
+            params: More fields for each request, such as ``{"max_tokens": 1024}``.
+            on_error: ``raise`` to stop at the first invalid row, or ``return`` to yield a :class:`RowFault` in its
+                place.
 
         Returns:
-            What the line of each row holds, as dicts that share nothing with the rows.
+            One dict for each row, with the fields of its output line. It shares nothing with the rows.
 
         Raises:
-            BatchError: The rows are no rows, or the settings do not fit.
-            LazyPromptError: As in :meth:`generate_prompt`; the message begins with the number of the row.
+            BatchError: The rows have no accepted form, or the settings conflict.
+            LazyPromptError: See :meth:`generate_prompt`; the message begins with the row number.
         """
-        from lazyprompt.batch.render import render_batch  # noqa: PLC0415  # door: rows are work for the folder above
+        from lazyprompt.batch.render import render_batch  # noqa: PLC0415  # door: batch is a higher layer
 
         return render_batch(self, rows, format=format, model=model, columns=columns, params=params, on_error=on_error)
 
@@ -455,14 +454,14 @@ class Prompter(PromptDefinition):
         It adds the columns ``line`` and ``error`` to a table; see :mod:`lazyprompt.batch.adapters`.
 
         Args:
-            format: As in :meth:`render_batch` (so with model, columns and params).
-            model: The model.
-            columns: Which columns are what.
-            params: Further fields of each request.
+            format: See :meth:`render_batch`.
+            model: See :meth:`render_batch`.
+            columns: See :meth:`render_batch`.
+            params: See :meth:`render_batch`.
 
         Raises:
-            BatchError: The settings do not fit.
-            FormatError: There is no such form.
+            BatchError: The settings conflict.
+            FormatError: The format is unknown.
         """
         from lazyprompt.batch.adapters import ray_map  # noqa: PLC0415  # door: as render_batch
         from lazyprompt.batch.render import RowPlan  # noqa: PLC0415  # door: as render_batch
@@ -470,14 +469,14 @@ class Prompter(PromptDefinition):
         return ray_map(RowPlan.of(self, format, model=model, columns=columns, params=params))
 
     def get_response(self, output: str, input: str | None = None) -> str:
-        """The answer in what a local model gave back.
+        """Return the answer in a local model's output.
 
         Args:
-            output: What the engine returned: the answer, or the prompt with the answer behind it.
-            input: The prompt, where it is known.
+            output: The engine's output: the answer, or the prompt followed by the answer.
+            input: The prompt, if the output begins with it.
 
         Returns:
-            The answer, without the prompt and without the marker that ends it.
+            The answer, without the prompt and the end marker.
         """
         found = self._template.answer_in(output, self._markers) if input is None else output.removeprefix(input)
         ends = [end for end in (self._markers.eoa.strip(), *self._markers.stop) if end]
@@ -486,7 +485,7 @@ class Prompter(PromptDefinition):
 
 
 def _made(budget: Budget, prompt: Prompt, target: Target) -> tuple[Made, TrimReport]:
-    """Render a prompt within a budget; a payload has the report."""
+    """Render a prompt within a budget and attach the report to a payload."""
     from lazyprompt.prompters.fitting import fitted  # noqa: PLC0415 - only a budget needs it
 
     _, report, made = fitted(budget, prompt, target)

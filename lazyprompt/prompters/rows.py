@@ -1,4 +1,4 @@
-"""Types of a prompter's work on many rows."""
+"""Types for rendering many rows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ OnError: TypeAlias = Literal["raise", "return"]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Roles of a row's columns.
+    """The roles of a row's columns.
 
-    A column that fills a slot is nothing else: where ``history`` is a slot, no column is the history.
+    A column that fills a slot has no other role: if ``history`` is a slot, no column is the history.
 
     Args:
-        input: The column of each slot (and of ``input``, what the user says), where it has another name.
-        history: The column of the earlier messages: a list, or JSON of one.
-        tools: The column of the tools that the model may call: a list, or JSON of one.
-        label: The column of the answer, for the forms to train with; no other form looks at it.
-        id: The column of the name of the row; a row without one is ``row-<number>``.
+        input: The columns of slots, by slot name, if they have another name; ``input`` is the user's text.
+        history: The column of the earlier messages: a list, or a list as JSON.
+        tools: The column of the tools: a list, or a list as JSON.
+        label: The column of the answer, for training formats only.
+        id: The column of the row's name; by default, the name is ``row-<number>``.
     """
 
     input: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -33,14 +33,14 @@ class Columns:
 
 
 class RowFault(NamedTuple):
-    """A row of a file that cannot be read, or a row that has no prompt.
+    """A row that cannot be parsed or rendered.
 
     Attributes:
         number: The number of the row, from 1.
-        reason: What is wrong with it.
-        lines: The first and the last line of the row in its file, from 1; None where rows are not lines.
-        text: The row as the file contains it; None if the file is not text. Bytes that are not UTF-8 are lone
-            surrogates, as Python's ``surrogateescape`` writes them.
+        reason: The fault.
+        lines: The first and last line of the row in its file, from 1; None if rows are not lines.
+        text: The row's text in the file; None if the file is not text. Bytes that are not UTF-8 become lone
+            surrogates, as with Python's ``surrogateescape``.
     """
 
     number: int
@@ -50,7 +50,7 @@ class RowFault(NamedTuple):
 
 
 class RayMap(TypedDict):
-    """Arguments of ``ray.data.Dataset.map_batches``."""
+    """The arguments of ``ray.data.Dataset.map_batches``."""
 
     fn: type[Any]
     fn_constructor_args: tuple[Any]

@@ -1,4 +1,4 @@
-"""Training samples: a prompt, the answer behind it, and which of its turns are trained."""
+"""Training samples: a prompt with its answer, and the turns to train on."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, openai: PayloadTarget) -> TrainingSample:
-    """Make a sample.
+    """Return the sample of a prompt and its answer.
 
     Args:
-        prompt: What stands before the answer.
+        prompt: The prompt, without the answer.
         answer: The answer.
-        train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
-        target: What lays out the text.
-        openai: The target that has the messages.
+        train: The answers to train on; see :meth:`Prompter.training_sample`.
+        target: The renderer of the text.
+        openai: The target that returns the messages.
 
     Raises:
-        FormatError: A turn that is to be trained cannot be shown as it is.
+        FormatError: A trained turn can't be rendered without a change.
     """
     messages = openai_dicts([*openai.messages(prompt), answer])
     trained = trained_messages(messages, train)
@@ -40,8 +40,8 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
     for index, turn in zip(answers, (*answers_in(prompt.history), answer), strict=True):
         if trained[index] and not target.shows_thoughts and any(block.type == "thinking" for block in turn.blocks):
             raise FormatError(
-                f"messages[{index}] is to be trained and holds thoughts, which flat text leaves out; write them into "
-                "its text, in the form of the model, or leave them out"
+                f"messages[{index}] is a trained answer with thinking blocks, which flat text omits; write the "
+                "thinking into the message's text in the model's own form, or remove it"
             )
     out = target.sample(prompt, answer, [trained[index] for index in answers])
     return TrainingSample(
@@ -60,7 +60,7 @@ def _messages_of(out: SampleParts, prompt: Prompt, messages: Sequence[JsonObject
     last, has_user_turn = len(messages) - 1, prompt.said is not None
     before_history = last - has_user_turn - len(openai_dicts(prompt.history.messages))
     first = 1 if before_history and messages[0]["role"] == "system" else 0
-    # A slot may be in both parts of an instruction: the system's is the first.
+    # A slot may appear in both parts of an instruction; the system part comes first.
     system, user = Counter(prompt.instruction.slots), {*prompt.user.slots, "input"}
     for slot, at in zip(out.slots, out.messages, strict=True):
         if at is not None:

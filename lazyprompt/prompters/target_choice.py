@@ -1,4 +1,4 @@
-"""The choice of a target: what a prompter has for its targets, and the cache that its copies share."""
+"""The choice of a target, and the cache of targets that copies of a prompter share."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import InstructionTemplate
 
-# A name, or what a caller made.
+# A name, or an object that the caller created.
 FormatLike: TypeAlias = "str | Profile"
 ModelLike: TypeAlias = "str | Markers | ChatTemplate"
 
 FORMATS = ("flat", *PROVIDERS)
-# Flat text and OpenAI's form, for which a model is a family: its markers, and its system text.
+# Formats whose ``model`` is a model family, with markers and a system text.
 OWN_FORMS = (None, "flat", "openai")
 
 
@@ -39,11 +39,11 @@ class TargetSpec:
     Attributes:
         template: The prompt template.
         markers: The markers of flat text.
-        chat_template: The chat template that lays flat text out in the place of markers.
-        added_system: Words behind the system text.
-        instruction: The instruction, whose own text is structure.
-        tools: The tools of every prompt, unless others are given.
-        safety: What becomes of control sequences in untrusted text.
+        chat_template: The chat template that renders flat text in place of markers.
+        added_system: A paragraph appended to the system text.
+        instruction: The instruction, whose own text is trusted.
+        tools: The default tools of every prompt.
+        safety: The policy for control sequences in untrusted text.
     """
 
     template: PromptTemplate
@@ -55,11 +55,11 @@ class TargetSpec:
     safety: Policy
 
     def system_for(self, markers: Markers) -> System:
-        """Return the system text of prompts with some markers."""
+        """Return the system text of prompts with these markers."""
         return System(resolved_system(None, markers), self.added_system)
 
     def controls_for(self, model: ModelLike | None) -> Controls:
-        """Return the control sequences of payloads for a model; None is the prompter's own markers or template."""
+        """Return the control sequences of payloads for a model; by default, the prompter's own model."""
         headers = frozenset(header for text in self.instruction.literals for header in headers_in(text))
         if isinstance(model, str):
             return controls_for_model(model, headers)
@@ -70,11 +70,11 @@ class TargetSpec:
 
 
 class ModelServer(NamedTuple):
-    """The server of a payload, for modules, which know its address.
+    """The server that a module sends payloads to.
 
     Attributes:
         model: The model.
-        tokenizes: True if it tokenizes texts with the model's chat template; False for a hosted provider.
+        tokenizes: True if the server applies the model's chat template to the messages; False for a hosted provider.
     """
 
     model: str
@@ -91,11 +91,11 @@ def target_spec(
     tools: ToolSet,
     safety: Policy,
 ) -> TargetSpec:
-    """Return the spec of some parts, always the same object for equal parts; see :class:`TargetSpec`."""
+    """Return the :class:`TargetSpec` of these parts: the same object for equal parts."""
     return TargetSpec(template, markers, chat_template, added_system, instruction, tools, safety)
 
 
-# Copies of a prompter and the modules that it is attached to share targets: a text target is ready after its first use.
+# Copies of a prompter and its modules share targets, so the text target's writer is created once.
 @lru_cache(maxsize=512)
 def target_for(
     spec: TargetSpec,
@@ -104,19 +104,19 @@ def target_for(
     chat_template: ChatTemplate | None,
     server: ModelServer | None = None,
 ) -> Target:
-    """Return the target of a form.
+    """Return the target of a format.
 
     Args:
-        spec: What the prompter has for it.
+        spec: The parts of the prompter that the target depends on.
         form: One of ``FORMATS``, or the profile of a provider; None is ``flat``.
-        model: The model: a family, its markers or its chat template, for a form of ``OWN_FORMS``; else the name of the
-            model at the provider.
-        chat_template: The chat template of flat text, in the place of the prompter's markers.
-        server: The server of a payload; None for one of ``model`` as the provider's profile says.
+        model: The model: for a format in ``OWN_FORMS``, a family, its markers or its chat template; for others, the
+            provider's name for the model.
+        chat_template: The chat template that renders flat text in place of the prompter's markers.
+        server: The server of a payload. By default, the provider's profile describes it.
 
     Raises:
         FormatError: The format is unknown.
-        TemplateError: The model is of no known family, or both a model and a chat template are given.
+        TemplateError: The model belongs to no known family, or both a model and a chat template are given.
     """
     if form not in (None, *FORMATS) and not _is_profile(form):
         raise FormatError(f"{_unknown(form)}; known are {', '.join(FORMATS)}, or a Profile of your own")
@@ -158,7 +158,7 @@ def _payload(
 def _guard(
     spec: TargetSpec, provider: FormatLike, model: ModelLike | None, server: ModelServer | None
 ) -> MessageGuard | None:
-    """Return the guard of a payload; None where nothing is searched."""
+    """Return the guard of a payload, or None if control sequences stay."""
     profile = profile_of(provider) if isinstance(provider, str | None) else provider
     tokenizes = profile.tokenizes if server is None else server.tokenizes
     policy = spec.safety.of_payload(tokenizes=tokenizes)
@@ -172,9 +172,9 @@ def _guard(
 def _layout(
     spec: TargetSpec, form: FormatLike | None, model: ModelLike | None, chat_template: ChatTemplate | None
 ) -> tuple[Markers, ChatTemplate | None]:
-    """Return the markers of a form of its own, and the chat template that lays flat text out in their place."""
+    """Return the markers of a format in ``OWN_FORMS``, and the chat template that replaces them in flat text."""
     if model is not None and chat_template is not None:
-        raise TemplateError("model= and chat_template= both say how flat text is laid out; give one of them")
+        raise TemplateError("model= and chat_template= both choose the layout of flat text; give one of them")
     if chat_template is not None:
         return _template_of(chat_template, "chat_template=").markers, chat_template
     if model is None:
@@ -187,17 +187,21 @@ def _layout(
     try:
         return Markers.for_model(model), None
     except TemplateError:
-        # OpenAI's form has no markers: a model of no family only has no system text of its own.
+        # OpenAI's format has no markers. An unknown model only means that there is no family's system text.
         if form != "openai":
             raise
         return spec.markers, None
 
 
 def _template_of(given: object, where: str) -> ChatTemplate:
-    """Return a chat template that a caller gave."""
+    """Return the argument if it is a chat template.
+
+    Raises:
+        TemplateError: The argument has another type.
+    """
     from lazyprompt.chat_templates.template import ChatTemplate  # noqa: PLC0415 - only templates need Jinja
 
     if not isinstance(given, ChatTemplate):
         what = "a name, Markers or a ChatTemplate" if where == "model=" else "a ChatTemplate"
-        raise TemplateError(f"{where} is a {type(given).__name__}; expected {what}, as ChatTemplate.load gives it")
+        raise TemplateError(f"{where} is a {type(given).__name__}; expected {what}, as ChatTemplate.load returns it")
     return given

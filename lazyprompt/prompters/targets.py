@@ -25,14 +25,14 @@ Made: TypeAlias = "str | Payload"
 
 
 class Target(Protocol):
-    """Renderer of prompts in one form. It keeps nothing of a prompt, so one target serves all threads."""
+    """A renderer of prompts in one format. It keeps no state of a prompt, so threads can share it."""
 
     def render(self, prompt: Prompt) -> Made:
-        """Return the prompt in this form; it shares nothing mutable with anything given."""
+        """Return the rendered prompt, which shares no mutable object with the argument."""
         ...
 
     def cost(self, made: Made, budget: Budget) -> int:
-        """Return the tokens of a prompt that :meth:`render` returned, by the counter of a budget."""
+        """Return the tokens of a rendered prompt, by the budget's counter."""
         ...
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
@@ -44,8 +44,8 @@ class System(NamedTuple):
     """The system text of the prompts of a target.
 
     Attributes:
-        default: The text of a prompt that has none of its own.
-        added: Words behind it, in a paragraph of their own.
+        default: The text of prompts without a system text.
+        added: A paragraph appended to every system text.
     """
 
     default: str
@@ -64,13 +64,13 @@ class TextTarget:
         template: The prompt template.
         markers: The markers of the model.
         system: The system text.
-        instruction: The instruction, whose own text is structure.
-        tools: The tools of every prompt, unless others are given.
-        safety: What becomes of control sequences in untrusted text.
+        instruction: The instruction, whose own text is trusted.
+        tools: The default tools of every prompt.
+        safety: The policy for control sequences in untrusted text.
     """
 
     shows_thoughts: ClassVar[bool] = False
-    """True if the text has a place for a model's thoughts."""
+    """True if the text can include a model's thinking."""
 
     def __init__(
         self,
@@ -89,29 +89,29 @@ class TextTarget:
         """Return the flat text.
 
         Raises:
-            HistoryError: The prompt template has no place for the history (so with tools and input).
-            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+            HistoryError: The prompt template has no field for the history; other errors cover tools and input.
+            SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         return "".join((self._writer or self._ready(prompt)).write(prompt).parts)
 
     def segments(self, prompt: Prompt) -> Rendered:
-        """Return the flat text with the origin of each of its characters; see :meth:`render`."""
+        """Return the flat text with its segments; see :meth:`render`."""
         out = self._ready(prompt).write(prompt)
         return Rendered(out.parts, out.slots, out.note)
 
     def sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
-        """Lay a prompt out with an answer behind it, to train a model with.
+        """Render a prompt followed by its answer, as a training sample.
 
         Args:
             prompt: The prompt.
             answer: The answer.
-            trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
+            trained: A flag for each assistant turn of the history and for the answer: True to train on it.
 
         Returns:
             The parts.
 
         Raises:
-            LazyPromptError: As of :meth:`render`; or a turn that is to be trained cannot be shown as it is.
+            LazyPromptError: See :meth:`render`; or a trained turn can't be rendered without a change.
         """
         return self._ready(prompt).write_sample(prompt, answer, trained)
 
@@ -120,29 +120,29 @@ class TextTarget:
         return budget.count_text(str(made))
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
-        """Return the tokens of each slot; fixed text and markers are none."""
+        """Return the tokens of each slot; fixed text and markers belong to no slot."""
         found = self.segments(prompt).tokens(budget)
         return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
 
     def _ready(self, prompt: Prompt) -> TextWriter:
-        """Return what lays out any prompt: made on first use; two threads that come at once make the same."""
+        """Return the writer, created on first use. Threads that race create equal writers."""
         writer = self._writer = self._writer or self._new_writer(prompt)
         return writer
 
     def _new_writer(self, prompt: Prompt) -> TextWriter:
         constant = self._instruction.constant | ({"system", "tools"} if self._tools else {"system"})
         writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
-        # Tools of this very call are none of the prompter's own.
+        # Tools of a single call are not part of the constant text.
         return writer.keep(prompt.evolve(system=self._system.of(prompt), tools=self._tools), constant)
 
 
 class TemplateTarget(TextTarget):
-    """Flat text that a model's own chat template lays out.
+    """Flat text rendered by a model's own chat template.
 
     Args:
         template: The template.
         system: The system text.
-        safety: What becomes of control sequences in untrusted text.
+        safety: The policy for control sequences in untrusted text.
     """
 
     shows_thoughts: ClassVar[bool] = True
@@ -153,11 +153,11 @@ class TemplateTarget(TextTarget):
         self._chat_writer = ChatTemplateWriter(template, safety, system.of)
 
     def render(self, prompt: Prompt) -> str:
-        """Return the flat text; its parts, which take longer, are not made.
+        """Return the flat text, without computing its segments, which would take longer.
 
         Raises:
-            TemplateError: The template refuses the messages.
-            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+            TemplateError: The template rejects the messages.
+            SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         return self._chat_writer.text(prompt)
 

@@ -391,7 +391,7 @@ class TestToolsOfTheText:
                 Prompty.loads(text).generate_prompt(
                     {"n": "find"}, tools=[{"type": "function", "function": {"name": "x"}}], format="openai"
                 )
-        with pytest.raises(ToolsError, match="has the tools own since its construction"):
+        with pytest.raises(ToolsError, match="was created with the tools own, "):
             prompt_of("tools: [{name: own}]").generate_prompt(
                 {}, tools=[{"type": "function", "function": {"name": "x"}}], format="openai"
             )

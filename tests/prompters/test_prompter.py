@@ -416,7 +416,7 @@ def test_rows_are_rendered_in_any_form() -> None:
 
 
 def test_tools_formats_and_templates_are_given_once() -> None:
-    with pytest.raises(ToolsError, match="has the tools f since its construction.*given were f"):
+    with pytest.raises(ToolsError, match="was created with the tools f, .*it passed f"):
         ChatPrompter(tools=TOOLS).generate_prompt("x", tools=TOOLS)
     with pytest.raises(FormatError, match=r"format 'opnai' is unknown \(did you mean 'openai'\?\); known are flat, "):
         ChatPrompter().generate_prompt("x", format="opnai")

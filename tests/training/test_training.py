@@ -320,9 +320,9 @@ def test_what_is_to_be_trained_must_be_known() -> None:
 def test_what_flat_text_leaves_out_of_a_trained_turn_is_an_error() -> None:
     thinks = Msg("assistant", [ThinkingBlock("hm"), TextBlock("a")], "assistant")
     prompter = ChatPrompter(system="").with_markers("qwen3")
-    with pytest.raises(FormatError, match=r"messages\[1\] is to be trained and holds thoughts, which flat text leaves"):
+    with pytest.raises(FormatError, match=r"messages\[1\] is a trained answer with thinking blocks, which"):
         prompter.training_sample(None, None, [*CALLS[:1], thinks])
-    with pytest.raises(FormatError, match=r"messages\[1\] is to be trained"):
+    with pytest.raises(FormatError, match=r"messages\[1\] is a trained answer"):
         prompter.training_sample("q", "a", [*CALLS[:1], thinks], train="all")
     assert trained_texts(prompter.training_sample("q", "a", [*CALLS[:1], thinks])) == ["a<|im_end|>"]
     shows: list[Any] = [

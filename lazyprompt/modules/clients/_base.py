@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.secret import SecretText
     from lazyprompt.answers.parser import Delta
     from lazyprompt.modules.clients._faults import FaultKind
-    from lazyprompt.prompters.definition import Origin
+    from lazyprompt.prompters.definition import PromptOrigin
 
 # The parameters that modules know by themselves: every client takes them, or says why it does not.
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
@@ -97,7 +97,7 @@ class Request(NamedTuple):
     model: str
     payload: Mapping[str, Any]
     params: Mapping[str, Any]
-    origin: Origin | None = None
+    origin: PromptOrigin | None = None
     secrets: tuple[SecretText, ...] = ()
 
 
