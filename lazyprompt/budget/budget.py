@@ -1,4 +1,4 @@
-"""Budgets: a conversation made to fit a number of tokens."""
+"""Budgets: token limits for conversations, and policies for what to drop."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 from lazyprompt._base.json import JsonText
-from lazyprompt.budget.cut import Cut, shortened
-from lazyprompt.budget.fitting import Plan, fitting, role_of
-from lazyprompt.budget.given import Given
+from lazyprompt.budget.costs import Cost, CountCache
+from lazyprompt.budget.cut import Cut, shorten
+from lazyprompt.budget.fitting import FitPlan, fit_steps, role_of
+from lazyprompt.budget.input import BudgetInput
 from lazyprompt.budget.sent import sent_forms
 from lazyprompt.budget.summary import Summaries, Summarizer, Task
-from lazyprompt.budget.tally import Cost, Tally
 from lazyprompt.budget.units import Item, Message, SlotValue, Unit
 from lazyprompt.errors import BudgetError, did_you_mean
 from lazyprompt.messages.msg import Msg
@@ -34,7 +34,7 @@ Order: TypeAlias = "Callable[[list[Any]], Iterable[Any]]"
 Priority: TypeAlias = "Mapping[int | str, float] | Callable[[Message], float]"
 BudgetLike: TypeAlias = "Budget | Mapping[str, int]"
 _POLICIES = ("oldest", "priority", "cache")
-# Of the limit, so much is a summary's by default.
+# By default, a summary has this fraction of the limit (one eighth).
 _SUMMARY_SHARE = 8
 _REASONS = {
     "oldest": "the oldest go first",
@@ -45,14 +45,14 @@ _LAST_FIRST = "the last items go first"
 
 
 def checked_budget(budget: object, more: str = "") -> Budget:
-    """Return a budget that was given as one.
+    """Return the argument if it is a Budget.
 
     Args:
-        budget: The value that was given.
-        more: What else may be given, for the message.
+        budget: The argument.
+        more: Other accepted types, for the error message.
 
     Raises:
-        BudgetError: It is no Budget.
+        BudgetError: The argument is not a Budget.
     """
     if isinstance(budget, Budget):
         return budget
@@ -61,56 +61,57 @@ def checked_budget(budget: object, more: str = "") -> Budget:
 
 
 def read_budget(budget: BudgetLike) -> Budget:
-    """Return a budget, read from a dict of slots and their limits where one was given.
+    """Return the budget of an argument: a Budget, or a dict of token limits by slot name.
 
     Raises:
-        BudgetError: It is neither.
+        BudgetError: The argument has another type.
     """
     if isinstance(budget, Mapping):
         return Budget(None, slots=budget)
-    return checked_budget(budget, ", or a dict of slots and their limits")
+    return checked_budget(budget, " or a dict of token limits by slot name")
 
 
 class Budget:
-    """Limit of tokens, and the rule by which messages, and items of lists in slots, are dropped.
+    """A token limit, and the policy that decides which messages and list items are dropped beyond it.
 
-    System text and the newest turn of the user never go; a call and its results go together or stay together. What is
-    counted is what is sent. A budget remembers the counts of messages, so keep one for a conversation, or for all.
+    System text and the newest user turn are never dropped. A tool call and its results are kept or dropped together.
+    The budget counts what is sent. It caches the counts of messages, so reuse one budget for many calls.
 
     Args:
-        max_tokens: The most tokens; ``None`` is no limit, for a budget that limits slots only, or only counts.
-        counter: What counts them; by default an approximation.
-        policy: What goes first. ``oldest``: the oldest. ``priority``: what has the lowest number, of two the older.
-            ``cache`` is another name of ``oldest``. Or a summarizer: a function that is given the messages that go, as
-            OpenAI dicts, and gives their summary as text, which may have to be awaited; where it fails, the oldest go.
-        reserve: How many of the tokens are kept for the answer.
-        start_on: ``"user"`` drops what would stand before the first turn of the user that is left. System text, and
-            what is protected, stay.
-        slots: The most tokens of the values of slots, for a prompter: longer texts are cut, and of lists whole items
-            are dropped. JSON of a dict is never cut: it is an error if it is longer.
-        order: For slots whose values are lists, by their names, a function that is given the items and returns the same
-            items in the order in which they are kept: the last of these goes first. They stay in the prompt's own
-            order. Without a function, items go from the end of the list. One item always stays.
-        cut: Whether texts that are too long by themselves are cut, at the ``end`` or in the ``middle``: first the one
-            that would be the next to stay, and the newest turn of the user rather than be an error. Values of slots
-            that have a limit are cut at the end by default.
-        priority: For the policy ``priority``, the numbers: by a message's index, name or role, or by a slot's name; or
-            a function of a message. What has none of these has its own ``priority`` (a key of its metadata), or 0; the
-            value of a slot that has none never goes, and the items of a list have 0. ``history`` is the slot of all
-            messages.
-        protect: What never goes: indices, names, roles, or names of slots, of lists too.
-        low_water: The part of the limit that is left when messages go: many go at a time, so that the rest is the same
-            for many requests. 1 lets no more go than must; so do priorities, and a budget that cuts.
-        summary_tokens: The most tokens of a summary; an eighth of the limit by default.
+        max_tokens: The maximum number of tokens; ``None`` for a budget that only limits slots, or only counts.
+        counter: The token counter; by default, an approximation.
+        policy: The order of dropping. ``oldest``: the oldest messages first; ``cache`` is an alias. ``priority``: the
+            lowest priority first, and the older of two equal ones. Or a summarizer: a function, possibly async, that
+            receives the dropped messages as OpenAI dicts and returns their summary. If it fails, the oldest messages
+            are dropped.
+        reserve: The number of tokens to reserve for the answer.
+        start_on: ``"user"`` to also drop the messages before the first remaining user turn, except system text and
+            protected messages.
+        slots: Token limits of a prompter's slot values, by slot name. Longer texts are cut, and lists lose whole items.
+            The JSON of a dict is never cut; if it is too long, that is an error.
+        order: For slots with lists, by slot name: a function that returns the items in the order of their importance.
+            The least important items are dropped first; the others stay in their original order. By default, items are
+            dropped from the end of the list. One item is always kept.
+        cut: The part of a text to cut, ``end`` or ``middle``, if it is too long on its own: the last message that would
+            be dropped is cut instead, and so is a newest user turn that doesn't fit. By default, only slot values with
+            a limit are cut, at the end.
+        priority: Numbers for the policy ``priority``, by message index, name or role, or by slot name; ``history``
+            stands for all messages. Or a function from a message to its number. By default, a message has the
+            ``priority`` in its metadata, or 0. Slot values without a number are never dropped; list items have 0.
+        protect: Messages and slots that are never dropped: indices, names, roles or slot names.
+        low_water: The fraction of the limit to drop down to. Many messages are dropped at a time, so the remaining
+            prefix stays the same for many requests. With 1, with priorities and with ``cut``, only as many are dropped
+            as necessary.
+        summary_tokens: The maximum number of tokens of a summary; by default, an eighth of the limit.
 
     Raises:
-        BudgetError: A setting is wrong, or does not fit another.
+        BudgetError: A setting is invalid, or conflicts with another.
     """
 
     __slots__ = (
+        "_counts",
         "_sent",
         "_summaries",
-        "_tally",
         "counter",
         "cut",
         "low_water",
@@ -125,7 +126,7 @@ class Budget:
         "summary_tokens",
     )
 
-    def __init__(  # noqa: PLR0913 - a budget has so many sides; all but the first four are named
+    def __init__(  # noqa: PLR0913 - one parameter for each setting; all but the first four are keyword-only
         self,
         max_tokens: int | None,
         counter: CountsMessages | None = None,
@@ -152,47 +153,48 @@ class Budget:
         self.protect = frozenset((protect,) if isinstance(protect, str) else protect)
         self.summary_tokens = summary_tokens
         self._check()
-        self._tally = Tally(self.counter)
-        # By itself, a budget counts what ChatFormatter("openai") sends.
-        self._sent = Tally(self.counter, sent_forms)
+        self._counts = CountCache(self.counter)
+        # `fit` counts what ChatFormatter("openai") sends.
+        self._sent = CountCache(self.counter, sent_forms)
         self._summaries = Summaries()
 
     @property
     def limit(self) -> int | None:
-        """The most tokens that are sent: ``max_tokens`` less ``reserve``; ``None`` where there is no limit."""
+        """The maximum number of tokens of a request: ``max_tokens`` minus ``reserve``; None without a limit."""
         return None if self.max_tokens is None else self.max_tokens - self.reserve
 
     @property
     def _drops_in_steps(self) -> bool:
-        # A text that is cut uses all room there is; a summary and priorities have their own ways.
+        # A cut text fills the limit; summaries and priorities have their own order.
         return self.policy in ("oldest", "cache") and self.low_water < 1 and self.cut is None and self.limit is not None
 
     def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
-        """Make messages fit.
+        """Fit messages to the budget.
+
+        The budget counts what ``ChatFormatter("openai")`` sends. Tool results without their call are dropped.
 
         Args:
-            messages: Msg, OpenAI dicts, or whatever else a history may hold; left as they are.
-            tools: The tools that are sent with them: they are counted, and all stay.
+            messages: Msg, OpenAI dicts, or any other form that a history accepts. They are not modified.
+            tools: The tools that are sent with them. They are counted and never dropped.
 
         Returns:
-            The messages that fit, of the same kind and in the same order, and the report. What is counted is what
-            ``ChatFormatter("openai")`` sends of them. Results of tools without their call are left out. Nothing
-            that can be changed is shared with what was given. Among items of another form, a text that was cut, or a
-            summary, is a Msg; the report's indices are those of ``messages_from(messages)``.
+            The fitted messages, of the same types and in the same order, and the report. They share no mutable object
+            with the argument. If items have another form, a cut text or a summary is a Msg, and the report's indices
+            are those of ``messages_from(messages)``.
 
         Raises:
-            BudgetError: Even what never goes does not fit; the message has the numbers. Or the summarizer must be
-                awaited, and an event loop runs: use :meth:`afit`.
-            HistoryError: Something is no message.
+            BudgetError: The parts that are never dropped exceed the limit; the message has the token counts. Or the
+                summarizer is async and an event loop is running: use :meth:`afit`.
+            HistoryError: An item is not a message.
             ToolsError: A tool cannot be described.
         """
-        given = Given.of(messages)
-        return given.taken(_driven(self._given_steps(given, tools), self.policy))
+        given = BudgetInput.parse(messages)
+        return given.restore(_drive(self._given_steps(given, tools), self.policy))
 
     async def afit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
-        """Async version of :meth:`fit`: awaits the summarizer, and counts without blocking the event loop."""
-        given = Given.of(messages)
-        return given.taken(await _adriven(self._given_steps(given, tools), self.policy))
+        """Async version of :meth:`fit`: awaits the summarizer, and counts tokens in a thread."""
+        given = BudgetInput.parse(messages)
+        return given.restore(await _adrive(self._given_steps(given, tools), self.policy))
 
     def fitted(
         self,
@@ -204,54 +206,54 @@ class Budget:
         fixed: Collection[int] = (),
         past: Cost | None = None,
     ) -> Fitted:
-        """Make items fit, for whoever knows what they cost as they will be sent.
+        """Fit items whose cost the caller knows, such as a formatter or a prompter.
 
         Args:
-            items: Messages, and values of slots.
-            cost: What some of the items cost together, by their indices; some are replaced by others.
-            keep_newest: Whether the newest turn of the user is among the items.
-            together: Items that go together, beside calls and their results.
-            fixed: The indices of further items that never go.
-            past: What some of the items cost in an earlier request; None is ``cost``.
+            items: Messages and slot values.
+            cost: A function from the indices of kept items, and replacements for some of them, to their total cost.
+            keep_newest: True if the items include the newest user turn.
+            together: More groups of items to drop together, besides calls and their results.
+            fixed: The indices of more items to keep.
+            past: The cost of items in an earlier request; by default, ``cost``.
 
         Returns:
-            What fits.
+            The result.
 
         Raises:
-            BudgetError: As in :meth:`fit`.
-            HistoryError: As in :meth:`fit`.
+            BudgetError: See :meth:`fit`.
+            HistoryError: See :meth:`fit`.
         """
         steps = self._steps(items, cost, keep_newest=keep_newest, together=together, fixed=fixed, past=past)
-        return _driven(steps, self.policy)
+        return _drive(steps, self.policy)
 
     async def afitted(self, items: Sequence[Item], cost: Cost) -> Fitted:
         """Async version of :meth:`fitted`."""
-        return await _adriven(self._steps(items, cost), self.policy)
+        return await _adrive(self._steps(items, cost), self.policy)
 
     def share(self, item: Item) -> int:
-        """Count one message, or the value of a slot, by itself."""
-        return self._tally.share(item)
+        """Count a single message or slot value."""
+        return self._counts.share(item)
 
     def count(self, messages: Sequence[Message], tools: Sequence[Form] | None = None) -> int:
-        """Count messages; where the counter adds up, each message is counted once and remembered."""
-        return self._tally.cost(messages, tools)
+        """Count messages. If the counter is additive, the count of each message is cached."""
+        return self._counts.cost(messages, tools)
 
     def count_text(self, text: str) -> int:
         """Count a text."""
-        return self._tally.count_text(text)
+        return self._counts.count_text(text)
 
     def count_tools(self, tools: Sequence[Form]) -> int:
-        """Count tools beside messages."""
-        return self._tally.tools(tools)
+        """Count the tools of a request."""
+        return self._counts.tools(tools)
 
     def count_slots(self, prompt: Prompt, system: str) -> dict[str, int]:
-        """Count the slots of a prompt, each by itself; those without tokens are left out.
+        """Count the slots of a prompt separately, without empty ones.
 
         Args:
             prompt: The prompt.
-            system: Its system text.
+            system: The system text.
         """
-        # The texts of the prompter's own messages have slots of their own.
+        # The prompter's own messages consist of slots, which are counted separately.
         unfilled = [each for each in prompt.history.messages if not [*filled_texts(each)]]
         texts = (Text.trusted(system, "system"), *prompt.texts)
         found = [each for text in texts for each in zip(text.slots, text.parts, strict=True)]
@@ -262,41 +264,41 @@ class Budget:
             ("tools", self.count_tools(list(prompt.tools))),
         ]
         counts: dict[str, int] = {}
-        # A slot may have the name of what stands beside it.
+        # A slot may be named "history" or "tools".
         for slot, count in counted:
             counts[slot] = counts.get(slot, 0) + count
         return {slot: count for slot, count in counts.items() if count}
 
     def shortened(self, slot: str, value: str) -> str:
-        """The value of a slot, cut where the slot has a limit and it is longer.
+        """Return a slot's value, cut to the slot's limit.
 
         Raises:
-            BudgetError: It is JSON, which is not cut.
+            BudgetError: The value is too long and is JSON, which is never cut.
         """
         most = self.slots.get(slot)
         if most is None:
             return value
         if isinstance(value, JsonText) and (count := self.count_text(value)) > most:
             raise BudgetError(
-                f"slots[{slot!r}] is {most} tokens, and its JSON has {count}, which is not cut; give more"
+                f"slots[{slot!r}] is {most} tokens, but its JSON has {count} and can't be cut; raise the limit"
             )
-        return shortened(value, most, self._tally.count_text, self.cut or "end")
+        return shorten(value, most, self._counts.count_text, self.cut or "end")
 
     def list_items(self, slot: str, items: Sequence[object]) -> list[SlotValue]:
-        """Return the items of a list in a slot, each with the number of items that go before it.
+        """Return the items of a list in a slot, with their ranks.
 
         Raises:
-            BudgetError: The slot's function of ``order`` returned other items than it was given.
+            BudgetError: The slot's function in ``order`` returned different items.
         """
         kept = _kept_order(slot, items, self.order.get(slot))
         ranks = {place: len(items) - 1 - number if number else None for number, place in enumerate(kept)}
         return [SlotValue(slot, value_text(item, slot), place, ranks[place]) for place, item in enumerate(items)]
 
     def over_limit(self, items: Sequence[SlotValue]) -> set[int]:
-        """Return the indices of the items of a list that go because their slot has a limit.
+        """Return the indices of the list items to drop because of their slot's limit.
 
         Raises:
-            BudgetError: Not even the item that always stays fits.
+            BudgetError: The one item that is always kept exceeds the limit.
         """
         most = self.slots.get(items[0].slot)
         if most is None:
@@ -311,17 +313,16 @@ class Budget:
         if len(gone) == len(items):
             slot, last = items[0].slot, next(at for at, item in enumerate(items) if item.rank is None)
             raise BudgetError(
-                f"slots[{slot!r}] is {most} tokens, and the item that goes last has {shares[last]}: "
-                f"{shares[last] - most} tokens are missing, so the slot would be empty; give more"
+                f"slots[{slot!r}] is {most} tokens, but the item that is dropped last has {shares[last]}: "
+                f"{shares[last] - most} tokens are missing, so the slot would be empty; raise the limit"
             )
         return gone
 
-    def _given_steps(self, given: Given, tools: ToolsLike) -> Steps:
-        """Make messages fit that stand by themselves."""
+    def _given_steps(self, given: BudgetInput, tools: ToolsLike) -> Steps:
         forms = None if tools is None else [*ToolSet.of(tools)] or None
         plan = self._plan(self._sent)
         order, is_protected = plan.order, plan.is_protected
-        # The caller's own functions are given the messages as they were given.
+        # The caller's functions receive the messages as passed, not as counted.
 
         def order_given(_: Sequence[Item], units: list[Unit]) -> list[Unit]:
             return order(given.messages, units)
@@ -330,7 +331,7 @@ class Budget:
             return is_protected is not None and is_protected(at, given.messages[at])
 
         plan = plan._replace(order=order_given, is_protected=is_protected and is_given_protected)
-        return fitting(plan, given.counted, forms, None, keep_newest=True, together=given.together)
+        return fit_steps(plan, given.counted, forms, None, keep_newest=True, together=given.together)
 
     def _steps(
         self,
@@ -342,34 +343,34 @@ class Budget:
         fixed: Collection[int] = (),
         past: Cost | None = None,
     ) -> Steps:
-        plan = self._plan(self._tally)
+        plan = self._plan(self._counts)
 
         def stays(at: int, item: Item) -> bool:
             return at in fixed or self._is_protected(at, item)
 
         plan = plan._replace(is_protected=stays) if fixed else plan
-        return fitting(plan, items, None, cost, keep_newest=keep_newest, together=together, past=past)
+        return fit_steps(plan, items, None, cost, keep_newest=keep_newest, together=together, past=past)
 
-    def _plan(self, tally: Tally) -> Plan:
+    def _plan(self, counts: CountCache) -> FitPlan:
         limit = self.limit
         low = round((limit or 0) * self.low_water)
-        return Plan(
+        return FitPlan(
             limit,
             self._order,
             _REASONS["oldest" if callable(self.policy) else self.policy],
             _REASONS["priority"] if self.policy == "priority" else _LAST_FIRST,
-            self._is_protected if self.protect or tally is self._tally else None,
+            self._is_protected if self.protect or counts is self._counts else None,
             self.cut,
             low if self._drops_in_steps else None,
             max(1, (limit or 0) - low),
             (self.summary_tokens or max(1, (limit or 0) // _SUMMARY_SHARE)) if callable(self.policy) else 0,
-            tally,
+            counts,
             self._summaries,
             self.start_on,
         )
 
     def _order(self, items: Sequence[Item], units: list[Unit]) -> list[Unit]:
-        """The units in the order in which they go: by age, and the items of a list by their ranks."""
+        """Return the units in the order in which they are dropped: by age, and list items by rank."""
         if any(isinstance(items[unit[0]], SlotValue) for unit in units):
             units = sorted(units, key=lambda unit: _place_in_order(unit[0], items[unit[0]]))
         if self.policy != "priority":
@@ -378,7 +379,6 @@ class Budget:
         return [units[place] for place in sorted(range(len(units)), key=numbers.__getitem__)]
 
     def _number(self, at: int, item: Item) -> float:
-        """The priority of an item."""
         if isinstance(item, SlotValue):
             return self._numbers.get(item.slot, 0)
         if callable(self.priority):
@@ -402,12 +402,11 @@ class Budget:
 
     @staticmethod
     def _keys(at: int, item: Message) -> tuple[int | str, ...]:
-        """By what a message is known: its index, its name, its role, and that it is of the history."""
+        """Return the keys that ``priority`` and ``protect`` accept for a message."""
         name = item.name if isinstance(item, Msg) else item.get("name")
         return (at, name, role_of(item), "history") if isinstance(name, str) else (at, role_of(item), "history")
 
     def _check(self) -> None:
-        """Refuse settings that are wrong."""
         most, reserve = self.max_tokens, self.reserve
         _check_count("max_tokens", most, least=1, optional=True)
         _check_count("reserve", reserve, least=0)
@@ -415,14 +414,14 @@ class Budget:
             _check_count(f"slots[{slot!r}]", limit, least=1)
         for slot, order in self.order.items():
             if not callable(order):
-                raise BudgetError(f"order[{slot!r}] is {order!r}; give a function that puts items in order")
+                raise BudgetError(f"order[{slot!r}] is {order!r}; give a function that sorts items")
         _check_count("summary_tokens", self.summary_tokens, least=1, optional=True)
         if most is not None and reserve >= most:
             raise BudgetError(f"reserve={reserve} leaves nothing of max_tokens={most}; give less")
         if not callable(self.policy) and self.policy not in _POLICIES:
             raise BudgetError(
                 f"policy {self.policy!r} is unknown{did_you_mean(str(self.policy), _POLICIES)}; "
-                f"known are {', '.join(_POLICIES)}, or a function that sums messages up"
+                f"expected one of {', '.join(_POLICIES)}, or a function that summarizes messages"
             )
         if self.start_on not in (None, "user"):
             near = did_you_mean(str(self.start_on), ("user",))
@@ -441,7 +440,7 @@ class Budget:
 
 
 def _place_in_order(at: int, item: Item) -> int:
-    """Return the place of an item among all, an item of a list at that of its rank."""
+    """Return the sort key of an item: its index; for a list item, the index of its rank."""
     if not isinstance(item, SlotValue) or item.place is None or item.rank is None:
         return at
     return at - item.place + item.rank
@@ -458,8 +457,8 @@ def _kept_order(slot: str, items: Sequence[object], order: Order | None) -> Iter
     found = [places[id(item)].pop(0) for item in kept if places.get(id(item))]
     if len(found) != len(items) or len(kept) != len(items):
         raise BudgetError(
-            f"order[{slot!r}] returned {len(kept)} items, {len(found)} of them of the {len(items)} it was given; "
-            "it returns the same items in another order"
+            f"order[{slot!r}] returned {len(kept)} items, including {len(found)} of the {len(items)} it received; "
+            "it must return the same items in another order"
         )
     return found
 
@@ -473,68 +472,69 @@ def _check_count(name: str, value: object, *, least: int, optional: bool = False
 
 def _check_counter(counter: object) -> None:
     if isinstance(counter, str):
-        raise BudgetError(f"the counter is the text {counter!r}; give a counter, as TiktokenCounter({counter!r})")
+        raise BudgetError(f"counter is the string {counter!r}; pass a counter, such as TiktokenCounter({counter!r})")
     if isinstance(counter, type):
-        raise BudgetError(f"the counter is the class {counter.__name__}; give one of it: {counter.__name__}(...)")
+        raise BudgetError(f"counter is the class {counter.__name__}; pass an instance: {counter.__name__}(...)")
     if not callable(getattr(counter, "count", None)):
-        raise BudgetError(f"the counter is a {type(counter).__name__} without count(messages, tools)")
+        raise BudgetError(f"counter is a {type(counter).__name__} without a method count(messages, tools)")
 
 
-def _advanced(steps: Steps, answer: object) -> tuple[Task | None, Fitted | None]:
-    """The next thing that the steps ask for, or what they end with."""
+def _advance(steps: Steps, answer: object) -> Task | Fitted:
+    """Send an answer to the steps; return their next task, or their result."""
     try:
-        return steps.send(answer), None
+        return steps.send(answer)
     except StopIteration as end:
-        return None, cast("Fitted", end.value)
+        result: Fitted = end.value
+        return result
 
 
-def _driven(steps: Steps, policy: Policy) -> Fitted:
-    """Run the steps to their end and return their result."""
-    task, fitted = _advanced(steps, None)
-    while task is not None:
-        made = _made(policy, task)
+def _drive(steps: Steps, policy: Policy) -> Fitted:
+    """Run the steps and return their result."""
+    step = _advance(steps, None)
+    while isinstance(step, Task):
+        made = _summarize(policy, step)
         if isawaitable(made):
-            made = _run(made)
-        task, fitted = _advanced(steps, made)
-    return cast("Fitted", fitted)
+            made = _run_summary(made)
+        step = _advance(steps, made)
+    return step
 
 
-async def _adriven(steps: Steps, policy: Policy) -> Fitted:
+async def _adrive(steps: Steps, policy: Policy) -> Fitted:
     """Run the steps, counting in a thread and awaiting the summarizer."""
-    import asyncio  # noqa: PLC0415 - 25 ms that a program without it need not pay
+    import asyncio  # noqa: PLC0415 - importing it takes 25 ms, and most programs don't need it
 
-    task, fitted = await asyncio.to_thread(_advanced, steps, None)
-    while task is not None:
-        made = await asyncio.to_thread(_made, policy, task)
+    step = await asyncio.to_thread(_advance, steps, None)
+    while isinstance(step, Task):
+        made = await asyncio.to_thread(_summarize, policy, step)
         if isawaitable(made):
-            made = await _awaited(made)
-        task, fitted = await asyncio.to_thread(_advanced, steps, made)
-    return cast("Fitted", fitted)
+            made = await _await_summary(made)
+        step = await asyncio.to_thread(_advance, steps, made)
+    return step
 
 
-def _made(policy: Policy, task: Task) -> object:
-    """Return the summary, or the error of the summarizer: the steps report it and go on without."""
+def _summarize(policy: Policy, task: Task) -> object:
+    """Return the summary, or the summarizer's exception; the steps report it and continue without a summary."""
     try:
         return cast("Summarizer", policy)(task.messages)
-    except Exception as error:  # noqa: BLE001 - whatever a summarizer raises, the messages still have to fit
+    except Exception as error:  # noqa: BLE001 - the messages must fit whatever a summarizer raises
         return error
 
 
-async def _awaited(made: Awaitable[object]) -> object:
+async def _await_summary(made: Awaitable[object]) -> object:
     try:
         return await made
     except Exception as error:  # noqa: BLE001 - as above
         return error
 
 
-def _run(made: Awaitable[object]) -> object:
-    """Await without an event loop."""
+def _run_summary(made: Awaitable[object]) -> object:
+    """Await a summary outside of an event loop."""
     import asyncio  # noqa: PLC0415 - as above
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_awaited(made))
+        return asyncio.run(_await_summary(made))
     if isinstance(made, Coroutine):
         made.close()
-    raise BudgetError("the summarizer must be awaited and an event loop runs; use afit, or the formatter's aformat")
+    raise BudgetError("the summarizer is async and an event loop is running; use afit, or the formatter's aformat")

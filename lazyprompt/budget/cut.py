@@ -1,6 +1,6 @@
-"""Texts cut to a number of tokens: at the end of a sentence or line where there is one, else between words.
+"""Cuts texts to a number of tokens, at the end of a sentence or line if possible, or else between words.
 
-Of messages, content and the results of tools may be cut; no call, no thought.
+In messages, text content and tool results may be cut, but no tool calls and no thinking.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 import unicodedata
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from lazyprompt._base.json import JsonText
-from lazyprompt.budget.search import fewest
+from lazyprompt._base.json import JsonText, is_dict, is_sequence
+from lazyprompt.budget.search import find_fewest
 from lazyprompt.budget.units import Item, SlotValue
 from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock
 
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
 Cut: TypeAlias = Literal["end", "middle"]
 
 CUT_MARK = "[…]"
-"""What stands where text was cut out."""
+"""The mark in place of text that was cut."""
 
-# Where a sentence or a line ends. Latin full stops are ends before white space only: 3.14 is no two sentences.
+# The end of a sentence or line. A Latin full stop ends a sentence only before white space: 3.14 is a number.
 _SENTENCES = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?;])[.!?;]++[\"')\]]*+(?=\s)|\n+")
 _WORDS = re.compile(r"\s+|[、，：]")
-# A finer cut is looked for where the coarser leaves more than this share of the room.
+# If a cut wastes more than this share of the room, a finer cut is tried.
 _WASTED = 0.5
 _JOINERS = "\u200d\ufe0e\ufe0f"
 
 
-def shortened(text: str, room: int, count_text: Callable[[str], int], cut: Cut = "end") -> str:
-    """A text, cut so that it fits.
+def shorten(text: str, room: int, count_text: Callable[[str], int], cut: Cut = "end") -> str:
+    """Cut a text to a number of tokens.
 
     Args:
         text: The text.
-        room: The most tokens that it may have.
-        count_text: What counts tokens.
-        cut: Where it is cut: at its end, or in its middle, so that beginning and end both stay.
+        room: The maximum number of tokens.
+        count_text: The token counter.
+        cut: The part to cut: ``end``, or ``middle`` to keep the beginning and the end.
 
     Returns:
-        The text as it is where it fits; else what is left of it, with ``[…]`` where something is missing; an empty text
-        where not even that fits.
+        The unchanged text if it fits; otherwise the rest of it, with ``[…]`` in place of the cut. An empty string if
+        even the mark doesn't fit.
     """
     if count_text(text) <= room:
         return text
     best, best_count = "", 0
     for ends in (_SENTENCES, _WORDS, None):
-        found = _shorter(_pieces(text, ends), room, count_text, cut)
+        found = _drop_pieces(_pieces(text, ends), room, count_text, cut)
         if found is not None:
             count = count_text(found)
             if count > best_count:
@@ -64,24 +64,24 @@ def shortened(text: str, room: int, count_text: Callable[[str], int], cut: Cut =
 
 
 def _pieces(text: str, ends: re.Pattern[str] | None) -> list[str]:
-    """The text in pieces that end where it may be cut."""
+    """Split a text at the places where it may be cut."""
     places = _between_letters(text) if ends is None else [match.end() for match in ends.finditer(text)]
     cuts = [0, *(place for place in places if 0 < place < len(text)), len(text)]
     return [text[begin:end] for begin, end in pairwise(cuts)]
 
 
 def _between_letters(text: str) -> Iterator[int]:
-    """Yield the places at which no character is cut in two: not before one that changes the one before it."""
+    """Yield the places between two characters, but not before a combining character."""
     for at in range(1, len(text)):
         if not (unicodedata.combining(text[at]) or text[at] in _JOINERS or text[at - 1] == _JOINERS[0]):
             yield at
 
 
-def _shorter(pieces: Sequence[str], room: int, count_text: Callable[[str], int], cut: Cut) -> str | None:
-    """The text without the fewest pieces that must go."""
+def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], int], cut: Cut) -> str | None:
+    """Return the text without the fewest pieces that must be dropped."""
     count = len(pieces)
     middle = count // 2
-    # How many pieces stay at the beginning, where so many are gone from the middle.
+    # The pieces in the order in which they are dropped.
     order = range(count - 1, -1, -1) if cut == "end" else [at for pair in _outwards(middle, count) for at in pair]
 
     def without(gone: int) -> str:
@@ -91,28 +91,28 @@ def _shorter(pieces: Sequence[str], room: int, count_text: Callable[[str], int],
         head, tail = "".join(pieces[: min(left)]).rstrip(), "".join(pieces[max(left) + 1 :]).lstrip()
         return " ".join(text for text in (head, CUT_MARK, tail) if text)
 
-    gone = fewest(count, lambda gone: count_text(without(gone)), room)
+    gone = find_fewest(count, lambda gone: count_text(without(gone)), room)
     return None if gone is None else without(gone)
 
 
 def _outwards(middle: int, count: int) -> Iterator[tuple[int, ...]]:
-    """The places around a middle, the nearest first: always one run without a gap."""
+    """Yield the indices around a middle, the nearest first; at each point they are consecutive."""
     for distance in range(count):
         after, before = middle + distance, middle - 1 - distance
         yield tuple(at for at in (after, before) if 0 <= at < count)
 
 
-# Where parts in dict form hold what may be cut.
-_SAID = {"text": ("text",), "tool_result": ("content", "output")}
+# The fields of content parts (as dicts) whose text may be cut, by type.
+_TEXT_KEYS = {"text": ("text",), "tool_result": ("content", "output")}
 
 
 def longest_text(item: Item) -> str:
-    """Return the longest text of an item that may be cut; an empty one where there is none."""
+    """Return the longest text of an item that may be cut; empty if there is none."""
     return max(_texts(item), key=len, default="")
 
 
 def with_cut_of(item: Item, before: Item, after: Item) -> Item:
-    """Return an item with the cut that turned another form of it into what that is now."""
+    """Apply to an item the cut that changed ``before``, another form of it, into ``after``."""
     old, new = next((pair for pair in zip(_texts(before), _texts(after), strict=True) if pair[0] != pair[1]), ("", ""))
     return with_text(item, old, new)
 
@@ -124,19 +124,19 @@ def _texts(item: Item) -> list[str]:
         texts.append(text)
         return text
 
-    _changed(item, seen)
+    _map_texts(item, seen)
     return texts
 
 
 def with_text(item: Item, old: str, new: str) -> Item:
-    """An item with another text in the place of one of its own; the item itself stays as it is."""
-    return _changed(item, lambda text: new if text == old else text)
+    """Return a copy of an item with one of its texts replaced."""
+    return _map_texts(item, lambda text: new if text == old else text)
 
 
-def _changed(item: Item, change: _Change) -> Item:
+def _map_texts(item: Item, change: _Change) -> Item:
     match item:
         case SlotValue(text=text, place=place):
-            # Neither JSON nor an item of a list is cut.
+            # JSON and list items are never cut.
             return item if isinstance(text, JsonText) or place is not None else SlotValue(item.slot, change(text))
         case Msg():
             return item.evolve(content=_content(item.content, change))
@@ -147,8 +147,8 @@ def _changed(item: Item, change: _Change) -> Item:
 def _content(content: object, change: _Change) -> Any:  # noqa: ANN401 - a content in any form
     if isinstance(content, str):
         return change(content)
-    if isinstance(content, list | tuple):
-        return [_part(part, change) for part in cast("Sequence[object]", content)]
+    if is_sequence(content):
+        return [_part(part, change) for part in content]
     return content
 
 
@@ -158,14 +158,12 @@ def _part(part: object, change: _Change) -> object:
             return replace(part, text=change(text))
         case ToolResultBlock(output=output):
             return replace(part, output=_content(output, change))
-        case dict():
-            return dict(_fields(cast("Form", part), change))
         case _:
-            return part
+            return dict(_fields(part, change)) if is_dict(part) else part
 
 
 def _fields(part: Form, change: _Change) -> Iterator[tuple[str, object]]:
-    """The fields of a part in dict form."""
-    keys = _SAID.get(str(part.get("type")), ())
+    """Yield the fields of a part, its texts changed."""
+    keys = _TEXT_KEYS.get(str(part.get("type")), ())
     for key, value in part.items():
         yield key, _content(value, change) if key in keys else value

@@ -1,21 +1,21 @@
-"""The one path on which all policies make a conversation fit.
+"""The algorithm that fits a conversation to a budget, shared by all policies.
 
-items → units → order in which they go → how many must → a text cut, or a summary → report
+items → units → order of dropping → number to drop → a cut text, or a summary → report
 """
 
 from __future__ import annotations
 
 import sys
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lazyprompt._base.roles import SYSTEM_ROLES
-from lazyprompt.budget.cut import CUT_MARK, Cut, longest_text, shortened, with_text
+from lazyprompt.budget.costs import Cost, CountCache, MessageMeter, Meter, WholeMeter
+from lazyprompt.budget.cut import CUT_MARK, Cut, longest_text, shorten, with_text
 from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
 from lazyprompt.budget.steps import Step, last_step
 from lazyprompt.budget.summary import SUMMARY, Summaries, Task, checked_summary, summary_message
-from lazyprompt.budget.tally import AsWhole, ByMessage, Cost, Meter, Tally
-from lazyprompt.budget.units import Conversation, Item, Message, SlotValue, Unit, conversation_of
+from lazyprompt.budget.units import ConversationUnits, Item, Message, SlotValue, Unit, group_units
 from lazyprompt.errors import BudgetError, LazyPromptError
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.turns import unsigned
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
     from lazyprompt.tokens.counter import Form
 
-    # Asks for summaries, is sent what was made or the error that was raised, and ends with what fits.
+    # Yields summary tasks, receives each summary or the summarizer's exception, and returns the result.
     Steps: TypeAlias = Generator[Task, object, "Fitted"]
 
-# A message that may go is cut only where so many tokens of it would stay.
+# A message is cut rather than dropped only if it keeps at least this many tokens.
 _LEAST = 32
-# How often a text is cut anew where its tokens count otherwise in the whole than by themselves.
+# The attempts to cut a text whose cost inside the request differs from its own count.
 _TRIES = 8
 _ORPHAN = "a result without its call"
 
 
 class Fitted(NamedTuple):
-    """Messages that fit, and the report.
+    """The result of fitting a conversation.
 
     Attributes:
-        kept: The indices of what stays, in order.
-        replaced: What stands in the place of some of them: texts that were cut, a summary.
-        fates: What became of those that went or were cut, and why.
+        kept: The indices of the kept items, in order.
+        replaced: The new items at some of these indices: cut texts, or a summary.
+        fates: The outcome and the reason for each item that was dropped or changed.
         report: The report.
     """
 
@@ -51,22 +51,22 @@ class Fitted(NamedTuple):
     report: TrimReport
 
 
-class Plan(NamedTuple):
-    """Limits that a budget sets.
+class FitPlan(NamedTuple):
+    """The settings of a budget, resolved for one conversation.
 
     Attributes:
-        limit: The most tokens; ``None`` is no limit.
-        order: Puts the units in the order in which they go.
-        reason: Why they go in that order.
-        item_reason: Why items of lists go in that order.
-        is_protected: Whether an item never goes.
-        cut: Where long texts are cut; ``None`` cuts none.
-        low: The tokens down to which messages go at a time; ``None`` lets no more go than must.
-        grid: How many tokens a summary takes the place of at a time.
-        summary: The most tokens of a summary; 0 makes none.
-        tally: What counts.
-        summaries: The summaries that are known.
-        start_on: The role of the turn that what is left begins with; ``None`` for any.
+        limit: The maximum number of tokens; None for no limit.
+        order: A function that sorts the units into the order in which they are dropped.
+        reason: The report's reason for dropping messages.
+        item_reason: The report's reason for dropping list items.
+        is_protected: A function that returns True for each item to keep.
+        cut: The part of long texts to cut; None to cut none.
+        low: The low-water mark of dropping in steps; None to drop as few messages as possible.
+        grid: The step, in tokens, by which a summary replaces more messages.
+        summary: The maximum number of tokens of a summary; 0 for no summaries.
+        counts: The cached counts.
+        summaries: The cached summaries.
+        start_on: The role of the first turn after dropping; None for any.
     """
 
     limit: int | None
@@ -78,13 +78,13 @@ class Plan(NamedTuple):
     low: int | None
     grid: int
     summary: int
-    tally: Tally
+    counts: CountCache
     summaries: Summaries
     start_on: str | None = None
 
 
-def fitting(
-    plan: Plan,
+def fit_steps(
+    plan: FitPlan,
     items: Sequence[Item],
     tools: Sequence[Form] | None,
     cost: Cost | None,
@@ -93,67 +93,68 @@ def fitting(
     together: Sequence[Unit] = (),
     past: Cost | None = None,
 ) -> Steps:
-    """Make items fit.
+    """Fit items to a budget.
 
     Args:
-        plan: What the budget asks for.
-        items: Messages and values of slots; left as they are.
+        plan: The budget's settings.
+        items: Messages and slot values. They are not modified.
         tools: The tools that are sent with them.
-        cost: What items cost as they will be sent; ``None`` for the OpenAI form, which drops results without a call.
-        keep_newest: Whether the newest turn of the user is among the items.
-        together: Further items that go together.
-        past: What items cost in an earlier request, which had no newer input; ``None`` is ``cost``.
+        cost: The cost of items in the form in which they are sent; None for OpenAI's form, where results without a
+            call are dropped.
+        keep_newest: True if the items include the newest user turn.
+        together: More groups of items to drop together.
+        past: The cost of items in an earlier request, without newer input; by default, ``cost``.
 
     Returns:
-        What fits, when it is driven to its end; on its way it asks for summaries.
+        A generator that yields summary tasks and returns the result.
 
     Raises:
-        BudgetError: Even what never goes does not fit.
-        HistoryError: An item is no message.
+        BudgetError: The items that are never dropped exceed the limit.
+        HistoryError: An item is not a message.
     """
-    talk = conversation_of(items, plan.is_protected, keep_newest=keep_newest, together=together)
+    talk = group_units(items, plan.is_protected, keep_newest=keep_newest, together=together)
     orphans = talk.orphans
     if cost is not None:
-        # Whoever sends the messages judges these.
+        # The sender handles results without a call.
         talk, orphans = talk._replace(fixed=sorted((*talk.fixed, *orphans))), []
     order = plan.order(items, talk.units)
     meter: Meter
-    if cost is None and plan.tally.additive:
-        meter = ByMessage(items, talk.fixed, order, plan.tally, tools)
+    if cost is None and plan.counts.additive:
+        meter = MessageMeter(items, talk.fixed, order, plan.counts, tools)
     else:
-        meter = AsWhole(items, talk.fixed, order, cost or _whole(items, plan.tally, tools))
+        meter = WholeMeter(items, talk.fixed, order, cost or _whole(items, plan.counts, tools))
     limit = sys.maxsize if plan.limit is None else plan.limit
     work = _Work(plan, limit, items, talk, order, meter, tools)
-    work.lose(orphans, "dropped", _ORPHAN)
-    gone = 0 if plan.limit is None else meter.fewest(limit)
+    work.mark(orphans, "dropped", _ORPHAN)
+    gone = 0 if plan.limit is None else meter.find_fewest(limit)
     if gone is None:
-        work.go(len(order))
+        work.drop(len(order))
         work.cut_protected()
     elif gone and plan.summary:
-        yield from work.summarized(gone)
+        yield from work.summarize(gone)
     elif gone:
-        work.go_in_steps(gone, past or meter.cost)
+        work.drop_in_steps(gone, past or meter.cost)
         work.cut_last(gone)
     if plan.start_on is not None:
-        work.begin_with(plan.start_on, follows=not keep_newest)
+        work.start_on(plan.start_on, follows=not keep_newest)
     if cost is not None:
-        work.leave_void_thoughts()
-    return work.done()
+        work.drop_void_thinking()
+    return work.result()
 
 
-def _whole(items: Sequence[Item], tally: Tally, tools: Sequence[Form] | None) -> Cost:
-    return lambda kept, replaced: tally.cost([replaced.get(at, items[at]) for at in kept], tools)
+def _whole(items: Sequence[Item], counts: CountCache, tools: Sequence[Form] | None) -> Cost:
+    return lambda kept, replaced: counts.cost([replaced.get(at, items[at]) for at in kept], tools)
 
 
 class _Work:
-    """A conversation on its way to fit."""
+    """The state of fitting one conversation."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: FitPlan,
         limit: int,
         items: Sequence[Item],
-        talk: Conversation,
+        talk: ConversationUnits,
         order: list[Unit],
         meter: Meter,
         tools: Sequence[Form] | None,
@@ -165,51 +166,52 @@ class _Work:
         self._replaced: dict[int, Item] = {}
         self._summary: int | None = None
         self._failure: str | None = None
-        # The messages whose signed thoughts are left out; and the first answer for which the same messages were
-        # dropped as now.
+        # The messages whose signed thinking is dropped.
         self._void: list[int] = []
+        # The first answer whose request dropped the same messages as this one.
         self._since: int | None = None
 
-    def lose(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:
-        """Write down that items do not stay, and why."""
+    def mark(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:
+        """Record that items are not kept, with the reason."""
         self._lost |= dict.fromkeys(indices, (fate, reason))
 
-    def go(self, count: int) -> None:
-        """Let the first units go."""
+    def drop(self, count: int) -> None:
+        """Drop the first units of the order."""
         going = {at for unit in self._order[:count] for at in unit}
         items = {at for at in going if self._is_list_item(at)}
-        self.lose(going - items, "dropped", self._plan.reason)
-        self.lose(items, "dropped", self._plan.item_reason)
+        self.mark(going - items, "dropped", self._plan.reason)
+        self.mark(items, "dropped", self._plan.item_reason)
 
-    def go_in_steps(self, gone: int, past: Cost) -> None:
-        """Let the oldest units go, many at a time; items of lists differ between requests, so no more than must.
+    def drop_in_steps(self, gone: int, past: Cost) -> None:
+        """Drop the oldest units, many at a time; without a low-water mark, only as many as necessary.
 
         Args:
-            gone: The fewest units that must go.
-            past: What items cost in an earlier request.
+            gone: The fewest units to drop.
+            past: The cost of items in an earlier request.
         """
         if self._plan.low is None:
-            self.go(gone)
+            self.drop(gone)
             return
         step = self._step(past)
         kept = [at for at in range(len(self._items)) if at not in step.dropped]
         if self._meter.cost(kept, {}) > self._limit:
-            self.go(gone)
+            self.drop(gone)
         else:
             self._since = step.since
-        self.lose(step.dropped, "dropped", self._plan.reason)
+        self.mark(step.dropped, "dropped", self._plan.reason)
 
     def _step(self, past: Cost) -> Step:
-        """Return what is dropped in steps."""
+        """Return the messages to drop in steps."""
         count = len(self._items)
         roles = [role_of(item) for item in self._items if not isinstance(item, SlotValue)]
         units = self._order[: self._message_units]
         alone = {*range(len(roles))}.difference(*units)
         first = next((at for at, role in enumerate(roles, 1) if role == "user"), len(roles))
         values = range(len(roles), count)
-        # A message costs what it adds to the first request: the same in all requests, which find the same to drop.
+        # The cost of a message is what it adds to the first request. So it is equal in all requests, and each of them
+        # drops the same messages.
         least = past([*range(first), *values], {})
-        share = self._plan.tally.share
+        share = self._plan.counts.share
         tokens = dict.fromkeys(range(len(roles)), 0)
         for unit in (*units, *((at,) for at in alone)):
             if unit[0] >= first:
@@ -223,7 +225,7 @@ class _Work:
 
     @property
     def _message_units(self) -> int:
-        """The number of units at the beginning of the order that are no items of lists."""
+        """The number of units before the first list item in the order."""
         return next((at for at, unit in enumerate(self._order) if self._is_list_item(unit[0])), len(self._order))
 
     def _is_list_item(self, at: int) -> bool:
@@ -232,27 +234,27 @@ class _Work:
 
     def _fewest_to(self, most: int) -> int:
         full, grid = self._meter.full, self._plan.grid
-        gone = self._meter.fewest(full - ceil((full - most) / grid) * grid)
+        gone = self._meter.find_fewest(full - ceil((full - most) / grid) * grid)
         return len(self._order) if gone is None else gone
 
     def cut_last(self, gone: int) -> None:
-        """Cut the unit that would be the next to stay, rather than let it go."""
+        """Cut the last dropped unit instead of dropping it, if possible."""
         if self._plan.cut is not None and self._plan.low is None:
             self._cut(self._order[gone - 1], _LEAST)
 
     def cut_protected(self) -> None:
-        """Cut what never goes: the newest turn of the user, or the value of a slot."""
+        """Cut the newest user turn or a slot value, which are never dropped."""
         slots = tuple(at for at, item in enumerate(self._items) if isinstance(item, SlotValue))
         if self._plan.cut is None or not self._cut((*self._talk.newest, *slots), 0):
-            raise BudgetError(self._too_much())
+            raise BudgetError(self._describe_excess())
 
     def _cut(self, unit: Unit, least: int) -> bool:
-        """Cut the longest text of a unit so that all fits; whether that could be done."""
+        """Cut the longest text of a unit so that the conversation fits; return False if that isn't possible."""
         items = self._items
         text, at = max(((longest_text(items[at]), at) for at in unit), key=lambda each: len(each[0]), default=("", -1))
         if not text:
             return False
-        count_text, cut = self._plan.tally.count_text, self._plan.cut or "end"
+        count_text, cut = self._plan.counts.count_text, self._plan.cut or "end"
         kept = sorted({*self._kept(), *unit})
         room = count_text(text)
         over = self._meter.cost(kept, {}) - self._limit
@@ -260,10 +262,10 @@ class _Work:
             room -= max(1, over)
             if room < least:
                 return False
-            short = shortened(text, room, count_text, cut)
+            short = shorten(text, room, count_text, cut)
             item = items[at]
             if short in ("", CUT_MARK) and (not isinstance(item, SlotValue) or item.slot == "input"):
-                # Nothing of the message would be left.
+                # The message would be empty.
                 return False
             item = with_text(items[at], text, short)
             over = self._meter.cost(kept, {at: item}) - self._limit
@@ -271,22 +273,22 @@ class _Work:
                 for member in unit:
                     self._lost.pop(member, None)
                 self._replaced[at] = item
-                self._cuts[at] = ("cut", f"longer than the room that was left, {room} tokens")
+                self._cuts[at] = ("cut", f"longer than the {room} tokens left")
                 return True
         return False
 
-    def summarized(self, gone: int) -> Generator[Task, object, None]:
-        """Put a summary in the place of what goes; where there can be none, let no more go than must."""
+    def summarize(self, gone: int) -> Generator[Task, object, None]:
+        """Replace dropped messages by a summary; without a summary, drop only as many as necessary."""
         plan = self._plan
-        # A counter whose counts jump may find that fewer would do; then there would be nothing to summarise.
+        # If counts are not monotonic, fewer units than `gone` may reach the target; then nothing would be summarized.
         units = min(max(gone, self._fewest_to(self._limit - plan.summary)), self._message_units)
         going = sorted(at for unit in self._order[:units] for at in unit)
-        self.go(gone)
+        self.drop(gone)
         if not going:
             return
         try:
-            # Plain values of slots go by priority only, so all of these are messages.
-            text = yield from self._summary_of([cast("Message", self._items[at]) for at in going])
+            messages = [item for at in going if not isinstance(item := self._items[at], SlotValue)]
+            text = yield from self._summary_of(messages)
             self._put_summary(going, text)
         except LazyPromptError as error:
             self._failure = f"no summary: {error}"
@@ -305,28 +307,28 @@ class _Work:
     def _put_summary(self, going: list[int], text: str) -> None:
         plan, first = self._plan, going[0]
         kept = sorted({*self._kept(), first} - set(going[1:]))
-        count_text = plan.tally.count_text
+        count_text = plan.counts.count_text
         room = plan.summary - count_text(SUMMARY)
         for _ in range(_TRIES):
-            left = shortened(text, room, count_text) if room > 0 else ""
+            left = shorten(text, room, count_text) if room > 0 else ""
             if left in ("", CUT_MARK):
                 break
-            message = summary_message(left, cast("Message", self._items[first]))
+            message = summary_message(left, self._items[first])
             over = self._meter.cost(kept, {first: message}) - self._limit
             if over <= 0:
-                self.lose(going, "summarized", _REASON_SUMMARY)
+                self.mark(going, "summarized", _REASON_SUMMARY)
                 self._replaced[first], self._summary = message, first
                 return
-            # Where a text counts more in the whole than by itself, what it is over may be more than it has.
+            # A text can cost more inside the request than on its own, so the excess may exceed its own count.
             room = room - over if room > over else room // 2
-        raise BudgetError(f"no room was left for one of {plan.summary} tokens")
+        raise BudgetError(f"there was no room for one of {plan.summary} tokens")
 
-    def begin_with(self, role: str, *, follows: bool) -> None:
-        """Drop what stands before the first turn of a role; system text and what is protected stay.
+    def start_on(self, role: str, *, follows: bool) -> None:
+        """Drop the units before the first turn of a role, except system text and protected items.
 
         Args:
             role: The role.
-            follows: Whether such a turn follows the items.
+            follows: True if such a turn follows the items.
         """
         kept = self._kept() if self._summary is None else sorted((*self._kept(), self._summary))
         begins = {at: unit[0] for unit in self._order for at in unit}
@@ -338,17 +340,17 @@ class _Work:
         for unit in self._order:
             if unit[0] < first and not stays.isdisjoint(unit) and unit[0] != self._summary and not self._is_value(unit):
                 going = stays.intersection(unit)
-                self.lose(going, "dropped", f"it stood before the first turn of the {role}")
+                self.mark(going, "dropped", f"before the first {role} turn")
                 for at in going:
                     self._replaced.pop(at, None)
                     self._cuts.pop(at, None)
 
     def _is_value(self, unit: Unit) -> bool:
-        """Return True if a unit is in the texts of the prompt, and before no turn."""
+        """Return True if a unit is a slot value, which is not part of the turns."""
         return isinstance(self._items[unit[0]], SlotValue)
 
-    def leave_void_thoughts(self) -> None:
-        """Leave out the thoughts that were signed before the messages were dropped that are dropped now."""
+    def drop_void_thinking(self) -> None:
+        """Drop thinking that was signed before the current messages were dropped."""
         if not self._lost and not self._cuts:
             return
         since = len(self._items) if self._since is None else self._since
@@ -361,7 +363,7 @@ class _Work:
 
     @property
     def _ends_prefix(self) -> bool:
-        """True if other messages are dropped than for the last answer."""
+        """True if the dropped messages differ from those of the last answer's request."""
         roles = [role_of(item) for item in self._items]
         last = max((at for at, role in enumerate(roles) if role == "assistant"), default=0)
         return bool(self._lost) and (self._since is None or self._since > last)
@@ -369,8 +371,8 @@ class _Work:
     def _kept(self) -> list[int]:
         return [at for at in range(len(self._items)) if at not in self._lost]
 
-    def done(self) -> Fitted:
-        """Return the messages that fit, and the report."""
+    def result(self) -> Fitted:
+        """Return the fitted conversation."""
         kept = self._kept()
         if self._summary is not None:
             kept = sorted((*kept, self._summary))
@@ -381,16 +383,16 @@ class _Work:
         return Fitted(kept, self._replaced, fates, report)
 
     def _account(self) -> Account:
-        items, tally = self._items, self._plan.tally
+        items, counts = self._items, self._plan.counts
         kept = self._kept()
         stays = set(kept)
-        shares = [tally.share(item) for item in items]
+        shares = [counts.share(item) for item in items]
         found = [
             ItemTokens(
                 role_of(item),
                 self._slot_of(at),
                 shares[at],
-                0 if at not in stays else tally.share(self._replaced[at]) if at in self._replaced else shares[at],
+                0 if at not in stays else counts.share(self._replaced[at]) if at in self._replaced else shares[at],
                 item.place if isinstance(item, SlotValue) else None,
             )
             for at, item in enumerate(items)
@@ -401,11 +403,11 @@ class _Work:
             old = slots.get(each.slot, Tokens(0, 0))
             slots[each.slot] = Tokens(old.before + each.before, old.after + each.after)
         if self._summary is not None:
-            slots["summary"] = Tokens(0, tally.share(self._replaced[self._summary]))
+            slots["summary"] = Tokens(0, counts.share(self._replaced[self._summary]))
         if self._tools:
-            slots["tools"] = Tokens(tally.tools(self._tools), tally.tools(self._tools))
+            slots["tools"] = Tokens(counts.tools(self._tools), counts.tools(self._tools))
         before = self._meter.cost(range(len(items)), {})
-        # What is unchanged is not counted again: some counters ask a provider.
+        # Don't count an unchanged conversation again: some counters call a provider.
         after = self._meter.cost(sent, self._replaced) if self._lost or self._cuts else before
         return Account(before, after, found, slots)
 
@@ -417,35 +419,35 @@ class _Work:
             return "system"
         return "input" if at in self._talk.newest else "history"
 
-    def _too_much(self) -> str:
-        """Explain why the parts that never go do not fit, with the numbers."""
+    def _describe_excess(self) -> str:
+        """Explain why the protected parts don't fit, with token counts."""
         counts: dict[str, int] = {}
         for at in self._talk.fixed:
             slot = self._slot_of(at)
-            counts[slot] = counts.get(slot, 0) + self._plan.tally.share(self._items[at])
+            counts[slot] = counts.get(slot, 0) + self._plan.counts.share(self._items[at])
         if self._tools:
-            counts["tools"] = self._plan.tally.tools(self._tools)
+            counts["tools"] = self._plan.counts.tools(self._tools)
         least = self._meter.cost(self._talk.fixed, {})
         rest = least - sum(counts.values())
         if rest > 0 and counts:
-            counts["what stands around them"] = rest
+            counts["fixed text"] = rest
         parts = ", ".join(f"{_NAMES.get(slot, slot)} {count:,}" for slot, count in counts.items())
-        advice = "" if self._plan.cut else ", or cut= to cut the newest turn"
+        advice = "" if self._plan.cut else ", or pass cut= to cut the newest turn"
         lists = sorted({repr(self._slot_of(at)) for at in self._talk.fixed if self._is_list_item(at)})
         empty = f", or the list {', '.join(lists)} would be empty" if lists else ""
         missing = f"{least - self._limit:,} tokens are missing{empty}"
         return (
-            f"what never goes counts {least:,} tokens ({parts or 'no message at all'}), and the limit is "
-            f"{self._limit:,}: {missing}; give more room, or shorter text{advice}"
+            f"the parts that are never dropped have {least:,} tokens ({parts or 'no messages'}), and the limit is "
+            f"{self._limit:,}: {missing}; raise the limit or shorten the text{advice}"
         )
 
 
-_REASON_SUMMARY = "a summary stands for it"
-_NAMES = {"system": "system text", "input": "the newest turn of the user", "history": "what is protected"}
+_REASON_SUMMARY = "replaced by a summary"
+_NAMES = {"system": "system text", "input": "newest user turn", "history": "protected messages"}
 
 
 def role_of(item: Item) -> str:
-    """The role of an item; ``slot`` for the value of a slot."""
+    """Return the role of an item; ``slot`` for a slot value."""
     if isinstance(item, SlotValue):
         return "slot"
     return item.role if isinstance(item, Msg) else str(item.get("role", ""))

@@ -1,4 +1,4 @@
-"""The report of a budget: what went, what was cut or summarised, and what it all costs."""
+"""The report of a budget: dropped, cut and summarized messages, and token counts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Outcome: TypeAlias = Literal["kept", "dropped", "cut", "summarized"]
 
 
 class Tokens(NamedTuple):
-    """Tokens before and after trimming."""
+    """Token counts before and after trimming."""
 
     before: int
     after: int
 
 
 class ListItems(NamedTuple):
-    """The items of a list in a slot, by their indices in the list.
+    """The outcome for a list in a slot, as indices in the list.
 
     Attributes:
-        kept: The items that stay.
-        dropped: The items that went.
-        start: The index of the first item among the messages of the report.
+        kept: The kept items.
+        dropped: The dropped items.
+        start: The index of the first item in the report's messages.
     """
 
     kept: tuple[int, ...]
@@ -39,17 +39,17 @@ class ListItems(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """Outcome for one message, for the value of a slot, or for an item of a list in a slot.
+    """The outcome for a message, a slot value, or a list item in a slot.
 
     Attributes:
-        index: Its place among the messages that were given.
-        role: Its role; ``slot`` for the value of a slot.
-        slot: What it belongs to: ``system``, ``history``, ``input`` (the newest turn of the user), or a slot's name.
+        index: The index among the messages that were passed.
+        role: The role; ``slot`` for a slot value.
+        slot: The part of the prompt: ``system``, ``history``, ``input`` (the newest user turn), or a slot's name.
         fate: ``kept``, ``dropped``, ``cut`` or ``summarized``.
-        reason: Why; empty where it was kept.
-        before: Its tokens before.
-        after: Its tokens after.
-        item: The index of the item in its list; None for a message and a whole value.
+        reason: The reason; empty for a kept message.
+        before: The tokens before trimming.
+        after: The tokens after trimming.
+        item: The index of the item in its list; None for a message or a whole value.
     """
 
     index: int
@@ -63,18 +63,18 @@ class Trimmed:
 
 
 class TrimReport:
-    """An account of what a budget did to a conversation.
+    """A report of what a budget changed in a conversation.
 
-    What costs time to know is counted when it is asked for, message by message.
+    Token counts are computed on first access.
 
     Attributes:
-        max_tokens: The most tokens that were allowed, what is reserved for the answer not among them; ``None`` where
-            only slots were limited.
-        failure: Why there is no summary, where one was asked for and could not be had.
-        lists: The items of each list in a slot that stay, and those that went, by the name of the slot.
-        void: The indices of the messages whose signed thoughts are left out, because other messages stood before them
-            when the provider signed them.
-        ends_prefix: True if other messages are dropped than for the last answer, so that no cache has the rest.
+        max_tokens: The maximum number of tokens, without the reserve for the answer; None if only slots had limits.
+        failure: The reason for a missing summary, if summarizing failed.
+        lists: The kept and dropped items of each list, by slot name.
+        void: The indices of the messages whose signed thinking was dropped, because the signature covered messages
+            that are now dropped.
+        ends_prefix: True if the dropped messages differ from those of the last answer's request, so a prompt cache
+            can't serve the rest.
     """
 
     def __init__(
@@ -102,17 +102,17 @@ class TrimReport:
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """The indices of the messages, values and items that went."""
+        """The indices of the dropped messages, values and items."""
         return self._of("dropped")
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """The indices of those that were cut."""
+        """The indices of the cut messages and values."""
         return self._of("cut")
 
     @property
     def summarized(self) -> tuple[int, ...]:
-        """The indices of those whose place a summary took."""
+        """The indices of the messages that a summary replaced."""
         return self._of("summarized")
 
     def _of(self, kind: Outcome) -> tuple[int, ...]:
@@ -124,17 +124,17 @@ class TrimReport:
 
     @property
     def before(self) -> int:
-        """The tokens of all that was given."""
+        """The tokens before trimming."""
         return self._account.before
 
     @property
     def after(self) -> int:
-        """The tokens of all that is sent."""
+        """The tokens after trimming."""
         return self._account.after
 
     @property
     def messages(self) -> tuple[Trimmed, ...]:
-        """Outcome for each message, and for the value of each slot, in the order given."""
+        """The outcome for each message, slot value and list item, in their original order."""
         return tuple(
             Trimmed(
                 index, item.role, item.slot, *self._fates.get(index, ("kept", "")), item.before, item.after, item.item
@@ -144,7 +144,7 @@ class TrimReport:
 
     @property
     def slots(self) -> dict[str, Tokens]:
-        """The tokens of each slot, of ``tools``, and of what stands around them (``framing``): the whole in parts."""
+        """The tokens of each slot, of ``tools``, and of the rest (``framing``)."""
         account = self._account
         found = dict(account.slots)
         rest = Tokens(
@@ -157,7 +157,7 @@ class TrimReport:
         return found
 
     def as_dict(self) -> JsonObject:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         return {
             "max_tokens": self.max_tokens,
             "before": self.before,
@@ -170,8 +170,7 @@ class TrimReport:
             "failure": self.failure,
         }
 
-    def _done(self) -> str:
-        """Describe the changes, without numbers of tokens."""
+    def _describe_changes(self) -> str:
         of_lists = {
             slot: [items.start + place for place in items.dropped]
             for slot, items in self.lists.items()
@@ -187,8 +186,8 @@ class TrimReport:
             count = len(gone) + len(self.lists[slot].kept)
             done.append(f"{len(gone)} of {count} items of {slot} dropped ({self._reasons(gone)})")
         if self.void:
-            done.append(f"{len(self.void)} without their signed thoughts, which are void")
-        return "; ".join([*done, *([self.failure] if self.failure else [])]) or "nothing had to go"
+            done.append(f"{len(self.void)} without their signed thinking, which is void")
+        return "; ".join([*done, *([self.failure] if self.failure else [])]) or "nothing changed"
 
     def _reasons(self, indices: Sequence[int]) -> str:
         return ", ".join(sorted({self._fates[at][1] for at in indices}))
@@ -196,17 +195,17 @@ class TrimReport:
     def __str__(self) -> str:
         limit = "" if self.max_tokens is None else f" of {self.max_tokens:,}"
         before = f"{self.before:,} → " if self else ""
-        return f"{before}{self.after:,}{limit} tokens: {self._done()}"
+        return f"{before}{self.after:,}{limit} tokens: {self._describe_changes()}"
 
     def __repr__(self) -> str:
-        # Nothing is counted for it: some counters ask a provider.
-        return f"<TrimReport: {self._done()}>"
+        # Without token counts: some counters call a provider.
+        return f"<TrimReport: {self._describe_changes()}>"
 
     def _repr_html_(self) -> str:
         return html_of(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the known values for a pickle, without those that could still be counted."""
+        """Return the state for a pickle, with the counts computed."""
         account = self._account
         return {**self.__dict__, "_count": None, "_account": account}
 
@@ -215,11 +214,11 @@ class ItemTokens(NamedTuple):
     """The tokens of one item.
 
     Attributes:
-        role: Its role.
-        slot: What it belongs to.
-        before: Its tokens before.
-        after: Its tokens after; 0 where it went.
-        item: The index of the item in its list; None for a message and a whole value.
+        role: The role.
+        slot: The part of the prompt; see :class:`Trimmed`.
+        before: The tokens before trimming.
+        after: The tokens after trimming; 0 if the item was dropped.
+        item: The index of the item in its list; None for a message or a whole value.
     """
 
     role: str
@@ -230,11 +229,11 @@ class ItemTokens(NamedTuple):
 
 
 class Account(NamedTuple):
-    """Cost of a conversation, before and after.
+    """The token counts of a conversation.
 
     Attributes:
-        before: The tokens of all that was given.
-        after: The tokens of all that is sent.
+        before: The tokens before trimming.
+        after: The tokens after trimming.
         items: The tokens of each item.
         slots: The tokens of each slot.
     """

@@ -9,17 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def fewest(count: int, cost: Callable[[int], int], target: int) -> int | None:
-    """Return the fewest pieces that must go, found by halving.
+def find_fewest(count: int, cost: Callable[[int], int], target: int) -> int | None:
+    """Find the fewest pieces to drop, by binary search.
 
     Args:
         count: The number of pieces.
-        cost: What remains costs when so many have gone; it should not grow with them.
-        target: The most it may cost.
+        cost: A function from the number of dropped pieces to the cost of the rest. It should never increase.
+        target: The maximum cost.
 
     Returns:
-        How many go: with them the cost is at most ``target``, with one less it is more. ``None`` where it is more with
-        all gone.
+        The smallest number of dropped pieces with a cost of at most ``target``; None if there is none.
     """
     found = bisect_left(range(count + 1), -target, key=lambda gone: -cost(gone))
     return found if found <= count else None

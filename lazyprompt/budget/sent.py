@@ -1,7 +1,7 @@
-"""Messages as ``ChatFormatter("openai")`` sends them, so that a budget by itself counts what will be sent.
+"""Messages as ``ChatFormatter("openai")`` sends them, which a budget without a formatter counts.
 
-Each message counts by itself, with what the formatter makes of it: names and ids that fit, media of results behind
-them, an answer for a call that has none. What the formatter leaves out may count, what it adds always does.
+Each message is counted on its own, with the formatter's changes: valid names and ids, media of results in a user
+message, and a result for each call without one. Content that the formatter omits may count; added content always does.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import Form
 
 
-def as_sent(messages: Sequence[Msg]) -> list[Msg]:
-    """Return messages with unique ids of calls, and with an answer for each call."""
+def link_calls(messages: Sequence[Msg]) -> list[Msg]:
+    """Return messages with unique call ids, and with a result for each call."""
     found: list[Msg] = []
-    # The new ids of the calls without a result, by their own ids; where all calls stand, and their tools, by new ids.
+    # The new ids of calls without a result, by original id.
     waiting: dict[str, deque[str]] = {}
+    # The message index and tool name of each call, by new id.
     calls: dict[str, tuple[int, str]] = {}
-    # The number to try next for an id that is used again: some servers give every call the same id.
+    # The next suffix for a repeated id: some servers give every call the same id.
     numbers: dict[str, int] = {}
     for at, message in enumerate(messages):
         linked = message
         if not isinstance(message.content, str):
-            blocks = [_linked(block, at, waiting, calls, numbers) for block in message.content]
+            blocks = [_link_block(block, at, waiting, calls, numbers) for block in message.content]
             if any(new is not old for new, old in zip(blocks, message.content, strict=True)):
                 linked = message.evolve(content=blocks)
         found.append(linked)
@@ -46,14 +47,14 @@ def as_sent(messages: Sequence[Msg]) -> list[Msg]:
     return found
 
 
-def _linked(
+def _link_block(
     block: Block,
     at: int,
     waiting: dict[str, deque[str]],
     calls: dict[str, tuple[int, str]],
     numbers: dict[str, int],
 ) -> Block:
-    """Return a call with an id that no other has, and a result with the id and tool of its call."""
+    """Return a call with a unique id, or a result with the id and tool name of its call."""
     if isinstance(block, ToolUseBlock):
         new, number = block.id, numbers.get(block.id, 2)
         while new in calls:
@@ -72,7 +73,7 @@ def _linked(
 
 
 def sent_forms(messages: Iterable[Msg | Form]) -> list[Form]:
-    """Return messages as the OpenAI dicts that are sent; a dict is one already."""
+    """Return messages as the OpenAI dicts that are sent; dicts stay unchanged."""
     found: list[Form] = []
     for message in messages:
         if isinstance(message, Msg):
@@ -86,7 +87,7 @@ _SENT = replace(COUNTED, named_results=False)
 
 
 def _turns(message: Msg) -> list[Turn]:
-    """Return the turns that a message becomes: its results, the media in them, and all else with fitting names."""
+    """Return the turns of a message: its results, their media, and the remaining blocks with valid names."""
     speaker = fitted(no_imitation(message.speaker, message.role), NAMES) if message.speaker else ""
     turns: list[Turn] = []
     blocks: list[Block] = []
@@ -109,7 +110,7 @@ def _turns(message: Msg) -> list[Turn]:
 
 
 def _result_turns(block: ToolResultBlock) -> list[Turn]:
-    """Return the turn of a result, and the user's turn with its media."""
+    """Return the turn of a result, and the user turn with its media."""
     media = [] if isinstance(block.output, str) else [each for each in block.output if not isinstance(each, TextBlock)]
     text = block.text if block.text or not media else f"({', '.join(each.kind for each in media)}: in the next message)"
     result = ToolResultBlock(fitted(block.id, IDS, ID_LENGTH), output=text)

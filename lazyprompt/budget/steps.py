@@ -1,8 +1,8 @@
-"""Steps: the oldest messages are dropped many at a time, so that a prefix holds for many requests.
+"""Steps: the oldest messages are dropped many at a time, so that many requests share a prefix.
 
-A budget keeps nothing of a conversation. What it drops now follows from all requests of the conversation until now,
-which are gone through anew: whenever one was too long, messages were dropped down to the low-water mark. So the same
-messages are dropped for the next request, until that is too long again.
+A budget keeps no state of a conversation. Each time, it replays all requests of the conversation so far: whenever one
+was too long, messages were dropped down to the low-water mark. The next requests drop the same messages, until one is
+too long again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.units import Unit
 
 
-# Estimates are right to within this part of the limit.
+# The tolerance of estimates, as a factor of the limit.
 _SURE = 1.05
 
 
@@ -24,8 +24,8 @@ class Step(NamedTuple):
 
     Attributes:
         dropped: The indices of the messages.
-        since: The index of the answer that was the first to be asked for without them; the number of messages if this
-            request is the first.
+        since: The index of the first answer that was requested without them; the number of messages if this request
+            is the first.
     """
 
     dropped: frozenset[int]
@@ -42,22 +42,22 @@ def last_step(
     limit: float,
     low: float,
 ) -> Step:
-    """Return the step of the last of the requests of a conversation.
+    """Return the step of the latest request of a conversation.
 
     Args:
-        units: The messages that may be dropped, in units that are dropped together, the oldest first.
+        units: The units that may be dropped, the oldest first.
         tokens: The tokens of each message.
-        roles: The role of each message; there was a request before each message of the assistant, and is one now.
-        beside: The tokens of what is sent beside the messages.
-        newer: The tokens of the input of this request, which is not among the messages.
-        limit: The most tokens of a request.
-        low: The tokens down to which messages are dropped.
+        roles: The role of each message. One request preceded each assistant message; the latest follows them all.
+        beside: The tokens of the request without its messages.
+        newer: The tokens of the latest request's input, which is not one of the messages.
+        limit: The maximum number of tokens of a request.
+        low: The low-water mark: the number of tokens to drop down to.
     """
     dropped: set[int] = set()
     since, sent, done, newest = 0, beside, 0, -1
-    # The first unit that is not dropped, and the last message that is.
+    # The index of the first unit that is not dropped, and of the newest dropped message.
     first, latest = 0, -1
-    # What a request would have without the last step, while the estimate leaves it open whether that was made then.
+    # The tokens of a request before the last step, while the estimate is too close to the limit to date that step.
     unsure: float | None = None
     for end in [*(at for at, role in enumerate(roles) if role == "assistant" and at), len(roles)]:
         new = sum(tokens[done:end])
@@ -72,8 +72,8 @@ def last_step(
         unit = next(left, None)
         while unit is not None:
             following = next(left, None)
-            # The last unit is what the model goes on with: it is dropped only if it must be. A step takes all that is
-            # older than the last one, as the question whose tool calls went before it.
+            # The model continues from the last unit, so drop it only if necessary. A step also drops every unit older
+            # than the newest dropped one, such as a question whose tool calls were dropped before it.
             if sent <= (limit if following is None else low) and unit[0] > latest:
                 break
             dropped.update(unit)
@@ -92,13 +92,13 @@ def last_step(
 
 
 def _droppable(units: Sequence[Unit], first: int, end: int, newest: int, dropped: set[int]) -> Iterator[Unit]:
-    """Yield the units of a request that may be dropped, the oldest first.
+    """Yield the units of a request that may be dropped, oldest first.
 
     Args:
         units: All units.
         first: The index of the first unit to consider.
         end: The number of messages of the request.
-        newest: The index of the newest user message, which stays.
+        newest: The index of the newest user message, which is kept.
         dropped: The indices of the messages that earlier requests dropped.
     """
     for at in range(first, len(units)):

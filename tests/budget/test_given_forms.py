@@ -74,7 +74,7 @@ def test_a_cut_never_leaves_an_empty_message(limit: int) -> None:
     messages = [said("assistant", "x" * 400), said("user", "u" * 20)]
     kept, _ = Budget(limit, CHARS, cut="end").fit(messages)
     assert all(message["content"] not in ("", "[…]") for message in kept)
-    with pytest.raises(BudgetError, match="what never goes counts"):
+    with pytest.raises(BudgetError, match="the parts that are never dropped have"):
         Budget(limit, CHARS, cut="end").fit([said("system", "s" * (limit - 3)), said("user", "x" * 99)])
 
 
@@ -94,7 +94,7 @@ def test_what_would_stand_before_the_users_turn_goes_with_its_reason() -> None:
     kept, report = Budget(35, CHARS, start_on="user").fit(messages)
     assert [message["role"] for message in kept] == ["system", "user"]
     reasons = {each.index: each.reason for each in report.messages if each.fate == "dropped"}
-    assert reasons[5] == "it stood before the first turn of the user"
+    assert reasons[5] == "before the first user turn"
     assert reasons[1] == "the oldest go first"
     # Without a limit too: the conversation begins with the assistant.
     assert Budget(None, CHARS, start_on="user").fit(messages)[1].dropped == (1,)
@@ -132,7 +132,7 @@ def test_a_history_that_waits_for_an_answer_keeps_its_question_and_what_follows_
         assert exactly(limit, CHARS, start_on=start_on).fit(history)[0] == history[-count:]
     # With less, the exchange goes, and the question stays.
     assert exactly(room - 1, CHARS).fit(history)[0] == [history[8]]
-    with pytest.raises(BudgetError, match=r"what never goes counts 8 tokens \(the newest turn of the user 8\)"):
+    with pytest.raises(BudgetError, match=r"the parts that are never dropped have 8 tokens \(newest user turn 8\)"):
         exactly(7, CHARS).fit(history)
 
 

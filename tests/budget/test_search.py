@@ -8,7 +8,7 @@ from math import log2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lazyprompt.budget.search import fewest
+from lazyprompt.budget.search import find_fewest
 
 SIZES = st.lists(st.integers(0, 500), max_size=60)
 
@@ -18,13 +18,13 @@ def test_it_finds_what_looking_at_all_finds(sizes: list[int], target: int, rest:
     full = sum(sizes) + rest
     gone = [0, *accumulate(sizes)]
     best = next((count for count, less in enumerate(gone) if full - less <= target), None)
-    assert fewest(len(sizes), lambda count: full - gone[count], target) == best
+    assert find_fewest(len(sizes), lambda count: full - gone[count], target) == best
 
 
 @example(costs=[0, 0], target=-1)
 @given(costs=st.lists(st.integers(-50, 500), min_size=1, max_size=60), target=st.integers(-10, 500))
 def test_it_ends_with_what_fits_also_where_cost_jumps_about(costs: list[int], target: int) -> None:
-    found = fewest(len(costs) - 1, costs.__getitem__, target)
+    found = find_fewest(len(costs) - 1, costs.__getitem__, target)
     assert found is None or costs[found] <= target
     if found is None:
         assert costs[-1] > target
@@ -37,5 +37,5 @@ def test_it_asks_a_logarithm_of_times() -> None:
         asked.append(at)
         return 1_000 if at < 7_777 else 0
 
-    assert fewest(10_000, cost, 500) == 7_777
+    assert find_fewest(10_000, cost, 500) == 7_777
     assert len(asked) <= log2(10_000) + 1

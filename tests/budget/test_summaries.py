@@ -40,7 +40,7 @@ def test_a_summary_stands_in_the_place_of_what_goes() -> None:
     assert kept == [system, said("user", f"{PREFIX}part 1"), *messages[-len(kept) + 2 :]]
     assert made.given == [messages[: len(report.summarized)]]
     assert report.slots["summary"] == (0, len(PREFIX) + 6)
-    assert "summarized (a summary stands for it)" in str(report)
+    assert "summarized (replaced by a summary)" in str(report)
     assert [each.fate for each in report.messages][:3] == ["kept", "summarized", "summarized"]
     as_msg, _ = Budget(200, CHARS, lambda _: "short", summary_tokens=60).fit(
         [Msg(each["role"], each["content"], each["role"]) for each in messages]
@@ -66,8 +66,8 @@ def test_a_summary_is_made_once_and_carried_on() -> None:
     ("summarizer", "why"),
     [
         (lambda _: str(1 / 0), "the summarizer failed with ZeroDivisionError: division by zero"),
-        (lambda _: None, "the summarizer gave a NoneType; it must give the summary as text"),
-        (lambda _: " \n", "the summarizer gave an empty text"),
+        (lambda _: None, "the summarizer returned a NoneType; it must return the summary as a string"),
+        (lambda _: " \n", "the summarizer returned an empty string"),
         (lambda _: "\ud800", "the summary has a lone surrogate"),
     ],
 )
@@ -82,7 +82,7 @@ def test_where_there_can_be_no_summary_the_oldest_go(summarizer: Any, why: str) 
 def test_a_summary_that_has_no_room_is_left_out() -> None:
     kept, report = Budget(100, CHARS, lambda _: "x", summary_tokens=len(PREFIX)).fit(talk(30))
     assert kept == talk(30)[20:]
-    assert report.failure == f"no summary: no room was left for one of {len(PREFIX)} tokens"
+    assert report.failure == f"no summary: there was no room for one of {len(PREFIX)} tokens"
 
 
 def test_a_long_summary_is_cut() -> None:

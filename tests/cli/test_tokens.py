@@ -478,8 +478,11 @@ KNOWN = "known are approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:P
         (("--input", "x", "--counter", "tiktoken:o200k_base", "--bpe-file", "no"), "--bpe-file: no cannot be read"),
         (("--input", "x", "--max-tokens", "0"), "--max-tokens: 0 is not in the range"),
         (("--input", "x", "--max-tokens", "many"), "--max-tokens: 'many' is not a valid"),
-        (("--input", "x", "--max-tokens", "3"), "--max-tokens: what never goes counts "),
-        (("--input", "x", "--max-tokens", "3", "--format", "openai"), "--max-tokens: what never goes counts "),
+        (("--input", "x", "--max-tokens", "3"), "--max-tokens: the parts that are never dropped"),
+        (
+            ("--input", "x", "--max-tokens", "3", "--format", "openai"),
+            "--max-tokens: the parts that are never dropped",
+        ),
         (("--input", "x", "--color", "never"), "--color: No such option"),
     ],
 )

@@ -450,7 +450,7 @@ def test_a_summary_cannot_open_a_line() -> None:
     ("model", "why"),
     [
         (lambda _: str(1 / 0), "ZeroDivisionError: division by zero"),
-        (lambda _: None, "the summarizer gave a NoneType; it must give the summary as text"),
+        (lambda _: None, "the summarizer returned a NoneType; it must return the summary as a string"),
         (lambda _: "\ud800", "the summary has a lone surrogate"),
     ],
 )

@@ -99,7 +99,7 @@ def test_what_must_stay_and_does_not_fit_is_an_error(kind: type[ChatFormatter], 
     ):
         with pytest.raises(
             BudgetError,
-            match=r"what never goes counts [\d,]{3,5} tokens \(.+\), and the limit is 300: .* missing; give",
+            match=r"never dropped have [\d,]{3,5} tokens \(.+\), and the limit is 300: .* missing; raise",
         ):
             formatter.format(*messages)
 

@@ -81,7 +81,7 @@ def test_limits_alone_make_a_budget_with_the_approximate_counter() -> None:
 
 def test_json_is_never_cut() -> None:
     """The limit of a slot cut the JSON of a dict in its middle."""
-    with pytest.raises(BudgetError, match=r"^slots\['context'\] is 20 tokens, and its JSON has 34, which is not cut"):
+    with pytest.raises(BudgetError, match=r"^slots\['context'\] is 20 tokens, but its JSON has 34 and can't be cut"):
         chat(Budget(None, CHARS, slots={"context": 20})).generate_prompt({"context": {"a": "b" * 25}, "input": "x"})
     values = {"context": {"a": "b" * 99}, "input": "x" * 99}
     made = chat(Budget(250, CHARS, cut="end"), system="").generate_prompt(values)
@@ -214,7 +214,7 @@ def test_a_long_value_is_cut_rather_than_be_an_error() -> None:
     assert len(made) <= 400
     assert "[…]" in made
     assert report.slots["history"].after == 0
-    with pytest.raises(BudgetError, match="what never goes counts"):
+    with pytest.raises(BudgetError, match="the parts that are never dropped have"):
         chat(Budget(400, CHARS)).generate_prompt({"context": DOCUMENT, "input": "When?"})
 
 
@@ -228,7 +228,7 @@ def test_a_value_is_cut_to_nothing_where_it_must_be_but_never_the_input() -> Non
     made = chat(Budget(bare + 9, CHARS, cut="end")).generate_prompt({"context": "it", "input": DOCUMENT})
     assert made == chat().generate_prompt({"context": "it", "input": "The […]"})
     for room in range(4):
-        with pytest.raises(BudgetError, match="what never goes counts"):
+        with pytest.raises(BudgetError, match="the parts that are never dropped have"):
             chat(Budget(bare + room, CHARS, cut="end")).generate_prompt({"context": "it", "input": DOCUMENT})
 
 
@@ -320,7 +320,7 @@ def test_the_report_of_a_history_with_pictures_can_be_read() -> None:
 def test_an_error_names_all_that_never_goes() -> None:
     """Of a prompt that does not fit, the numbers were those of its values only."""
     with pytest.raises(
-        BudgetError, match=r"what never goes counts 1,\d{3} tokens \(context 1,400, .*around them \d+\)"
+        BudgetError, match=r"the parts that are never dropped have 1,\d{3} tokens \(context 1,400, .*fixed text \d+\)"
     ):
         chat(Budget(400, CHARS)).generate_prompt({"context": DOCUMENT, "input": "When?"})
 

@@ -18,7 +18,7 @@ import pytest
 
 import lazyprompt
 from lazyprompt import Msg, MultiAgentFormatter, neutralize, restore
-from lazyprompt.budget.cut import shortened
+from lazyprompt.budget.cut import shorten
 from lazyprompt.safety.policy import headers_in
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ FUNCTIONS: dict[str, tuple[Callable[[str], object], str]] = {
     "merge tags": (merged, "<  /  history "),
     "merge speakers": (merged, "\nBob: "),
     "merge blanks behind a bracket": (lambda text: merged(f"<{text}"), " "),
-    "cut": (lambda text: shortened(text, 10, len), ";"),
+    "cut": (lambda text: shorten(text, 10, len), ";"),
     "headers": (lambda text: headers_in(f"## x{text}y"), " "),
 }
 

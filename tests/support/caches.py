@@ -26,7 +26,7 @@ _EMPTY = _BY_KEY | {"list", "deque"}
 BOUNDS: dict[str, str] = {
     "batch/calls.py:_Asking._tasks": "the calls under way, as many as may be at once",
     "budget/summary.py:Summaries._made": "the summaries of 64 conversations",
-    "budget/tally.py:Tally._new": "the counts of 16,384 messages, and as many from before",
+    "budget/costs.py:CountCache._new": "the counts of 16,384 messages, and as many from before",
     "messages/backends.py:_KNOWN": "one entry a tokenizer, as long as that lives",
     "messages/backends.py:_VOCABULARIES": "one entry an encoding, while that lives; of its tokens, those seen",
     "messages/encoding.py:TokenCache._kept": "`max_bytes` of texts and ids, 64 MB unless another number is given",

@@ -1,13 +1,14 @@
-"""Messages given to a budget by themselves: read, counted as they will be sent, and given back in their own kind."""
+"""The messages passed to ``Budget.fit``: parsed, counted in the form in which they are sent, and returned as passed."""
 
 from __future__ import annotations
 
 import marshal
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from lazyprompt._base.json import is_dict
 from lazyprompt.budget.cut import with_cut_of
-from lazyprompt.budget.sent import as_sent
+from lazyprompt.budget.sent import link_calls
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.parse import parse_with_sources
@@ -20,39 +21,37 @@ if TYPE_CHECKING:
     from lazyprompt.budget.units import Item, Message, Unit
 
 
-class Given(NamedTuple):
-    """A conversation as it was given, and as it is counted.
+class BudgetInput(NamedTuple):
+    """A conversation as passed and as counted.
 
     Attributes:
-        items: The items.
-        messages: The messages: the items themselves if each is a Msg or a message dict, else what they were parsed to.
-        counted: The messages as they will be sent, in the same places.
-        sources: The items that each message was parsed from; None if each item is a message.
-        together: The messages of one item.
+        items: The items as passed.
+        messages: The items if each is a Msg or a message dict; otherwise the parsed messages.
+        counted: The messages as they are sent, at the same indices.
+        sources: The indices of the items that each message was parsed from; None if each item is a message.
+        together: The groups of messages that were parsed from one item.
     """
 
-    items: list[object]
-    messages: list[Message]
+    items: Sequence[object]
+    messages: Sequence[Message]
     counted: list[Msg]
     sources: list[range] | None
     together: list[Unit]
 
     @classmethod
-    def of(cls, items: Iterable[object]) -> Given:
-        """Parse items of any form that a history may hold.
+    def parse(cls, items: Iterable[object]) -> BudgetInput:
+        """Parse items in any form that a history accepts.
 
         Raises:
-            HistoryError: It is no list, or an item is no message.
+            HistoryError: The argument is not a list, or an item is not a message.
         """
-        if isinstance(cast("object", items), Msg | str | dict):
-            raise HistoryError(f"messages is a {type(items).__name__}; give a list of Msg or message dicts")
+        _check_list(items)
         given = list(items)
         parsed = parse_with_sources(given, "messages")
-        counted = as_sent(parsed.messages)
+        counted = link_calls(parsed.messages)
         is_each = len(given) == len(parsed.messages) and not parsed.has_forms
-        if is_each and all(isinstance(item, dict | Msg) for item in given):
-            # Each item is a message of its own.
-            return cls(given, cast("list[Message]", given), counted, None, [])
+        if is_each and _are_messages(given):
+            return cls(given, given, counted, None, [])
         sources = parsed.sources(len(given))
         groups: dict[int, list[int]] = {}
         for at, source in enumerate(sources):
@@ -60,8 +59,8 @@ class Given(NamedTuple):
         together = [tuple(group) for group in groups.values() if len(group) > 1]
         return cls(given, [*parsed.messages], counted, sources, together)
 
-    def taken(self, fitted: Fitted) -> tuple[list[Any], TrimReport]:
-        """Return what fits, each in the kind in which it was given, and the report."""
+    def restore(self, fitted: Fitted) -> tuple[list[Any], TrimReport]:
+        """Return the fitted items, each of the type that was passed, and the report."""
         replaced = {at: self._replaced(at, fitted) for at in fitted.replaced}
         if self.sources is None:
             left: list[object] = [replaced[at] if at in replaced else self.messages[at] for at in fitted.kept]
@@ -70,14 +69,14 @@ class Given(NamedTuple):
         return [_copied(item) for item in left], fitted.report
 
     def _replaced(self, at: int, fitted: Fitted) -> Item:
-        """Return a message that was cut, or a summary, in the kind of the message that was given."""
+        """Return a cut message, or a summary, of the type that was passed."""
         item, given = fitted.replaced[at], self.messages[at]
         if fitted.fates[at][0] == "cut":
             return with_cut_of(given, self.counted[at], item)
         return {"role": "user", "content": item.text} if isinstance(item, Msg) and not isinstance(given, Msg) else item
 
     def _items(self, kept: Sequence[int], replaced: Mapping[int, Item], sources: Sequence[range]) -> list[object]:
-        """Return the items of messages; where one of an item was replaced, all of that item are messages."""
+        """Return the items of the kept messages. An item with a replaced message is returned as its messages."""
         changed = {sources[at].start for at in replaced}
         left: list[object] = []
         done: set[int] = set()
@@ -91,9 +90,18 @@ class Given(NamedTuple):
         return left
 
 
+def _check_list(items: object) -> None:
+    if is_dict(items) or isinstance(items, Msg | str):
+        raise HistoryError(f"messages is a {type(items).__name__}; give a list of Msg or message dicts")
+
+
+def _are_messages(items: list[object]) -> TypeGuard[list[Message]]:
+    return all(isinstance(item, dict | Msg) for item in items)
+
+
 def _copied(message: Any) -> object:  # noqa: ANN401 - a cast would be a call for each message
-    """Return a message that shares nothing mutable with another; a Msg never changes."""
-    # Most messages are a role and a text, whose shallow copy shares nothing mutable.
+    """Copy a message; a Msg is immutable and is returned as it is."""
+    # Most messages have only a role and a text, so a shallow copy is enough.
     if message.__class__ is dict and message.keys() == {"role", "content"} and type(message["content"]) is str:
         return message.copy()
     if isinstance(message, Msg):
@@ -101,5 +109,5 @@ def _copied(message: Any) -> object:  # noqa: ANN401 - a cast would be a call fo
     try:
         return marshal.loads(marshal.dumps(message))  # noqa: S302 - bytes of our own making
     except ValueError:
-        # It holds what is no plain value: a block within a dict, or a client's object.
+        # Not plain data, such as a block inside a dict, or a client's object.
         return deepcopy(message)

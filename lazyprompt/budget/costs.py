@@ -1,6 +1,6 @@
-"""Counts of messages, remembered: each message is counted once, in this turn and in all later ones.
+"""Token costs: counts of messages, which are cached, and meters of whole conversations.
 
-What remains of a conversation is measured message by message, or as a whole.
+Each message is counted once. A conversation's cost is the sum of its messages, or is measured as a whole.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from lazyprompt.budget.search import fewest
+from lazyprompt.budget.search import find_fewest
 from lazyprompt.budget.units import Item, SlotValue, Unit
 from lazyprompt.errors import BudgetError
 from lazyprompt.messages.msg import Msg
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     WritesForms: TypeAlias = Callable[[Iterable[Msg | Form]], list[Form]]
 
-# So many counts are kept at least, and twice as many at most.
+# The cache keeps at least this many counts, and at most twice as many.
 _KEPT = 16_384
-# Longer texts are remembered by a digest.
+# The key of a longer text is a digest.
 _LONG = 1_024
-# What a counter is tried with: two messages, so many times.
+# Test messages for a counter, and the number of repetitions.
 _TRIAL: tuple[Form, Form] = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "bb cc"})
 _TIMES = 8
 
 
-class Tally:
-    """The counts of a counter. What it remembers changes no result, only the time it takes.
+class CountCache:
+    """The cached counts of a counter. The cache changes only the time, never a result.
 
     Args:
         counter: The counter.
-        forms: Writes messages as the dicts that are counted.
+        forms: A function that converts messages to the OpenAI dicts that are counted.
     """
 
     __slots__ = ("_additive", "_forms", "_new", "_old", "counter")
@@ -49,21 +49,21 @@ class Tally:
 
     @property
     def additive(self) -> bool:
-        """True if the count of messages is the sum of theirs; a counter that does not say so is tried."""
+        """True if counts of messages add up. A counter without an ``additive`` attribute is tested."""
         if self._additive is None:
             self._additive = _is_additive(self.counter)
         return self._additive
 
     def empty(self, tools: Sequence[Form] | None = None) -> int:
-        """The count of no message at all, and of tools."""
+        """Return the count of a request without messages."""
         if not tools:
-            return self._known(None, lambda: self._count([]))
-        return self._known(digest(list(tools)), lambda: self._count([], tools))
+            return self._cached(None, lambda: self._count([]))
+        return self._cached(digest(list(tools)), lambda: self._count([], tools))
 
-    def tokens_of(self, item: Item) -> int:
-        """Return the tokens that an item adds, for an additive counter only."""
+    def count_item(self, item: Item) -> int:
+        """Return the tokens that an item adds to a request; for additive counters only."""
         if isinstance(item, SlotValue):
-            return self._known((SlotValue, item.text), lambda: self.count_text(item.text))
+            return self._cached((SlotValue, item.text), lambda: self.count_text(item.text))
         if isinstance(item, Msg):
             plain = not item.metadata and item.url is None
             content: object = item.content if plain else None
@@ -73,19 +73,19 @@ class Tally:
             key = (item.get("role"), content)
         if type(content) is not str or len(content) > _LONG:
             key = digest(self._forms([item]))
-        return self._known(key, lambda: self._count(self._forms([item])) - self.empty())
+        return self._cached(key, lambda: self._count(self._forms([item])) - self.empty())
 
     def cost(self, messages: Sequence[Item], tools: Sequence[Form] | None) -> int:
         """Count messages and tools."""
         if self.additive:
-            return self.empty(tools) + sum(map(self.tokens_of, messages))
+            return self.empty(tools) + sum(map(self.count_item, messages))
         slots = sum(self.count_text(item.text) for item in messages if isinstance(item, SlotValue))
         return slots + self._count(
             self._forms(item for item in messages if not isinstance(item, SlotValue)), tools or None
         )
 
     def tools(self, tools: Sequence[Form] | None) -> int:
-        """Tokens of the tools: exact, or for a counter that is not additive, those of their JSON."""
+        """Return the tokens of the tools; for a counter that isn't additive, the tokens of their JSON."""
         if not tools:
             return 0
         if self.additive:
@@ -93,29 +93,23 @@ class Tally:
         return sum(self.count_text(json_text(tool, "a tool")) for tool in tools)
 
     def count_text(self, text: str) -> int:
-        """The count of a text; of a counter that knows messages only, what such a message of the user's adds."""
+        """Return the count of a text; without a ``count_text``, the tokens that it adds as a user message."""
         count: Callable[[str], int] | None = getattr(self.counter, "count_text", None)
         if count is not None:
             return count(text)
         return self._count([{"role": "user", "content": text}]) - self.empty()
 
     def share(self, item: Item) -> int:
-        """Count an item by itself: exactly, or for a counter that is not additive, by its texts."""
+        """Return the count of a single item; for a counter that isn't additive, the tokens of its texts."""
         if self.additive:
-            return self.tokens_of(item)
+            return self.count_item(item)
         return sum(map(self.count_text, texts_of(item, self._forms)))
 
     def _count(self, messages: Sequence[Form], tools: Sequence[Form] | None = None) -> int:
         counter = self.counter
-        found = cast("object", counter.count(messages, tools) if tools else counter.count(messages))
-        if not isinstance(found, int):
-            raise BudgetError(
-                f"{type(self.counter).__name__}.count gave a {type(found).__name__}; it must give a whole number, and "
-                "not have to be awaited"
-            )
-        return found
+        return _checked_count(counter, counter.count(messages, tools) if tools else counter.count(messages))
 
-    def _known(self, key: Hashable, count: Callable[[], int]) -> int:
+    def _cached(self, key: Hashable, count: Callable[[], int]) -> int:
         if key is _UNKNOWN:
             return count()
         known = self._new.get(key)
@@ -128,8 +122,16 @@ class Tally:
             self._new[key] = known
         return known
 
-    def __reduce__(self) -> tuple[type[Tally], tuple[CountsMessages, WritesForms]]:
-        return Tally, (self.counter, self._forms)
+    def __reduce__(self) -> tuple[type[CountCache], tuple[CountsMessages, WritesForms]]:
+        return CountCache, (self.counter, self._forms)
+
+
+def _checked_count(counter: CountsMessages, count: object) -> int:
+    if not isinstance(count, int):
+        raise BudgetError(
+            f"{type(counter).__name__}.count returned a {type(count).__name__}; it must return an int and not be async"
+        )
+    return count
 
 
 def texts_of(item: Item, write: WritesForms = forms) -> list[str]:
@@ -143,18 +145,18 @@ _UNKNOWN = object()
 
 
 def digest(value: object) -> Hashable:
-    """Return a digest of a value: equal for equal content alone."""
+    """Return a digest of a value's content."""
     try:
-        # The second version knows no references, so that the same content is the same bytes.
+        # Version 2 has no references, so equal content serializes to equal bytes.
         data = marshal.dumps(cast("Any", value), 2)
     except ValueError:
-        # It holds what is no plain value: a block within a dict.
+        # Not plain data, such as a block inside a dict.
         return _UNKNOWN
     return blake2b(data, digest_size=16).digest()
 
 
 def _is_additive(counter: CountsMessages) -> bool:
-    """Return True if a counter's count of several messages is the sum of theirs."""
+    """Return True if a counter's count of several messages is the sum of their counts."""
 
     def adds(messages: Sequence[Mapping[str, Any]]) -> int:
         return counter.count(messages) - nothing
@@ -162,22 +164,22 @@ def _is_additive(counter: CountsMessages) -> bool:
     try:
         nothing = counter.count([])
         return adds([*_TRIAL] * _TIMES) == _TIMES * sum(adds([message]) for message in _TRIAL)
-    except Exception:  # noqa: BLE001 - a counter that does not know such messages says nothing of its kind: the safe way
+    except Exception:  # noqa: BLE001 - a counter that rejects the test messages is treated as not additive
         return False
 
 
-# What the items at these places cost together, some of them replaced by others.
+# The total cost of the items at these indices, some of them replaced.
 Cost: TypeAlias = "Callable[[Sequence[int], Mapping[int, Item]], int]"
 
 
-class ByMessage:
-    """Adds up what each message costs, beginning with those that go last: what goes need not be counted.
+class MessageMeter:
+    """Adds up the costs of messages from the last to be dropped, so dropped messages need not be counted.
 
     Args:
         items: All items.
-        fixed: The indices of those that never go.
-        order: The units that may go, in the order in which they do.
-        tally: What counts them.
+        fixed: The indices of the items that are never dropped.
+        order: The other units, in the order in which they are dropped.
+        counts: The counts.
         tools: The tools.
     """
 
@@ -186,46 +188,46 @@ class ByMessage:
         items: Sequence[Item],
         fixed: Sequence[int],
         order: Sequence[Unit],
-        tally: Tally,
+        counts: CountCache,
         tools: Sequence[Form] | None,
     ) -> None:
-        self._items, self._order, self._tally = items, order, tally
-        self._empty = tally.empty(tools)
-        self._fixed = self._empty + sum(tally.tokens_of(items[at]) for at in fixed)
+        self._items, self._order, self._counts = items, order, counts
+        self._empty = counts.empty(tools)
+        self._fixed = self._empty + sum(counts.count_item(items[at]) for at in fixed)
 
     @cached_property
     def full(self) -> int:
-        """Cost of all items."""
-        items, tokens_of = self._items, self._tally.tokens_of
-        return self._fixed + sum(tokens_of(items[at]) for unit in self._order for at in unit)
+        """The cost of all items."""
+        items, count_item = self._items, self._counts.count_item
+        return self._fixed + sum(count_item(items[at]) for unit in self._order for at in unit)
 
-    def fewest(self, most: int) -> int | None:
-        """The fewest units that must go so that the rest costs no more; ``None`` where even without all it does."""
-        items, order, tokens_of = self._items, self._order, self._tally.tokens_of
+    def find_fewest(self, most: int) -> int | None:
+        """Return the fewest units to drop for a cost of at most ``most``; None if dropping all is not enough."""
+        items, order, count_item = self._items, self._order, self._counts.count_item
         room = most - self._fixed
         if room < 0:
             return None
         for place in range(len(order) - 1, -1, -1):
             for at in order[place]:
-                room -= tokens_of(items[at])
+                room -= count_item(items[at])
             if room < 0:
                 return place + 1
         return 0
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """Return the cost of some items."""
-        items, tokens_of = self._items, self._tally.tokens_of
-        return self._empty + sum(tokens_of(replaced.get(at, items[at])) for at in kept)
+        """Return the cost of the kept items, some of them replaced."""
+        items, count_item = self._items, self._counts.count_item
+        return self._empty + sum(count_item(replaced.get(at, items[at])) for at in kept)
 
 
-class AsWhole:
-    """Measures what remains as it will be sent, with a few tries.
+class WholeMeter:
+    """Measures whole requests; a binary search keeps their number small.
 
     Args:
         items: All items.
-        fixed: The indices of those that never go.
-        order: The units that may go, in the order in which they do.
-        cost: What items cost together.
+        fixed: The indices of the items that are never dropped.
+        order: The other units, in the order in which they are dropped.
+        cost: The total cost of items.
     """
 
     def __init__(self, items: Sequence[Item], fixed: Sequence[int], order: Sequence[Unit], cost: Cost) -> None:
@@ -233,21 +235,21 @@ class AsWhole:
 
     @cached_property
     def full(self) -> int:
-        """Cost of all items."""
+        """The cost of all items."""
         return self.cost(self._without(0), {})
 
-    def fewest(self, most: int) -> int | None:
-        """The fewest units that must go so that the rest costs no more; ``None`` where even without all it does."""
+    def find_fewest(self, most: int) -> int | None:
+        """Return the fewest units to drop for a cost of at most ``most``; None if dropping all is not enough."""
         if self.full <= most:
             return 0
-        return fewest(len(self._order), lambda gone: self.cost(self._without(gone), {}), most)
+        return find_fewest(len(self._order), lambda gone: self.cost(self._without(gone), {}), most)
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """Return the cost of some items."""
+        """Return the cost of the kept items, some of them replaced."""
         return self._cost(kept, replaced)
 
     def _without(self, gone: int) -> list[int]:
         return sorted((*self._fixed, *(at for unit in self._order[gone:] for at in unit)))
 
 
-Meter: TypeAlias = ByMessage | AsWhole
+Meter: TypeAlias = MessageMeter | WholeMeter
