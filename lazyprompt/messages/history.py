@@ -1,4 +1,4 @@
-"""A history as a value, and what a prompter asks of it."""
+"""A history as a value."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class _HasType(Protocol):
     def type(self) -> str: ...
 
 
-# The message objects of official clients, LangChain and AgentScope, by what they have.
+# The message objects of official clients, LangChain and AgentScope, by their attributes.
 MessageObject: TypeAlias = "_HasContent | _HasParts | _HasType"
 HistoryLike: TypeAlias = "Sequence[Msg | Pair | Fields | MessageObject]"
-# A history as it was given, or read.
+# A history, as passed or parsed.
 PastLike: TypeAlias = "HistoryLike | History | None"
 
 
 @read_only
 @dataclass(frozen=True, slots=True, repr=False)
 class History:
-    """A history as a value.
+    """A parsed history.
 
     Args:
         messages: The messages.
@@ -54,14 +54,11 @@ class History:
         """Parse a history.
 
         Args:
-            history: Pairs, messages of any provider or of LangChain, and Msg in any mixture; ``None`` is an empty one.
-                It is copied.
-
-        Returns:
-            The history as a value.
+            history: Pairs, messages of any provider or of LangChain, and Msg in any mixture; ``None`` is an empty
+                history. The items are copied.
 
         Raises:
-            HistoryError: An item has no accepted form; the message names its index.
+            HistoryError: An item has no accepted form; the error names its index.
         """
         if isinstance(history, History):
             return history
@@ -101,19 +98,19 @@ EMPTY_HISTORY = History()
 
 
 def messages_from(history: HistoryLike | None) -> list[Msg]:
-    """Read a history in any accepted form into messages.
+    """Parse a history in any accepted form.
 
     Args:
         history: In any mixture: pairs ``[question, answer]``; Msg; message dicts of OpenAI (Chat Completions and
             Responses), Anthropic and Gemini, and the objects of their clients; LangChain's tuples and messages; the Msg
-            of AgentScope. Fields of content parts that no block has a place for, as ``cache_control``, are in the
+            of AgentScope. Fields of content parts that no block can express, such as ``cache_control``, go into the
             metadata under ``part_fields``.
 
     Returns:
         A new list of messages.
 
     Raises:
-        HistoryError: An item has no accepted shape, or could be of two; the message names its index.
+        HistoryError: An item has no accepted form, or is ambiguous; the error names its index.
     """
     return list(History.of(history).messages)
 

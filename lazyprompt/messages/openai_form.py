@@ -1,4 +1,4 @@
-"""Writes messages in the OpenAI chat form, the one dict form that all parties understand.
+"""Writes messages in the form of OpenAI's Chat Completions API.
 
 Source of the form: the Chat Completions API reference, "Create chat completion", and the types of the official client.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from hashlib import blake2s
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, to_json
+from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, fresh_json, to_json
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import (
     AudioBlock,
@@ -33,27 +33,27 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import MediaBlock, Msg, Source
     from lazyprompt.messages.turns import WrittenTurn
 
-# Keys to which the form gives a meaning. A reader puts any other key that holds something into the metadata of the Msg.
+# Keys with a meaning in the form. A reader puts all other non-empty keys into the metadata of the Msg.
 KNOWN_KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking_blocks", "url"}
 )
-# The names of speakers and tools that the API takes, and the ids of calls.
+# The names of speakers and tools that the API accepts, and the ids of calls.
 NAMES = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 IDS = re.compile(r"[^\x00-\x1f\x7f]{1,40}")
 ID_LENGTH = 40
-# What a call without a result is answered with.
+# The result sent for a call without one.
 NO_RESULT = "(no result)"
 _MAPPED_LENGTH = 64
-# Punctuation that stays in a mapped name. What is put in place of other characters completes no control sequence then.
+# Punctuation that a mapped name keeps. All other punctuation is replaced, so the name completes no control sequence.
 _MAPPED_PUNCTUATION = " ._:-"
-# The names by which MIME knows the formats that the form calls otherwise.
+# The form's names of audio formats, by their MIME subtypes.
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav"}
 
 
 class OpenAIPrompt(TypedDict):
     """The OpenAI form of a prompt: ``messages``, and ``tools`` where there are any.
 
-    Their values are JSON values. They are ``Any`` to type checkers, so that users can go into them without a cast.
+    All values are JSON. They are typed ``Any`` so that users can index them without a cast.
     """
 
     messages: list[dict[str, Any]]
@@ -69,9 +69,9 @@ def source_of(url: str) -> Source:
 
 
 def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) -> str:
-    """Return a name or id in a provider's alphabet: the text itself, or what is left of it with a mark of its own.
+    """Return a name or id in a provider's alphabet: the text itself, or its allowed characters and a hash.
 
-    The mark is made of the text, so that the same one gives the same name in every process, and another one another.
+    The hash keeps different texts apart, and equals itself in every process.
     """
     if pattern.fullmatch(text):
         return text
@@ -79,7 +79,7 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
     kept = (sign.isalnum() or sign in _MAPPED_PUNCTUATION for sign in text)
     mapped = (sign if keep and pattern.fullmatch(f"a{sign}") else "_" for sign, keep in zip(text, kept, strict=True))
     left = "".join(mapped).strip("_")[: length - 9]
-    # Where only ids of one length are taken, the mark alone fills it.
+    # Some providers accept ids of one length only: the hash has any length.
     candidates = (f"{left}_{mark}" if left else "", f"x_{mark}", blake2s(text.encode()).hexdigest()[:length])
     return next(filter(pattern.fullmatch, candidates))
 
@@ -108,7 +108,7 @@ class OpenAIWriter:
         text_lists: True if several texts stay apart, as a list of parts; else they are lines of one text.
         named_results: True if a result has the name of its tool.
         thinking: The key of a message for its thoughts; None leaves them out.
-        parts: The writers of blocks that OpenAI's own parts do not fit, by kind.
+        parts: The writers of blocks whose parts differ from OpenAI's, by kind.
         lists: True if a content is always a list of parts.
     """
 
@@ -120,29 +120,28 @@ class OpenAIWriter:
     lists: bool = False
 
     def messages(self, turns: Iterable[WrittenTurn], *, names: bool = True) -> list[JsonObject]:
-        """Write turns as messages: one for each tool result, and one for all else of a turn.
+        """Write turns as messages: one for each tool result, and one for the rest of a turn.
 
         Args:
             turns: The turns.
-            names: True if speakers are named.
+            names: True to write the speakers' names.
 
         Returns:
             Fresh dicts that share nothing mutable with the turns.
 
         Raises:
-            FormatError: A block has no place in the form.
+            FormatError: The form cannot express a block.
         """
         written: list[JsonObject] = []
         add, lists = written.append, self.lists
         for role, name, content, _ in turns:
             message: JsonObject = {"role": role, "name": name} if name and names else {"role": role}
             if isinstance(content, str) and not lists:
-                # Most messages are a text.
                 message["content"] = content
                 add(message)
                 continue
             if isinstance(content, Native):
-                add(fresh(cast("JsonObject", content.data)))
+                written += map(fresh, content.objects())
                 continue
             blocks = (plain_block(content),) if isinstance(content, str) else content
             if {*map(type, blocks)} == {TextBlock}:
@@ -155,7 +154,7 @@ class OpenAIWriter:
             if own:
                 self.fill(message, others)
             answers = [self.result(block) for block in results]
-            # A result never stands before its call.
+            # A result never precedes its call.
             written += [*own, *answers] if "tool_calls" in message else [*answers, *own]
         return written
 
@@ -163,7 +162,7 @@ class OpenAIWriter:
         """Put the blocks of a turn into its message."""
         calls = [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]
         content = tuple(block for block in blocks if not isinstance(block, ToolUseBlock | ThinkingBlock))
-        message["content"] = self.content(content) if content or not calls else _copy(self.no_text)
+        message["content"] = self.content(content) if content or not calls else fresh_json(self.no_text)
         thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)] if self.thinking else []
         if thoughts and self.thinking:
             message[self.thinking] = "\n".join(thoughts)
@@ -171,7 +170,7 @@ class OpenAIWriter:
             message["tool_calls"] = list(calls)
 
     def content(self, blocks: tuple[Block, ...]) -> Json:
-        """Write a content: a text where it is text alone, else parts."""
+        """Write a content: as a string if it has only texts, else as parts."""
         texts = [block.text for block in blocks if isinstance(block, TextBlock)]
         if not self.lists and len(texts) == len(blocks) and (len(texts) <= 1 or not self.text_lists):
             return "\n".join(texts)
@@ -205,7 +204,7 @@ _PLAIN = OpenAIWriter(text_lists=True, named_results=True)
 
 
 def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list[JsonObject]:
-    """Write messages as OpenAI dicts as they are, without the rules of a provider.
+    """Write messages as OpenAI dicts, without the rules of a provider.
 
     Args:
         messages: The messages.
@@ -215,11 +214,11 @@ def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list
         Fresh dicts; keys of the metadata that have no meaning in the form are keys of the dict.
 
     Raises:
-        FormatError: A block has no OpenAI form (video, or audio at an address), or the metadata are no JSON.
+        FormatError: A block has no OpenAI form (video, or audio at an address), or the metadata are not JSON.
     """
     found: list[JsonObject] = []
     for message in messages:
-        # The form has pictures alone at the addresses of a message.
+        # In this form, the addresses of a message are those of images.
         pictures = [ImageBlock(source_of(url)) for url in message.urls]
         content = (*message.blocks, *pictures) if pictures else message.content
         speaker = "" if message.speaker == message.role else message.speaker
@@ -232,16 +231,11 @@ def openai_dicts(messages: Iterable[Msg], writer: OpenAIWriter = _PLAIN) -> list
     return found
 
 
-def _copy(content: Json) -> Json:
-    """Copy content of a table."""
-    return [dict(part) for part in cast("list[JsonObject]", content)] if isinstance(content, list) else content
-
-
 def write_part(block: Block) -> JsonObject:
     """Write a block as a part of a message's content.
 
     Raises:
-        FormatError: The form has no place for it.
+        FormatError: The form cannot express the block.
     """
     match block:
         case TextBlock(text):
@@ -254,9 +248,9 @@ def write_part(block: Block) -> JsonObject:
         case FileBlock(Base64Source() as source, filename=filename):
             return {"type": "file", "file": _given("filename", filename) | {"file_data": address_of(source)}}
         case AudioBlock(URLSource(url)) | FileBlock(URLSource(url)):
-            # What stands behind a question mark may be a secret.
+            # The query of an address may contain a secret.
             raise FormatError(
-                f"the OpenAI form has no place for this {block.kind} block: it takes data, and no address as "
+                f"the OpenAI form has no place for this {block.kind} block: it takes data, not an address such as "
                 f"{url.partition('?')[0]!r}; give {type(block).__name__}.from_file(path), or a base64 source"
             )
         case _:

@@ -1,9 +1,9 @@
-"""A prompt as values, and its layout as segments. Nothing here is ever parsed back out of rendered text.
+"""A prompt as values, and its layout as segments. Rendered text is never parsed.
 
-The one data structure behind both is *parts*: a list of strings in which the even items are trusted (the developer's
-template, the model's markers) and the odd items are not (values, history, tool results). Such a list starts and ends
-with a trusted item, empty where there is none; two lists are joined with an empty untrusted item between them. Whether
-text is trusted is therefore its place in the list, which costs nothing to keep and nothing to look up.
+Both use *parts*: a list of strings whose even items are trusted (the developer's template, the model's markers) and
+whose odd items are not (values, history, tool results). The list starts and ends with a trusted item, which may be
+empty. Two lists are joined with an empty untrusted item between them. The index of a part therefore tells its trust, at
+no cost.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.msg import Block, Msg
 
-# The name of the segments that are neither a slot nor text of the developer's: the model's markers and the fixed text.
+# The slot name of the model's markers and of fixed text.
 MARKERS = "markers"
 _MARKERS = (MARKERS,)
-# The user's text, and the names of the parts of a prompt that are no slots.
+# The slot of the user's text, and the names of the parts of a prompt that are not slots.
 _INPUT = "input"
 _OWN_SLOTS = frozenset({MARKERS, "system", "instruction", "user", "tools", "history", "label"})
 
@@ -45,9 +45,9 @@ class Segment(NamedTuple):
     """A run of rendered text with one origin.
 
     Attributes:
-        text: The text, control sequences neutralised where it is not trusted.
-        slot: Where it came from: the name of a slot, ``system``, ``instruction``, ``tools``, ``history``, ``user``,
-            ``input``, ``label``, or ``markers``.
+        text: The text; in untrusted text, control sequences are neutralised.
+        slot: The origin: the name of a slot, ``system``, ``instruction``, ``tools``, ``history``, ``user``, ``input``,
+            ``label``, or ``markers``.
         trusted: True if the developer (or the model's own layout) wrote it.
     """
 
@@ -63,7 +63,7 @@ class Composition(NamedTuple):
         parts: Trusted and untrusted text in turn; the first and the last are trusted.
         slots: The slot of each part.
         note: The reason why origins are lost, if they are; only control sequences of the template are trusted then. Or
-            the roles of messages that the chat template does not show.
+            the roles of messages that the chat template does not render.
     """
 
     parts: tuple[str, ...]
@@ -74,7 +74,7 @@ class Composition(NamedTuple):
 @read_only
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Rendered:
-    """A flat prompt that knows where each of its characters came from.
+    """A flat prompt with the origin of each character.
 
     Args:
         parts: Trusted and untrusted text in turn; the first and the last are trusted.
@@ -93,14 +93,11 @@ class Rendered:
 
     @classmethod
     def later(cls, text: str, lay: Callable[[], Composition]) -> Rendered:
-        """Return a text whose origins are found when they are asked for.
+        """Return a flat prompt whose origins are computed on first use.
 
         Args:
             text: The text.
-            lay: What finds them out; the parts it gives make up the text.
-
-        Returns:
-            The flat prompt.
+            lay: Function that returns the origins; its parts make up the text.
         """
         made = cls.__new__(cls)
         object.__setattr__(made, "_laid", lay)
@@ -110,7 +107,7 @@ class Rendered:
     def _known(self) -> Composition:
         out = self._laid
         if not isinstance(out, Composition):
-            # Two threads that come at once find the same.
+            # Concurrent threads compute equal values.
             out = out()
             object.__setattr__(self, "_laid", out)
         return out
@@ -129,13 +126,13 @@ class Rendered:
     def note(self) -> str:
         """The reason why origins are lost, if they are; only control sequences of the template are trusted then.
 
-        Or the roles of messages that the chat template does not show, such as ``developer``.
+        Or the roles of messages that the chat template does not render, such as ``developer``.
         """
         return self._known().note
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments in order; neighbours of one origin are one segment, empty ones are left out."""
+        """The segments in order, without empty ones; adjacent segments of the same origin are merged."""
         segments: list[Segment] = []
         for index, (text, slot) in enumerate(zip(self.parts, self.slots, strict=True)):
             trusted = is_trusted(index, text)
@@ -148,9 +145,9 @@ class Rendered:
         return tuple(segments)
 
     def tokens(self, counter: CountsText) -> dict[str, int]:
-        """Return the tokens of each slot.
+        """Count the tokens of each slot.
 
-        Each segment is counted for itself: a token that would span two segments counts in both.
+        Each segment is counted alone, so a token that would span two segments counts in both.
 
         Args:
             counter: Anything with ``count_text(text) -> int``.
@@ -166,18 +163,15 @@ class Rendered:
     def encode(self, tokenizer: TokenizerLike) -> list[int]:
         """Return token ids in which only trusted text can become a special token.
 
-        What is not trusted becomes ordinary tokens, whatever it says; for text that holds no control sequences these
-        are the tokenizer's own ids. None are added for a beginning or an end: the text has its own.
+        Untrusted text becomes ordinary tokens. For text without control sequences, the ids equal the tokenizer's own.
+        No beginning-of-sequence or end-of-sequence ids are added: the text already contains its markers.
 
         Args:
             tokenizer: A tokenizer of the packages tokenizers or tiktoken, a fast one of transformers, mistral-common's
-                Tekkenizer; or a :class:`TokenCache` of one, which encodes only what it has not encoded before.
-
-        Returns:
-            The ids.
+                Tekkenizer; or a :class:`TokenCache` of one, which encodes only new texts.
 
         Raises:
-            TokenizerError: It is no such tokenizer.
+            TokenizerError: The tokenizer is none of these.
         """
         from lazyprompt.messages.encoding import TokenCache, encode  # noqa: PLC0415 - only ids need it
 
@@ -210,7 +204,7 @@ class Rendered:
 @read_only
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that knows which of it came from values.
+    """A text that records which of its parts came from values.
 
     Args:
         parts: Trusted and untrusted text in turn; the first and the last are trusted.
@@ -226,12 +220,12 @@ class Text:
         return cls((text,), (slot,))
 
     def with_slot(self, name: str, text: str, *, every: bool) -> tuple[Text, bool]:
-        """Return a copy with another text in the places of a slot, and True if it has no such place.
+        """Return a copy with another text in a slot, and True if the slot does not occur.
 
         Args:
             name: The slot.
             text: The text.
-            every: True to put it in each place; else it stands in the first, and the others are empty.
+            every: True to replace every occurrence; otherwise the occurrences after the first become empty.
         """
         places = [at for at, slot in enumerate(self.slots) if slot == name and not is_trusted(at, self.parts[at])]
         parts = [*self.parts]
@@ -247,10 +241,7 @@ class Text:
 
 
 class OfMessage(str):
-    """The slot of a part of a filled message.
-
-    It equals the plain name of the slot: only code that finds the message of a part looks for the class.
-    """
+    """The slot of a part of a filled message. It equals the slot's plain name; only its class marks it."""
 
     __slots__ = ()
 
@@ -258,17 +249,17 @@ class OfMessage(str):
 class FilledText(str):
     """The text of a message that was filled from a template.
 
-    What is made of it by adding, cutting or formatting is plain text again, which nobody vouches for.
+    Adding, slicing or formatting it returns plain text, which is untrusted.
 
     Attributes:
-        origins: Its parts with their slots.
+        origins: The parts with their slots.
     """
 
     __slots__ = ("origins",)
     origins: Text
 
     def __new__(cls, origins: Text) -> Self:
-        """Return the text that parts make up."""
+        """Join the parts."""
         made = super().__new__(cls, "".join(origins.parts))
         made.origins = Text(origins.parts, tuple(map(OfMessage, origins.slots)))
         return made
@@ -282,12 +273,12 @@ class FilledText(str):
 
 
 def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
-    """Strip the text that parts make up as ``str.strip`` does."""
+    """Strip the text that the parts form, as ``str.strip`` does."""
     texts = [*parts]
     for indexes, strip in ((range(len(texts)), str.lstrip), (range(len(texts) - 1, -1, -1), str.rstrip)):
         for index in indexes:
             text = strip(texts[index], chars)
-            # What is not changed stays the value it is: JSON begins and ends with no space.
+            # Keep an unchanged value, which may be a JsonText: JSON has no space at its ends.
             if text != texts[index]:
                 texts[index] = text
             if text:
@@ -296,7 +287,7 @@ def stripped(parts: Sequence[str], chars: str | None = None) -> list[str]:
 
 
 def join_lines(texts: Sequence[str]) -> str:
-    """Join texts, a line each; with origins where one of them has origins."""
+    """Join texts with newlines; the result has origins if one of the texts does."""
     if not any(isinstance(text, FilledText) for text in texts):
         return "\n".join(texts)
     parts, slots = [""], [MARKERS]
@@ -317,7 +308,7 @@ def filled_texts(message: Msg) -> Iterator[FilledText]:
 
 
 def map_filled(message: Msg, change: Callable[[FilledText], str]) -> Msg:
-    """Return a message with other texts in the place of those that a template filled; itself if there are none."""
+    """Return a message with its filled texts changed; the same message if it has none."""
     content = message.content
     if isinstance(content, FilledText):
         changed: str | tuple[Block, ...] = change(content)
@@ -353,51 +344,51 @@ def _developers(given: Text | str, slot: str) -> Text:
 
 
 class PromptSource(Protocol):
-    """A template with its values: it fills the texts of a prompt again when a list has fewer items.
+    """A template with its values, which fills a prompt again when a list has fewer items.
 
-    It is a value, as the prompt is: it can be pickled, and has no reference to the prompter.
+    It is a value like the prompt: it can be pickled and doesn't reference the prompter.
     """
 
     @property
     def lists(self) -> Mapping[str, Sequence[object]]:
-        """The values that are lists, by the names of their slots; none of them is empty."""
+        """The non-empty lists among the values, by slot name."""
         ...
 
     @property
     def fills_turns(self) -> bool:
-        """True if values are in messages of the conversation, or in slots of other names, as in prompt files."""
+        """True if values are filled into the conversation's messages, or into slots with other names (prompt files)."""
         ...
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
-        """Return a prompt whose texts are filled with other items in the place of a list."""
+        """Return the prompt, filled again with other items for a list."""
         ...
 
 
 @read_only
 @dataclass(frozen=True, slots=True, init=False)
 class Prompt:
-    """A prompt as values, before it takes any model's form.
+    """A prompt as values, independent of any model's format.
 
-    Prompters make it, a budget makes a smaller one of it, and a target renders it.
+    A prompter fills it, a budget trims it, and a target renders it.
 
     Args:
-        system: The system text; ``None`` leaves it to the model family, or else to the default.
+        system: The system text; ``None`` means the model family's text, or else the default.
         instruction: The system-level instruction with its values; a plain string is the developer's own.
         user: The user-level instruction with its values; a plain string is the developer's own.
-        input: What the user says now, which nothing trusts; ``""`` shows the user's section without any text, and
-            ``None`` leaves it out, where the history waits for the assistant.
+        input: The current user text, which is untrusted; ``""`` renders the user's section without text, and ``None``
+            omits the section if the history awaits an answer.
         history: The earlier messages, in any accepted form.
         tools: The tools the model may call.
-        label: What the assistant is to answer, in training data.
-        opening: The number of messages that every conversation of the prompter begins with; a budget keeps them.
-        closing: The number of messages of the prompter behind those of the conversation; a budget keeps them, too.
-        report: The entries of a payload's report about what the prompt leaves out, as the attributes of a prompt file.
-        source: The template and the values that it was filled from, if one of them is a list and there is a budget.
+        label: The assistant's expected answer, in training data.
+        opening: The number of the prompter's own messages at the start of the history; a budget keeps them.
+        closing: The number of the prompter's own messages at the end of the history; a budget keeps them.
+        report: Entries for a payload's report about content that the prompt drops, such as attributes of a prompt file.
+        source: The template and values that the prompt was filled from, if a value is a list and there is a budget.
 
     Raises:
-        TemplateError: System text or instruction is no text.
-        SlotError: Input or label is no text.
-        HistoryError: The history has no accepted shape.
+        TemplateError: The system text or the instruction is not a string.
+        SlotError: The input or the label is not a string.
+        HistoryError: The history has no accepted form.
         ToolsError: A tool cannot be described.
     """
 
@@ -413,7 +404,7 @@ class Prompt:
     report: tuple[object, ...] = field(compare=False, repr=False)
     source: PromptSource | None = field(compare=False, repr=False)
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a prompt has so many parts
+    def __init__(  # noqa: PLR0913, PLR0917 - one argument for each part of a prompt
         self,
         system: str | None = None,
         instruction: Text | str = "",
@@ -444,7 +435,7 @@ class Prompt:
 
     @property
     def said(self) -> str | None:
-        """The user's text: the user's part of the instruction and the input; None where there is none."""
+        """The user's text: the user's part of the instruction and the input; None if both are empty."""
         return "".join(self.user.parts) + (self.input or "") or None
 
     @property
@@ -455,7 +446,7 @@ class Prompt:
 
     @property
     def plain_messages(self) -> Sequence[Msg]:
-        """The messages of the history, with plain texts in the place of those that templates filled."""
+        """The messages of the history, with plain strings for filled texts."""
         if not self.opening and not self.closing:
             return self.history.messages
         return [*map(without_origins, self.history.messages)]
@@ -478,12 +469,12 @@ class Prompt:
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The developer's own texts, in pieces."""
+        """The pieces of the developer's own texts."""
         return tuple(part for text in self.texts for part in text.parts[::2])
 
     @property
     def slots(self) -> dict[str, tuple[str, ...]]:
-        """The values in the prompt by the names of their slots, in order; a slot has one for each of its places."""
+        """The values in the prompt by slot name, in order; a slot has one value for each occurrence."""
         found: dict[str, list[str]] = {}
         for text in self.texts:
             for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True)):
@@ -495,7 +486,7 @@ class Prompt:
 
     @property
     def lists(self) -> Mapping[str, Sequence[object]]:
-        """The values of slots that are lists of items, by the names of the slots; known where there is a budget."""
+        """The values that are lists, by slot name; recorded only where there is a budget."""
         return {} if self.source is None else self.source.lists
 
     def with_slot(self, name: str, text: str | Sequence[object]) -> Prompt:
@@ -503,8 +494,8 @@ class Prompt:
 
         Args:
             name: The slot.
-            text: The text. Each place that held the same value holds it; of several values, only the first place does.
-                Or the items of a list in :attr:`lists`: the template is filled with these.
+            text: The text, which replaces every occurrence. If the occurrences have different values, it replaces the
+                first and empties the others. For a slot in :attr:`lists`, the items to fill the template with.
 
         Raises:
             SlotError: The prompt has no such slot, or no such list.
@@ -529,7 +520,7 @@ class Prompt:
         return self.evolve(instruction=instruction, history=history, user=user, input=own)
 
     def _with_own_texts(self, change: Callable[[Text], Text]) -> History:
-        """Return the history with other texts in the prompter's own messages."""
+        """Return the history with the texts of the prompter's own messages changed."""
         if not self.opening and not self.closing:
             return self.history
 
@@ -573,7 +564,7 @@ def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
     report: tuple[object, ...] = (),
     source: PromptSource | None = None,
 ) -> Prompt:
-    """Return a prompt of fields that were checked, in a third of the time of the constructor."""
+    """Build a prompt from checked fields, in a third of the constructor's time."""
     draft = _PromptDraft()
     draft.system = system
     draft.instruction = instruction
