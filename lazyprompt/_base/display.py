@@ -1,10 +1,10 @@
-"""The way from a value to its view in a notebook."""
+"""The display of values in notebooks."""
 
 from __future__ import annotations
 
 
 def html_of(value: object) -> str:
-    """Return the HTML that a notebook shows of a value."""
+    """Return the HTML view of a value for a notebook."""
     from lazyprompt.inspect.notebook import html_of as view  # noqa: PLC0415  # door: a view reads all that it shows
 
     return view(value)

@@ -1,6 +1,6 @@
-"""Files opened safely, and locked: no pipe is waited for, no link is followed to another file, nothing endless is read.
+"""Safe file access and locks: no waiting for a pipe, no links to other files, no unbounded reads.
 
-Every module of the package that reads a file whole, or writes one, does it with these functions.
+All modules of the package read and write whole files with these functions.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def read_regular(path: str | os.PathLike[str], most: int, root: str | None = Non
 
     Args:
         path: The file, or a link to it.
-        most: The limit of its size, in bytes.
-        root: A directory of the path, which is resolved: then no link is followed, see :func:`open_nofollow`.
+        most: The size limit in bytes.
+        root: A resolved directory that contains the path. With a root, no link is followed; see :func:`open_nofollow`.
 
     Raises:
-        OSError: It cannot be read, is not a regular file, has more bytes, or grows meanwhile.
+        OSError: The file cannot be read, is not a regular file, is too large, or grows meanwhile.
         ValueError: The path has a NUL character.
     """
     descriptor = open_regular(path, root)
@@ -49,7 +49,7 @@ def read_regular(path: str | os.PathLike[str], most: int, root: str | None = Non
         while len(data) < status.st_size and (more := os.read(descriptor, status.st_size + 1 - len(data))):
             data += more
         if len(data) > status.st_size:
-            raise OSError(EINVAL, "it grew while it was read")
+            raise OSError(EINVAL, "it grew while being read")
         return data
     finally:
         os.close(descriptor)
@@ -60,18 +60,18 @@ def open_regular(path: str | os.PathLike[str], root: str | None = None) -> int:
 
     Args:
         path: The file.
-        root: A directory of the path, which is resolved: then no link is followed, see :func:`open_nofollow`.
+        root: A resolved directory that contains the path. With a root, no link is followed; see :func:`open_nofollow`.
 
     Returns:
         The descriptor.
 
     Raises:
-        OSError: It cannot be opened, or is not a regular file.
+        OSError: The file cannot be opened, or is not a regular file.
         ValueError: The path has a NUL character.
     """
     if root is not None:
         return _checked(open_nofollow(root, os.fspath(path)), _check_regular)
-    # Looked at before: to open a device may change it, and a system without O_NONBLOCK would wait for a pipe.
+    # Check first: opening a device may change it, and without O_NONBLOCK the system would wait for a pipe.
     _check_regular(os.stat(path))  # noqa: PTH116 - a Path costs as much as the call
     return _checked(os.open(path, os.O_RDONLY | _flags("O_NONBLOCK", "O_NOCTTY")), _check_regular)
 
@@ -79,19 +79,19 @@ def open_regular(path: str | os.PathLike[str], root: str | None = None) -> int:
 def open_nofollow(root: str, path: str) -> int:
     """Open a resolved path below a root for reading, without following links.
 
-    Each step is opened from the one before, so that a link put in its place since the path was resolved leads nowhere.
-    A pipe is opened too, without waiting for its other end. Windows has no such steps: there the path is opened, and
-    what was opened is compared with what the path leads to.
+    Each directory is opened from its parent, so a link that replaced one after the path was resolved is not followed. A
+    pipe is opened too, without waiting for its other end. Windows can't open a path step by step: there the whole path
+    is opened, and the open file is compared with the file at the path.
 
     Args:
-        root: The directory that the steps begin in, resolved.
-        path: The path, resolved, with the root before it.
+        root: The resolved root directory.
+        path: The resolved path, which begins with the root.
 
     Returns:
         The descriptor.
 
     Raises:
-        OSError: It cannot be opened, or a step is a link now.
+        OSError: The path cannot be opened, or a directory in it has become a link.
     """
     if os.open not in os.supports_dir_fd:
         return _checked(open_regular(path), partial(_check_unmoved, path))
@@ -109,22 +109,22 @@ def open_nofollow(root: str, path: str) -> int:
 
 
 def names_other_machine(path: str, roots: Iterable[str]) -> bool:
-    r"""Return True if a path names another machine than its roots do, as ``\\host\share\name`` does on Windows.
+    r"""Return True if a path names a machine that none of its roots does, such as ``\\host\share\name`` on Windows.
 
-    To resolve such a path is to ask that machine, with the name and the password's hash of the user.
+    Resolving such a path sends the user's name and password hash to that machine.
 
     Args:
-        path: The path, as it was given.
-        roots: The directories that it may lie in, resolved.
+        path: The unresolved path.
+        roots: The resolved directories that may contain the path.
     """
     drive = _drive(path)
     return drive.startswith("\\\\") and drive not in map(_drive, roots)
 
 
 def open_own(path: Path, flags: int = 0) -> int:
-    """Open a file of ours for reading and writing; make it where there is none.
+    """Open one of our own files for reading and writing; create it if it is missing.
 
-    Its name can be guessed, so somebody else may have put a link there.
+    The name can be guessed, so another user may have put a link there.
 
     Args:
         path: The file.
@@ -134,18 +134,18 @@ def open_own(path: Path, flags: int = 0) -> int:
         The descriptor.
 
     Raises:
-        OSError: It cannot be opened, is not a regular file, or has other names beside this one.
+        OSError: The file cannot be opened, is not a regular file, or has further hard links.
     """
-    own_status(path)  # a system without O_NOFOLLOW has this look alone
+    own_status(path)  # the only check on a system without O_NOFOLLOW
     flags |= os.O_RDWR | os.O_CREAT | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY")
     return _checked(os.open(path, flags, 0o666), _check_own)
 
 
 def own_status(path: Path) -> os.stat_result | None:
-    """Return the status of a file of ours; None where there is none.
+    """Return the status of one of our own files; None if it is missing.
 
     Raises:
-        OSError: It is not a regular file, or has other names beside this one.
+        OSError: The file is not a regular file, or has further hard links.
     """
     try:
         status = path.lstat()
@@ -156,27 +156,27 @@ def own_status(path: Path) -> os.stat_result | None:
 
 
 DATABASE_ENDINGS: Final = ("", "-journal", "-wal", "-shm")
-"""The files of an SQLite database, by the ends of their names."""
+"""The suffixes of the files of an SQLite database."""
 
 
 def own_database_status(path: Path) -> os.stat_result | None:
-    """Return the status of an SQLite database of ours; None where there is none.
+    """Return the status of one of our own SQLite databases; None if it is missing.
 
     Raises:
-        OSError: One of its files is not a regular file, or has other names beside this one.
+        OSError: One of its files is not a regular file, or has further hard links.
     """
     first, *_ = [own_status(path.with_name(path.name + ending)) for ending in DATABASE_ENDINGS]
     return first
 
 
 def make_own_directory(path: Path) -> bool:
-    """Make a directory of ours below the working directory, with those above it; return True if it is new.
+    """Create one of our own directories with its parents; return True if it is new.
 
     Args:
-        path: The directory. The parts of a relative path are names that somebody else may have taken.
+        path: The directory. Another user may have created parts of a relative path.
 
     Raises:
-        OSError: It cannot be made, or a part of a relative path is a link.
+        OSError: The directory cannot be created, or a part of a relative path is a link.
     """
     if not path.is_absolute():
         for part in (*reversed(path.parents), path):
@@ -188,34 +188,34 @@ def make_own_directory(path: Path) -> bool:
 
 
 def open_new(path: Path, mode: int = 0o666) -> int:
-    """Make a file and open it for reading and writing.
+    """Create a file and open it for reading and writing.
 
     Args:
         path: The file.
-        mode: Its permissions, without those that the process masks.
+        mode: Its permissions, before the process's umask.
 
     Returns:
         The descriptor.
 
     Raises:
-        OSError: It cannot be made, or something has that name, be it a link.
+        OSError: The file cannot be created, or the name exists, even as a link.
     """
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _flags("O_NOFOLLOW"), mode)
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a file in one step.
+    """Write a file atomically.
 
-    A process that ends within it leaves the old file, and one with a hidden name. A device or a pipe is written to,
+    If the process ends meanwhile, the old file stays, with a hidden temporary file. A device or a pipe is written to,
     never replaced.
 
     Args:
-        path: The file, made where there is none.
-        data: Its bytes.
-        mode: The permissions of a new file; one that is there keeps its own.
+        path: The file; it is created if it is missing.
+        data: The content.
+        mode: The permissions of a new file; an existing file keeps its own.
 
     Raises:
-        OSError: It cannot be written, or is a link to a file; then nothing has changed.
+        OSError: The file cannot be written, or is a link to a file; nothing has changed then.
         ValueError: The path has a NUL character.
     """
     try:
@@ -229,12 +229,12 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
     temporary = path.with_name(f".lazyprompt-{os.urandom(16).hex()}.tmp")
     try:
         with os.fdopen(open_new(temporary, mode), "wb") as file:
-            # Before there is anything to be read in it. On Windows a mode only says that nobody may write.
+            # Set the permissions before the content. On Windows a mode can only make a file read-only.
             if status is not None and os.name == "posix":
                 temporary.chmod(S_IMODE(status.st_mode))
             file.write(data)
             file.flush()
-            # Or else a machine that fails may have the new name on its disk, and nothing below it.
+            # Otherwise a system crash could leave the new name with an empty file.
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
@@ -242,10 +242,10 @@ def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def check_no_link(path: Path) -> None:
-    """Check that a file to be written is not a link, which somebody else may have put there.
+    """Check that a file to be written is not a link, which another user may have put there.
 
     Raises:
-        OSError: It is one.
+        OSError: The file is a link.
     """
     if path.is_symlink():
         raise OSError(ELOOP, f"it is a link; give the path that it leads to, {os.path.realpath(path)}, or remove it")
@@ -256,7 +256,7 @@ def _drive(path: str) -> str:
 
 
 def _checked(descriptor: int, check: Callable[[os.stat_result], None]) -> int:
-    """Return a descriptor, or close it where its status is wrong."""
+    """Return a descriptor, or close it if the check of its status fails."""
     try:
         check(os.fstat(descriptor))
     except OSError:
@@ -284,7 +284,7 @@ def _check_unmoved(path: str, status: os.stat_result) -> None:
 
 
 def _flags(*names: str) -> int:
-    """Return the flags of these names that this system has, and those of every file."""
+    """Return the flags with these names that this system has, and those for all files."""
     flags = 0
     for name in ("O_CLOEXEC", "O_BINARY", *names):
         flags |= getattr(os, name, 0)
@@ -309,21 +309,21 @@ else:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a file that one process at a time can hold; the system releases it when that process ends, however it ends.
+    """Hold a lock file, which one process at a time can hold. The system releases it when the process ends.
 
     Args:
-        path: The file. It is made, empty, and removed afterwards.
+        path: The file. It is created empty, and removed afterwards.
 
     Raises:
-        BlockingIOError: Another process holds it.
-        OSError: The file cannot be made; or a file of that name is not a lock.
+        BlockingIOError: Another process holds the lock.
+        OSError: The file cannot be created, or is not a lock.
     """
     descriptor = _claimed(path)
     try:
         yield
     finally:
         try:
-            if os.name == "posix":  # elsewhere a file that is open cannot be removed
+            if os.name == "posix":  # other systems can't remove an open file
                 path.unlink(missing_ok=True)
         finally:
             os.close(descriptor)
@@ -335,13 +335,13 @@ def _check_empty(status: os.stat_result) -> None:
 
 
 def _claimed(path: Path) -> int:
-    """Return the descriptor of a lock that is held."""
+    """Take a lock, and return its descriptor."""
     while True:
-        # Not to be inherited: a process that outlives this one would go on holding it.
+        # The descriptor is not inherited: a child process that outlives this one would keep the lock.
         descriptor = _checked(open_own(path), _check_empty)
         try:
             _claim(descriptor)
-            # Who held it before may have removed the file between the two steps: then others would lock another one.
+            # The previous holder may have removed the file before we locked it; others would then lock a new file.
             with suppress(FileNotFoundError):
                 if os.path.samestat(path.lstat(), os.fstat(descriptor)):
                     return descriptor

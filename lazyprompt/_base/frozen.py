@@ -1,16 +1,18 @@
-"""Frozen values that say so whatever is assigned.
+"""Frozen values that raise ``FrozenInstanceError`` for every assignment.
 
-``@dataclass(frozen=True, slots=True)`` answers the assignment of a name that is no field with
+With ``@dataclass(frozen=True, slots=True)`` alone, assigning a name that is not a field raises
 "TypeError: super(type, obj): obj must be an instance or subtype of type" (python/cpython#90562).
 """
 
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from _typeshed import DataclassInstance
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -18,27 +20,27 @@ _Class = TypeVar("_Class", bound=type)
 
 def read_only(cls: _Class) -> _Class:
     """Make a frozen dataclass with slots raise ``FrozenInstanceError`` for any name."""
-    setattr(cls, "__setattr__", _refuse_to_set)  # noqa: B010 - a type checker takes the plain form for a mistake
+    setattr(cls, "__setattr__", _refuse_to_set)  # noqa: B010 - type checkers reject the plain form
     setattr(cls, "__delattr__", _refuse_to_delete)  # noqa: B010 - as above
     return cls
 
 
-def fill(value: object, given: Iterable[object]) -> None:
+def fill(value: DataclassInstance, given: Iterable[object]) -> None:
     """Set the fields of a frozen dataclass, in order."""
-    for each, item in zip(fields(cast("Any", value)), given, strict=True):
+    for each, item in zip(fields(value), given, strict=True):
         object.__setattr__(value, each.name, item)
 
 
 def draft_of(cls: type) -> type[Any]:
-    """Return a class with the slots of a frozen dataclass without a frozen base, whose objects can be filled.
+    """Return a mutable class with the slots of a frozen dataclass that has no frozen base.
 
-    An object becomes a frozen value by ``draft.__class__ = cls``. A factory that does so for fields that are checked
-    already takes a third of the time of the constructor.
+    ``draft.__class__ = cls`` turns an object into a frozen value. A factory that does so with checked fields takes a
+    third of the constructor's time.
     """
     return type(f"{cls.__name__}Draft", cls.__bases__, {"__slots__": vars(cls)["__slots__"]})
 
 
-def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:  # noqa: ARG001 - Python gives it
+def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:  # noqa: ARG001 - Python passes it
     raise FrozenInstanceError(f"cannot assign {name!r}: a {type(self).__name__} does not change; make a new one")
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     from lazyprompt.errors import LazyPromptError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
-# A mapping that nobody has checked yet.
+# An unchecked mapping.
 Fields: TypeAlias = "Mapping[str, object]"
 
 # Deeper nesting than any schema has; well below the interpreter's recursion limit.
 MAX_DEPTH = 200
 # Python itself refuses to write an integer of more than 4,300 digits.
 MAX_INT_BITS = 14_000
-# Below so many characters UTF-8 is the fastest encoding, from there on UTF-32.
+# UTF-8 encodes shorter texts faster, UTF-32 longer ones.
 _SHORT = 1_000
 
 
@@ -45,45 +45,39 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 
 class JsonText(str):
-    """Text that is JSON: control sequences in it are neutralised with JSON's own escapes."""
+    """Text that is JSON; control sequences in it are neutralised with JSON escapes."""
 
     __slots__ = ()
 
 
-# A checked value does not hold itself.
+# A checked value doesn't contain itself.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 
 
 def to_json(value: Json) -> str:
-    """Write a checked JSON value, Chinese and the like left readable.
+    """Dump a checked JSON value as one line with the separators ``", "`` and ``": "``; non-ASCII text is not escaped.
 
     Args:
         value: A value that :func:`checked` returned.
-
-    Returns:
-        One line of JSON with the separators ``", "`` and ``": "``.
     """
     return _encode(value)
 
 
 def dump(value: Json) -> JsonText:
-    """Write a value as :func:`to_json` does, as text that is known to be JSON."""
+    """Dump a value as :func:`to_json` does, as :class:`JsonText`."""
     return JsonText(to_json(value))
 
 
 def checked(value: object, where: str, error: type[LazyPromptError]) -> Json:
-    """A deep copy of a JSON value; tuples become lists.
+    """Check that a value is JSON, and return a deep copy; tuples become lists.
 
     Args:
-        value: What was given.
-        where: How the message names it, as ``tools[0].parameters``.
+        value: The value.
+        where: Its name in the error, such as ``tools[0].parameters``.
         error: The class to raise.
 
-    Returns:
-        The copy, sharing nothing mutable with the value.
-
     Raises:
-        LazyPromptError: Of the class ``error``: something in it is no JSON.
+        LazyPromptError: The value is not JSON; the class is ``error``.
     """
     try:
         return _copied(value, 0)
@@ -92,7 +86,7 @@ def checked(value: object, where: str, error: type[LazyPromptError]) -> Json:
 
 
 def checked_object(value: Mapping[str, object], where: str, error: type[LazyPromptError]) -> JsonObject:
-    """Return a mapping checked as by :func:`checked`; its keys must be strings."""
+    """Check a mapping as :func:`checked` does, and return a deep copy."""
     try:
         return _copied_object(value, 0)
     except _NoJsonError as fault:
@@ -100,11 +94,11 @@ def checked_object(value: Mapping[str, object], where: str, error: type[LazyProm
 
 
 class _NoJsonError(Exception):
-    """A value is no JSON.
+    """A value is not JSON.
 
     Attributes:
-        reason: What is wrong with it.
-        path: The steps to it, the innermost first: they are put together only where something is wrong.
+        reason: The fault.
+        path: The steps to the value, the innermost first.
     """
 
     def __init__(self, reason: str) -> None:
@@ -125,29 +119,29 @@ def _copied(value: object, depth: int) -> Json:  # noqa: C901 - one branch for e
         return value if type(value) is int else int.__int__(value)
     if isinstance(value, float):
         if not isfinite(value):
-            raise _NoJsonError(f"is {value}, which JSON does not know; use None or a string")
+            raise _NoJsonError(f"is {value}, which is not valid JSON; use None or a string")
         return value if type(value) is float else float.__float__(value)
     if depth >= MAX_DEPTH:
         raise _NoJsonError(f"is nested deeper than {MAX_DEPTH} levels, or holds itself")
-    if isinstance(value, list | tuple):
+    if is_sequence(value):
         items: list[Json] = []
         try:
-            for item in cast("Sequence[object]", value):
-                items.append(_copied(item, depth + 1))  # noqa: PERF401 - their number tells where the fault is
+            for item in value:
+                items.append(_copied(item, depth + 1))  # noqa: PERF401 - the number of items is the index of a fault
         except _NoJsonError as fault:
             fault.path.append(f"[{len(items)}]")
             raise
         return items
-    if isinstance(value, Mapping):
-        return _copied_object(cast("Mapping[str, object]", value), depth)
-    raise _NoJsonError(f"is a {type(value).__name__}, which is no JSON value")
+    if is_mapping(value):
+        return _copied_object(value, depth)
+    raise _NoJsonError(f"is a {type(value).__name__}, which is not a JSON value")
 
 
 def _copied_object(value: Mapping[str, object], depth: int) -> JsonObject:
     copy: JsonObject = {}
     for key, item in value.items():
         name = key if type(key) is str and key.isascii() else _key(key)
-        # Most values are plain text, for which no call is needed.
+        # Most values are ASCII text: save the call.
         if type(item) is str and item.isascii():
             copy[name] = item
             continue
@@ -172,18 +166,15 @@ def _text(text: str) -> str:
 
 
 def well_formed(text: str, where: str, error: type[LazyPromptError]) -> str:
-    """The text itself, if it can be written as UTF-8.
+    """Check that a text can be encoded as UTF-8, and return it.
 
     Args:
-        text: Any text.
-        where: How the message names it.
+        text: The text.
+        where: Its name in the error.
         error: The class to raise.
 
-    Returns:
-        The text.
-
     Raises:
-        LazyPromptError: Of the class ``error``: the text holds half of a surrogate pair.
+        LazyPromptError: The text has a lone surrogate; the class is ``error``.
     """
     if not text.isascii() and (surrogate := _surrogate(text)):
         raise error(f"{where} {surrogate}")
@@ -191,7 +182,7 @@ def well_formed(text: str, where: str, error: type[LazyPromptError]) -> str:
 
 
 def is_well_formed(text: str) -> bool:
-    """Return True if a text can be written as UTF-8: it holds no half of a surrogate pair."""
+    """Return True if a text can be encoded as UTF-8: it has no lone surrogate."""
     if text.isascii():
         return True
     try:
@@ -202,29 +193,26 @@ def is_well_formed(text: str) -> bool:
 
 
 def _surrogate(text: str) -> str:
-    """Return what is wrong with a text that holds half of a surrogate pair; nothing of any other text."""
+    """Describe the first lone surrogate of a text; return an empty string if there is none."""
     if is_well_formed(text):
         return ""
     at, half = next((at, sign) for at, sign in enumerate(text) if "\ud800" <= sign <= "\udfff")
     return (
-        f"has a lone surrogate (\\u{ord(half):04x}) at index {at}, which no encoding can write; it comes from text "
-        "that was cut or decoded wrongly"
+        f"has a lone surrogate (\\u{ord(half):04x}) at index {at}, which cannot be encoded; it comes from text that "
+        "was cut or decoded wrongly"
     )
 
 
 def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str | None:
-    """Text that may be left out, checked.
+    """Check an optional text, and return it.
 
     Args:
         value: Text, or ``None``.
-        where: How the message names it.
+        where: Its name in the error.
         error: The class to raise.
 
-    Returns:
-        The value.
-
     Raises:
-        LazyPromptError: Of the class ``error``: it is no text, or not well formed.
+        LazyPromptError: The value is not text, or cannot be encoded; the class is ``error``.
     """
     if value is None:
         return None
@@ -234,14 +222,7 @@ def checked_text(value: object, where: str, error: type[LazyPromptError]) -> str
 
 
 def fresh(value: JsonObject) -> JsonObject:
-    """Return a deep copy of a checked JSON object.
-
-    Args:
-        value: A value that :func:`checked_object` returned.
-
-    Returns:
-        The copy, sharing nothing mutable with the value.
-    """
+    """Return a deep copy of an object that :func:`checked_object` returned."""
     copy = value.copy()
     for key, item in value.items():
         if type(item) in _NESTED:
@@ -260,16 +241,15 @@ def fresh_json(value: Json) -> Json:
 
 
 def texts_in(value: object) -> list[str]:
-    """All texts in plain data, the keys of dicts too."""
+    """Return all texts in plain data, the keys of dicts too."""
     texts: list[str] = []
     waiting = [value]
     while waiting:
         item = waiting.pop()
         if isinstance(item, str):
             texts.append(item)
-        elif isinstance(item, dict):
-            fields = cast("dict[object, object]", item)
-            waiting += (*fields, *fields.values())
-        elif isinstance(item, list | tuple):
-            waiting += cast("Sequence[object]", item)
+        elif is_dict(item):
+            waiting += (*item, *item.values())
+        elif is_sequence(item):
+            waiting += item
     return texts

@@ -1,4 +1,4 @@
-"""Regular expressions from files and options, searched with a time limit: a pattern can take exponential time."""
+"""Regular expressions from files and options, matched with a time limit: a pattern can take exponential time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import regex
 
 SECONDS = 1.0
-"""The time that a pattern may take for one text, 10,000 times what a pattern without nested repetitions needs."""
+"""The time limit for one text, 10,000 times what a pattern without nested repetitions needs."""
 
 
 class PatternTimeoutError(ValueError):
@@ -23,9 +23,9 @@ def compile_pattern(pattern: str, *, multiline: bool = False) -> regex.Pattern[s
         multiline: True if ``^`` and ``$`` match at each line.
 
     Raises:
-        ValueError: It is not a regular expression.
+        ValueError: The pattern is not a regular expression.
     """
-    import regex  # noqa: PLC0415 - most programs use no pattern of their own
+    import regex  # noqa: PLC0415 - most programs have no patterns of their own
 
     try:
         return regex.compile(pattern, regex.MULTILINE if multiline else 0)
@@ -37,7 +37,7 @@ def find_all(pattern: regex.Pattern[str], text: str) -> list[regex.Match[str]]:
     """Return all matches of a pattern.
 
     Raises:
-        PatternTimeoutError: They are not found in time.
+        PatternTimeoutError: The search exceeds the time limit.
     """
     try:
         return [*pattern.finditer(text, timeout=SECONDS)]
@@ -49,7 +49,7 @@ def find_first(pattern: regex.Pattern[str], text: str) -> regex.Match[str] | Non
     """Return the first match of a pattern, or None.
 
     Raises:
-        PatternTimeoutError: It is not found in time.
+        PatternTimeoutError: The search exceeds the time limit.
     """
     try:
         return pattern.search(text, timeout=SECONDS)

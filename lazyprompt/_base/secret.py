@@ -1,19 +1,21 @@
-"""Secrets: values that show as ``***`` wherever they are written."""
+"""Secrets: values that are written as ``***``."""
 
 from __future__ import annotations
 
 import os
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Self, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NoReturn, Self
+
+from lazyprompt._base.json import is_dict, is_list, is_mapping, is_sequence
 
 SHOWN = "***"
-# Anything shorter is in many a text by chance.
+# Shorter values occur in many texts by chance.
 _SHORTEST = 4
-# Anything shorter is masked as it stands alone, not in other forms.
+# Shorter values are masked verbatim only, not in escaped or encoded forms.
 _SHORTEST_ECHO = 8
-# White space within a quoted value, as servers wrap it, plain or escaped.
+# White space within a quoted value that a server wrapped, plain or escaped.
 _WRAP_CODES = "09|0a|0d|20"
 _WRAP = rf"(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*+"
 # The characters that differ between the two alphabets of base64.
@@ -23,7 +25,7 @@ _VARIABLE = re.compile(r"\$\{env:([^{}]*)\}", re.IGNORECASE)
 
 
 class _Unshown:
-    """Placeholder that is ``***`` wherever it is written; there is one of it."""
+    """Base of values that are written as ``***`` and never copied."""
 
     __slots__ = ()
 
@@ -41,32 +43,30 @@ class _Unshown:
 
 
 class Secret(_Unshown):
-    """A key, a password or the like. What is written of it is ``***``: in reprs, logs, errors and traces.
+    """A key, a password or the like, which is ``***`` in reprs, logs, errors and traces.
 
     Args:
         value: The value.
 
     Raises:
-        TypeError: It is no text.
+        TypeError: The value is not a string.
     """
 
     __slots__ = ("_echo", "_value")
 
     def __init__(self, value: str) -> None:
-        if not isinstance(cast("object", value), str):
-            raise TypeError(f"a secret is text, not a {type(value).__name__}")
-        self._value = value
+        self._value = _string(value)
         self._echo: re.Pattern[str] | None = None
 
     def reveal(self) -> str:
-        """The value itself, for whoever sends it."""
+        """Return the value, in order to send it."""
         return self._value
 
     def hidden_in(self, text: str) -> str:
         """Return a text with the value masked, in each form in which a server may quote it.
 
         Args:
-            text: The text, as an error of a client that may name its key.
+            text: The text, such as an error of a client that may quote its key.
         """
         if len(self._value) < _SHORTEST:
             return text
@@ -89,15 +89,21 @@ class Secret(_Unshown):
         raise TypeError("a secret is not pickled; give it again where the pickle is loaded, or in the environment")
 
 
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a secret is text, not a {type(value).__name__}")
+    return value
+
+
 def _echoes(value: str) -> Iterator[str]:
     """Yield patterns for a value, wrapped and escaped, and for its base64 in each alignment."""
-    # A key's own "%09", or in percent "%2509", is no wrapped line.
+    # The value's own "%09" ("%2509" in percent-encoding) is not a wrapped line.
     codes = "|".join(code for code in ("09", "0a", "0d", "20") if f"%{code}" not in value.lower()) or "(?!)"
     wrap = _WRAP.replace(_WRAP_CODES, codes)
     yield wrap.join(_forms(each) for each in value if not each.isspace())
     for shift in range(3):
         encoded = b64encode(bytes(shift) + value.encode()).decode().rstrip("=")
-        # A character of base64 holds six bits: at the ends, those of a neighbour are among them.
+        # A base64 character encodes six bits: at the ends, some are those of a neighbouring byte.
         begin, shared = (0, 2, 3)[shift], bool((shift + len(value.encode())) % 3)
         inner = encoded[begin : len(encoded) - shared]
         any_one = "(?:[A-Za-z0-9+/_-])?"
@@ -110,38 +116,38 @@ def _base64_forms(character: str) -> str:
 
 
 def _forms(character: str) -> str:
-    """Return a pattern for a character, as it is or escaped: for JSON, in percent, for HTML, once or many times."""
+    """Return a pattern for a character, plain or escaped (JSON, percent, HTML), once or repeatedly."""
     code, escaped = ord(character), re.escape(character)
     percent = "".join(f"%(?:25){{0,3}}{byte:02x}" for byte in character.encode())
     units = character.encode("utf-16-be").hex()
     unicode = "".join(rf"\\{{1,4}}u{units[at : at + 4]}" for at in range(0, len(units), 4))
     entity = f"&(?:amp;){{0,3}}(?:#(?:0{{0,4}}{code}|x0{{0,4}}{code:x})|{_NAMED.get(character, '#')});"
     slashed = "" if character.isalnum() else rf"|\\{{1,4}}{escaped}"
-    # The character alone comes last: "&" begins its own entity.
+    # The plain character is the last alternative: "&" begins its own entity.
     return rf"(?:(?i:{percent}|{unicode}|\\{{1,4}}x0?{code:x}|{entity}){slashed}|{escaped})"
 
 
 class SecretText(_Unshown, str):
-    """Text out of the environment: it is the text to whoever sends it, and ``***`` wherever it is printed.
+    """Text from the environment: clients send it as it is, and it is printed as ``***``.
 
-    A pickle does not hold it: where that is loaded, it is looked up again.
+    A pickle contains only the reference, which is looked up when the pickle is loaded.
 
     Args:
         text: The text.
-        reference: How it is written, as ``Bearer ${env:KEY}``.
+        reference: The text with references, such as ``Bearer ${env:KEY}``.
     """
 
     __slots__ = ("reference",)
     reference: str
 
     def __new__(cls, text: str, reference: str) -> Self:
-        """A text that does not show."""
+        """Create the text and keep its reference."""
         made = super().__new__(cls, text)
         made.reference = reference
         return made
 
     def reveal(self) -> str:
-        """The text itself."""
+        """Return the text, in order to send it."""
         return str.__str__(self)
 
     def __repr__(self) -> str:
@@ -159,17 +165,17 @@ class SecretText(_Unshown, str):
 
     @property
     def is_hidden(self) -> bool:
-        """True if the text is its own reference: what shows a prompt is given no value."""
+        """True if the text is its own reference, as in views of a prompt."""
         return self.reveal() == self.reference
 
 
 class HiddenEnvironment(Mapping[str, str]):
-    """The variables of the environment with a reference in the place of each value, for all that shows a prompt.
+    """The environment with a reference in place of each value, for views of a prompt.
 
-    No value can be shown that never enters the prompt, in whatever way a template changes it.
+    A value that never enters the prompt can't be shown, even if a template changes it.
 
     Args:
-        names: The names of the variables; None are those of the process.
+        names: The names of the variables; None means those of the process.
     """
 
     def __init__(self, names: Iterable[str] | None = None) -> None:
@@ -192,7 +198,7 @@ class HiddenEnvironment(Mapping[str, str]):
 
 
 class SecretAddress(str):
-    """An address with a user or a password in it: plain text to clients, ``***`` in a repr, and never pickled."""
+    """An address with a user or password: plain text for clients, ``***`` in a repr, and never pickled."""
 
     __slots__ = ()
 
@@ -210,31 +216,31 @@ class SecretAddress(str):
 
 
 def address_of(url: str) -> str:
-    """Return an address, as a :class:`SecretAddress` if there is a user or a password in it."""
+    """Return an address, as a :class:`SecretAddress` if it has a user or password."""
     return SecretAddress(url) if "@" in url.partition("//")[2].partition("/")[0] else url
 
 
 def looked_up(reference: str) -> SecretText:
-    """A text with the variables of the environment that it names.
+    """Replace the references of a text by the variables of the environment.
 
     Args:
-        reference: The text, as ``Bearer ${env:KEY}``.
+        reference: The text, such as ``Bearer ${env:KEY}``.
 
     Raises:
-        ValueError: A variable is not set, and has no default.
+        ValueError: A variable is not set and has no default.
     """
     return SecretText(_VARIABLE.sub(lambda found: variable(found[1], os.environ), reference), reference)
 
 
 def variable(given: str, environment: Mapping[str, str]) -> str:
-    """The value of a variable, or else its default.
+    """Return the value of a variable, or its default.
 
     Args:
-        given: Its name, as ``KEY`` or ``KEY:default``.
+        given: The name, as ``KEY`` or ``KEY:default``.
         environment: The variables.
 
     Raises:
-        ValueError: It is not set, and has no default.
+        ValueError: The variable is not set and has no default.
     """
     name, _, default = given.partition(":")
     found = environment.get(name, default or None) if name else None
@@ -246,11 +252,11 @@ def variable(given: str, environment: Mapping[str, str]) -> str:
 
 
 def shown(value: Any, secrets: Iterable[SecretText] = ()) -> Any:  # noqa: ANN401 - JSON in, the same JSON out
-    """Return JSON to be displayed or written: a reference in the place of each text out of the environment.
+    """Return JSON that can be displayed: each text from the environment becomes its reference.
 
     Args:
         value: The value.
-        secrets: Texts of the environment that may be a part of other texts, where they become ``***``.
+        secrets: Texts from the environment that are masked within other texts.
     """
     masks = [Secret(value) for value in dict.fromkeys(value for each in secrets for value in each.values)]
 
@@ -264,30 +270,30 @@ def shown(value: Any, secrets: Iterable[SecretText] = ()) -> Any:  # noqa: ANN40
             return value.reference
         if isinstance(value, str):
             return masked(value) if masks else value
-        if isinstance(value, list | tuple):
-            return [*map(of, cast("Sequence[object]", value))]
-        if isinstance(value, Mapping):
-            return {of(name): of(item) for name, item in cast("Mapping[object, object]", value).items()}
+        if is_sequence(value):
+            return [*map(of, value)]
+        if is_mapping(value):
+            return {of(name): of(item) for name, item in value.items()}
         return value
 
     return of(value)
 
 
 def secrets_within(value: object) -> Iterator[SecretText]:
-    """Yield the texts out of the environment within a value."""
+    """Yield the texts from the environment within a value."""
     if isinstance(value, SecretText):
         yield value
-    elif isinstance(value, list | tuple):
-        for item in cast("Sequence[object]", value):
+    elif is_sequence(value):
+        for item in value:
             yield from secrets_within(item)
-    elif isinstance(value, Mapping):
-        yield from secrets_within([*cast("Mapping[object, object]", value).values()])
+    elif is_mapping(value):
+        yield from secrets_within([*value.values()])
 
 
 def revealed(value: object) -> object:
-    """JSON with its secret texts as they are, for whoever sends it."""
-    if isinstance(value, list):
-        return [*map(revealed, cast("list[object]", value))]
-    if isinstance(value, dict):
-        return {name: revealed(item) for name, item in cast("dict[object, object]", value).items()}
+    """Return JSON with its secret texts revealed, in order to send it."""
+    if is_list(value):
+        return [*map(revealed, value)]
+    if is_dict(value):
+        return {name: revealed(item) for name, item in value.items()}
     return value.reveal() if isinstance(value, SecretText) else value

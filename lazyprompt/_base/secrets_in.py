@@ -1,6 +1,6 @@
-"""Secrets in a text: found by their forms and by the fields that hold them, and masked, so that nothing shows them.
+"""Secrets in a text, found by their form or their field, and masked.
 
-All other rules see the masked text, which has each place where it was: whatever they quote, no secret is in it.
+Masking keeps all positions, so other rules check and quote the masked text.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NAMES = (
     *("api[_-]?key", "api[_-]?secret", "access[_-]?key", "secret[_-]?key", "access[_-]?token", "auth[_-]?token"),
     *("password", "passwd", "client[_-]?secret", "private[_-]?key", "secret", "bearer"),
 )
-# What stands behind such a key: a block of text, a text in quotes, or the rest of the line. A key of another mapping
-# (``password: {kind: string}``) has no value there.
+# The value of such a key: a block of text, a quoted text, or the rest of the line. A nested mapping
+# (``password: {kind: string}``) is not a value.
 _FIELD = re.compile(
     rf"(?<![\w-])[\"']?(?P<name>{'|'.join(_NAMES)})[\"']?[ \t]*:[ \t]+"
     r"(?:[|>][-+0-9]{0,2}[ \t]*(?:\r\n?|\n)(?P<block>(?:(?P<indent>[ ]+)[^\r\n]*(?:\r\n?|\n|\Z))"
@@ -41,10 +41,10 @@ _FIELD = re.compile(
     r"|(?P<plain>[^\s\"'{\[|>#&*!](?:\{[^{}\r\n]*\}|[^\r\n,}\]#])*))",
     re.IGNORECASE,
 )
-# What stands before a key: nothing else in its line, or a mapping in braces. Anywhere else it is a word of some text.
+# A key begins its line, or is inside a mapping in braces. Anywhere else it is a word of some text.
 _KEY_BEHIND = re.compile(r"(?:^|[\r\n])[ \t]*(?:-[ \t]+)*\Z|\{(?:[^\r\n]*,)?[ \t]*\Z")
 _BEFORE = 1000
-# What is no secret itself: where one is to be had, or that one is to be put in.
+# Values that are not secrets: references and placeholders.
 _NO_SECRET = re.compile(
     r"\$\{(?:env|file|params):[^{}]*\}|\$\{?\w+\}?|\{\{.*\}\}|<[^<>]*>|[*x.…-]*|null|~|true|false|string|your[-_ ].*"
     r"|change[-_ ]?me|todo|dummy|example|none",
@@ -52,14 +52,14 @@ _NO_SECRET = re.compile(
 )
 
 
-class Secret(NamedTuple):
+class FoundSecret(NamedTuple):
     """A secret in a text.
 
     Attributes:
-        begin: Its begin.
-        end: Its end.
-        what: Its kind, in words.
-        field: The field that holds it; ``""`` if it is known by its form.
+        begin: The index of its first character.
+        end: The index after its last character.
+        what: A description of its kind.
+        field: The name of its field; ``""`` if it was found by its form.
         shown: Its first characters, which may be shown.
     """
 
@@ -75,19 +75,19 @@ class Secret(NamedTuple):
         return self.end - self.begin
 
 
-def secrets_in(text: str, fields_end: int) -> list[Secret]:
+def secrets_in(text: str, fields_end: int) -> list[FoundSecret]:
     """Find the secrets in a text.
 
     Args:
         text: The text.
-        fields_end: The end of its YAML, outside of which no field holds a secret.
+        fields_end: The end of the YAML in the text; fields after it are not searched.
 
     Returns:
-        The secrets, in their order.
+        The secrets in the order of the text.
     """
     known = [*_known(text)]
     begins = [each.begin for each in known]
-    found: list[Secret] = []
+    found: list[FoundSecret] = []
     for match in _FIELD.finditer(text, 0, fields_end):
         if not _KEY_BEHIND.search(text[max(match.start() - _BEFORE, 0) : match.start()]):
             continue
@@ -95,10 +95,10 @@ def secrets_in(text: str, fields_end: int) -> list[Secret]:
         begin, value = match.start(group), match[group].rstrip()
         begin += len(value) - len(value := value.lstrip())
         if group == "plain":
-            # It may be the end of a text in quotes, which stays one.
+            # The value may end a quoted text; keep the quote.
             value = value.rstrip("\"'")
         end = begin + len(value)
-        # The last one that begins before this one ends is the only one that can lie in it.
+        # Only the last known secret that begins before this value's end can overlap it.
         before = bisect_left(begins, end)
         is_known = before > 0 and known[before - 1].end > begin
         if not is_known and not _NO_SECRET.fullmatch(value):
@@ -106,31 +106,31 @@ def secrets_in(text: str, fields_end: int) -> list[Secret]:
     return sorted([*known, *found])
 
 
-def _known(text: str) -> Iterator[Secret]:
+def _known(text: str) -> Iterator[FoundSecret]:
     for match in _KNOWN.finditer(text):
         index = next(number for number in range(len(_FORMS)) if match[f"form{number}"] is not None)
         end = match.start() + len(match[0].rstrip())
         yield _secret(text, match.start(), end, _FORMS[index][0], "")
 
 
-def _secret(text: str, begin: int, end: int, what: str, field: str) -> Secret:
-    # Of a short one, three characters would be too much.
+def _secret(text: str, begin: int, end: int, what: str, field: str) -> FoundSecret:
+    # Show at most a third of a short secret.
     shown = text[begin : begin + min(_SHOWN, (end - begin) // 3)]
-    return Secret(begin, end, what, field, shown)
+    return FoundSecret(begin, end, what, field, shown)
 
 
-def masked(text: str, secrets: Sequence[Secret]) -> str:
-    """Mask the secrets in a text; all else stays in its place.
+def masked(text: str, secrets: Sequence[FoundSecret]) -> str:
+    """Mask the secrets in a text; all positions stay the same.
 
     Args:
         text: The text.
-        secrets: Its secrets.
+        secrets: Its secrets, as :func:`secrets_in` returned them.
     """
     pieces: list[str] = []
     at = 0
     for each in secrets:
         begin = each.begin + len(each.shown)
-        # A letter, not a star: in YAML it means nothing, wherever it stands.
+        # Mask with a letter: a star would have a meaning in YAML.
         pieces += (text[at:begin], re.sub(r"[^\s\\]", "x", text[begin : each.end]))
         at = each.end
     return "".join([*pieces, text[at:]])

@@ -1,12 +1,12 @@
-"""Text that the developer vouches for."""
+"""The developer's own text, given as a value."""
 
 from __future__ import annotations
 
 
 class Trusted(str):
-    """The developer's own text, given as a value: control sequences in it are meant.
+    """The developer's own text, given as a value: its control sequences are kept.
 
-    What is made of it by adding, cutting or formatting is plain text again, which nobody vouches for.
+    Adding, slicing or formatting it returns plain text, which is untrusted.
     """
 
     __slots__ = ()
@@ -16,10 +16,10 @@ class Trusted(str):
 
 
 def is_trusted(place: int, part: str) -> bool:
-    """Return True for a trusted part of a prompt: one in an even place, or :class:`Trusted` text in another.
+    """Return True for a trusted part of a prompt: one with an even index, or :class:`Trusted` text.
 
     Args:
-        place: Its place among the parts.
+        place: The index of the part.
         part: The part.
     """
     return place % 2 == 0 or isinstance(part, Trusted)

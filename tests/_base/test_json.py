@@ -94,11 +94,11 @@ LOOP_OF_A_DICT["me"] = [LOOP_OF_A_DICT]
     ("value", "message"),
     [
         *(
-            ({"a": [0.0, float(number)]}, rf"x\.a\[1\] is {number}, which JSON does not know")
+            ({"a": [0.0, float(number)]}, rf"x\.a\[1\] is {number}, which is not valid JSON")
             for number in ("nan", "inf", "-inf")
         ),
         *(
-            ({"k": value}, rf"x\.k is a {type(value).__name__}, which is no JSON value")
+            ({"k": value}, rf"x\.k is a {type(value).__name__}, which is not a JSON value")
             for value in ({1, 2}, frozenset[int](), b"x", object(), 1j, range(3))
         ),
         *(([{key: 1}], r"x\[0\] has the key .* keys of JSON objects are strings$") for key in (1, None, ("a",))),

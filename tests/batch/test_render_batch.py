@@ -225,7 +225,7 @@ def test_values_that_are_no_text_are_written_as_prompts_have_them() -> None:
         "\udc80": "lone surrogate",
         float("nan"): "column 'style' has no value",
         None: "column 'style' has no value",
-        (float("nan"),): "nan, which JSON does not know",
+        (float("nan"),): "nan, which is not valid JSON",
     }.items():
         with pytest.raises(SlotError, match=f"^row 1: .*{message}"):
             said(value)

@@ -164,7 +164,7 @@ def test_the_size_of_a_file_is_bounded(root: Path) -> None:
     os.truncate(path, 5 << 30)
     assert "has 5,368,709,120 bytes" in fault(path, roots=[root])
     if sys.platform == "linux":
-        assert "grew while it was read" in fault("/proc/self/status", roots=["/proc"])
+        assert "grew while being read" in fault("/proc/self/status", roots=["/proc"])
 
 
 def test_reading_leaves_nothing_open(root: Path) -> None:
