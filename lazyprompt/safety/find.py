@@ -1,7 +1,7 @@
 """The search for control sequences in the parts of a prompt.
 
-:meth:`Controls.find` joins the parts, folds the text as a normalizing tokenizer would, and returns the sequences that
-reach into untrusted parts. :func:`lazyprompt.safety.neutralised.neutralise` breaks them.
+:meth:`Controls.find` joins the parts, folds the text as a normalizing tokenizer would, and returns the sequences with
+text in untrusted parts. :func:`lazyprompt.safety.neutralised.neutralise` breaks them.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from lazyprompt.safety.folding import DISGUISES, fold, origins
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-# The form of nearly all reserved tokens is <|name|>; a tokenizer may have more of them than its template uses. Others
-# are numbered.
+# Nearly all reserved tokens have the form <|name|>, the others are numbered. A tokenizer may have more of them than its
+# template uses.
 NAME = r"[^<>|\s\\]{1,64}"
 NUMBERED = ("unused", "reserved_", "special_", "extra_id_")
 _RESERVED = rf"<(?:\|{NAME}\||(?:{'|'.join(NUMBERED)})[0-9]{{1,5}})>"
 _RESERVED_PAIRS = ("<|", *(f"<{name[0]}" for name in NUMBERED))
-# The pieces that a reserved token can begin with.
+# The beginnings of a reserved token.
 _RESERVED_BEGUN = re.compile(rf"<(?:\|(?:{NAME}\|?)?|(?:{'|'.join(NUMBERED)})[0-9]{{0,5}})?")
 LONGEST_RESERVED = f"<|{'x' * 64}|>"
-# Tokenizers write a space as U+2581 or read that as one, and some make one of a run of spaces.
+# Tokenizers write a space as U+2581 or read U+2581 as a space, and some collapse a run of spaces.
 _BLANK = "[ \t\u2581]"
 _BLANKS = re.compile(f"{_BLANK}+")
 _NOTHING = frozenset[str]()
 _PLAIN = frozenset(("", *printable[:-2]))
-# No character is folded to more than these.
+# The length of the longest fold of a character.
 _MOST_CHARACTERS = 18
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
-class Match(NamedTuple):
-    """A control sequence that reaches into an untrusted part.
+class ControlMatch(NamedTuple):
+    """A control sequence with text in an untrusted part.
 
     Attributes:
-        part: The index of the first untrusted part that it reaches into.
-        start: The index in that part where it begins; negative where it begins in a part before it.
-        into: The place of its first character among those that one character of the text is folded to.
+        part: The index of the first untrusted part with text of the sequence.
+        start: The index in that part where the sequence begins; negative if it begins in an earlier part.
+        into: The index of its first character in the fold of one character of the text.
         text: The sequence as it is written.
     """
 
@@ -60,7 +60,7 @@ class Match(NamedTuple):
         return max(self.start, 0)
 
     def end_in(self, text: str) -> int:
-        """Return the index behind its last character in the part; the rest of it may stand in later parts.
+        """Return the index after its last character in the part; later parts may contain the rest.
 
         Args:
             text: The text of the part.
@@ -69,13 +69,13 @@ class Match(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A control sequence that begins at a place of some parts.
+    """A control sequence that begins at an index of the parts.
 
     Attributes:
         text: The sequence as it is written.
-        into: The place of its first character among those that one character of the text is folded to.
-        last: The index of the part in which its last character stands.
-        stop: The index behind its last character in that part.
+        into: The index of its first character in the fold of one character of the text.
+        last: The index of the part with its last character.
+        stop: The index after its last character in that part.
     """
 
     text: str
@@ -87,18 +87,18 @@ class _Found(NamedTuple):
 class Controls:
     """A compiled set of control sequences.
 
-    A sequence that begins with a letter or a digit, as ``USER:``, counts as it is written: ``user:`` is a word in many
-    honest texts. All others count in any case, because some tokenizers fold it. Runs of blanks are equal. A single
-    character is no sequence, because it cannot be broken; see :func:`is_breakable`.
+    A sequence that begins with a letter or a digit, such as ``USER:``, is case-sensitive: ``user:`` is a word in many
+    harmless texts. All others are case-insensitive, because some tokenizers fold case. All runs of blanks are equal. A
+    single character is not a sequence, because it cannot be broken; see :func:`is_breakable`.
 
     Args:
         sequences: The sequences, as they are written.
-        headers: Texts that are structure at the start of a line, in any case, as ``### Response:``.
-        reserved: Whether anything of the form ``<|name|>`` counts.
+        headers: Texts that are structure at the start of a line, in any case, such as ``### Response:``.
+        reserved: True if anything of the form ``<|name|>`` is a control sequence.
 
     Attributes:
         texts: The sequences and headers, folded, the longest first.
-        reserved: Whether anything of the form ``<|name|>`` counts.
+        reserved: True if anything of the form ``<|name|>`` is a control sequence.
     """
 
     __slots__ = ("_any_case", "_begun", "_exact", "_known", "_lengths", "_longest", "_patterns", "reserved", "texts")
@@ -110,7 +110,7 @@ class Controls:
         spaced = [text for text in texts if _BLANKS.search(text)]
         self._exact = frozenset(text for text in fixed if text[0].isalnum())
         self._any_case = frozenset(text.lower() for text in fixed if not text[0].isalnum())
-        # All are looked up by the first two characters of a sequence, in lower case.
+        # The keys of all tables are the first two characters of a sequence, in lower case.
         self._lengths = {pair: sorted({*map(len, same)}, reverse=True) for pair, same in _by_pair(fixed).items()}
         patterns = _patterns(spaced, headers, reserved=reserved)
         self._patterns = {pair: re.compile(pattern) for pair, pattern in patterns.items()}
@@ -118,23 +118,23 @@ class Controls:
         for text in texts:
             pairs.update((text[:2],) if text[0].isalnum() else _by_pair([text]))
         self._begun = _beginnings(pairs)
-        # The same for text that is not ASCII, where all disguises of the first characters are known.
+        # The table for text that is not ASCII, if all disguises of the first characters are known.
         disguised = {form: _NOTHING for first in self._begun for form in DISGUISES.get(first, "")}
         self._known = self._begun | disguised if self._begun.keys() <= DISGUISES.keys() else None
-        # One more, because a header may have to end where a word does.
+        # One more character, which tells whether a header ends with its word.
         self._longest = max(map(len, (*self.texts, LONGEST_RESERVED))) + 1
 
-    def find(self, parts: Sequence[str], is_exempt: Callable[[int], bool] = lambda _: False) -> list[Match]:
-        """Return the control sequences that reach into untrusted parts, in order; none overlaps the one before it.
+    def find(self, parts: Sequence[str], is_exempt: Callable[[int], bool] = lambda _: False) -> list[ControlMatch]:
+        """Return the control sequences with text in untrusted parts, in order and without overlaps.
 
         Args:
             parts: Trusted and untrusted text in turn.
-            is_exempt: Returns True for the index of an untrusted part whose sequences stay.
+            is_exempt: Function that returns True for the index of an untrusted part whose sequences stay.
         """
-        matches: list[Match] = []
+        matches: list[ControlMatch] = []
         done = (0, 0)
         for part, at in self._begin_in(parts):
-            # Another sequence may begin inside a trusted one.
+            # A sequence may begin inside a trusted one.
             for found in self._found_at(parts, part, at) if (part, at) >= done else ():
                 touched = (
                     index
@@ -142,16 +142,16 @@ class Controls:
                     if parts[index] and not is_trusted(index, parts[index]) and not is_exempt(index)
                 )
                 if (first := next(touched, None)) is not None:
-                    matches.append(Match(first, at - sum(map(len, parts[part:first])), found.into, found.text))
+                    matches.append(ControlMatch(first, at - sum(map(len, parts[part:first])), found.into, found.text))
                     done = found.last, found.stop
                     break
         return matches
 
     def _begin_in(self, parts: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the places, as part and index in it, where a sequence may begin that reaches into untrusted text.
+        """Return the places (part and index in it) where a sequence with untrusted text may begin.
 
-        These are the places in untrusted text that hold two characters a sequence may begin with, and those from which
-        on a trusted text is the beginning of a sequence. Most prompts have none, and nothing else of them is looked at.
+        Such a place is in untrusted text, where the first two characters of a sequence occur, or in a trusted text that
+        ends with the beginning of a sequence. Most prompts have none, and are searched no further.
         """
         values = parts[1::2]
         joined = "\0".join((*values, ""))
@@ -161,11 +161,11 @@ class Controls:
             for place in places:
                 value = bisect_right(ends, place) - 1
                 part, at = 2 * value + 1, place - ends[value]
-                # Behind the last character of a value comes what is behind the value.
+                # After the last character of a value comes the next part.
                 behind = joined[place + 1] if place + 2 < ends[value + 1] else _character_behind(parts, part)
                 if behind not in self._begun.get(joined[place], _NOTHING):
                     begin.append((part, at))
-        # The same few literals stand between many values.
+        # A few distinct literals separate many values.
         opened = {literal: opening for literal in {*parts[0::2]} if (opening := _open_places(self, literal))}
         if opened:
             literals = ((part, opened.get(parts[part], ())) for part in range(0, len(parts), 2))
@@ -184,7 +184,7 @@ class Controls:
         return sorted(places) if len(places) > 1 else places
 
     def _firsts_in(self, text: str) -> Mapping[str, frozenset[str]]:
-        """Return the characters of a text that sequences begin with, each with those that no sequence has behind it."""
+        """Return the first characters of sequences in a text, each with the second characters that no sequence has."""
         if text.isascii():
             return self._begun
         if self._known is not None:
@@ -193,12 +193,12 @@ class Controls:
         return self._begun | dict.fromkeys(forms, _NOTHING)
 
     def _found_at(self, parts: Sequence[str], part: int, at: int) -> Iterator[_Found]:
-        """Yield the control sequences that begin at a place: the longest at each character that is folded to there."""
+        """Yield the control sequences that begin at a place: the longest for each character of the fold there."""
         size = self._longest
         while True:
             text = _text_from(parts, part, at, size)
             folded = fold(text)
-            # Characters that fold to none, and runs of blanks, make a sequence longer than it is.
+            # Dropped characters and runs of blanks make the text of a sequence longer.
             if len(text) < size or len(_BLANKS.sub(" ", folded)) >= self._longest:
                 break
             size *= 4
@@ -209,7 +209,7 @@ class Controls:
                 yield _Found(text[:written], into, *_place_behind(parts, part, at + written))
 
     def _match(self, folded: str, at: int) -> tuple[int, bool]:
-        """Return the end of the longest sequence at a place of folded text, or 0, and whether it is a header."""
+        """Return the end of the longest sequence at an index of folded text, or 0; and True if it is a header."""
         pair = folded[at : at + 2].lower()
         for length in self._lengths.get(pair, ()):
             piece = folded[at : at + length]
@@ -220,11 +220,11 @@ class Controls:
         return (match.end(), match.lastgroup == "header") if match else (0, False)
 
     def begins_in(self, text: str) -> bool:
-        """Return True if a text holds a character that a control sequence may begin with."""
+        """Return True if a text contains a character that a control sequence may begin with."""
         return any(first in text for first in self._firsts_in(text))
 
     def open_places(self, literal: str) -> tuple[int, ...]:
-        """Return the places from which on a text is the beginning of a sequence that the text behind it may end."""
+        """Return the indices where a sequence begins that the text after the literal may complete."""
         places: list[int] = []
         for place in reversed(self._places(f"{literal}\0")):
             rest = _BLANKS.sub(" ", fold(literal[place:])).lower()
@@ -235,30 +235,30 @@ class Controls:
         return tuple(reversed(places))
 
     def _goes_on(self, beginning: str) -> bool:
-        """Return True if a sequence begins with a text, which is plain and in lower case, and goes on."""
+        """Return True if a lower-case text is the incomplete beginning of a sequence."""
         if self.reserved and _RESERVED_BEGUN.fullmatch(beginning):
             return True
         plain = (_BLANKS.sub(" ", text).lower() for text in self.texts)
         return any(len(text) > len(beginning) and text.startswith(beginning) for text in plain)
 
     def found(self, text: str) -> list[tuple[int, str]]:
-        """Return the places and texts of the control sequences in a text, in plain and in disguise."""
+        """Return the indices and texts of the control sequences in a text, plain or disguised."""
         return [(match.start, match.text) for match in self.find(("", text))]
 
     def is_clean(self, text: str) -> bool:
-        """Return True if a text holds no control sequence, in plain or in disguise."""
+        """Return True if a text contains no control sequence, plain or disguised."""
         return not self.found(text)
 
     def restore(self, text: str) -> str:
-        """Return a text as it was before it was neutralised, but for JSON.
+        """Undo the neutralising of a text, except in JSON.
 
         Args:
-            text: The text. A backslash that was there before, in the place of one of ours, goes too.
+            text: The text. An original backslash in the position of ours is removed, too.
         """
-        # Characters that fold to none, and runs of blanks, may make a sequence longer than it is.
+        # Dropped characters and runs of blanks make the text of a sequence longer.
         width = 8 * self._longest
         pieces: list[str] = []
-        # From the end on, since a sequence may have a broken one within it: what stands behind is whole again.
+        # Backwards: a sequence may contain a broken one, which has to be restored first.
         behind, end = "", len(text)
         at = text.rfind("\\")
         while at >= 0:
@@ -271,7 +271,7 @@ class Controls:
         return "".join(reversed([*pieces, text[:end]]))
 
     def _begins_at(self, text: str, at: int, behind: str) -> bool:
-        """Return True if a control sequence begins at a place, with the text that would follow it."""
+        """Return True if a control sequence begins at an index, if the text ``behind`` follows."""
         end, is_header = self._match(fold(text[at] + behind), 0)
         return bool(end) and not (is_header and not _is_line_start((text,), 0, at))
 
@@ -282,7 +282,7 @@ def _open_places(controls: Controls, literal: str) -> tuple[int, ...]:
 
 
 def _text_from(parts: Sequence[str], part: int, at: int, size: int) -> str:
-    """Return the text from a place on, up to a number of characters."""
+    """Return up to ``size`` characters of text from a place on."""
     text = parts[part][at : at + size]
     while len(text) < size and part + 1 < len(parts):
         part += 1
@@ -291,7 +291,7 @@ def _text_from(parts: Sequence[str], part: int, at: int, size: int) -> str:
 
 
 def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
-    """Return the part in which the character before an index stands, which is counted from the beginning of a part."""
+    """Return the part that contains the character before an index, which is counted from a part's start."""
     while at > len(parts[part]):
         at -= len(parts[part])
         part += 1
@@ -299,22 +299,22 @@ def _place_behind(parts: Sequence[str], part: int, at: int) -> tuple[int, int]:
 
 
 def is_breakable(sequence: str) -> bool:
-    """Return True if a backslash within a control sequence leaves no such sequence: it has two characters or more.
+    """Return True if a backslash can break a control sequence: it has at least two characters.
 
     Args:
-        sequence: The sequence; white space around it and characters that a normalizer drops do not count.
+        sequence: The sequence; surrounding white space and characters that a normalizer drops do not count.
     """
     folded = fold(sequence).strip()
     return len(folded) > 1 and folded.strip("\\") != ""
 
 
 def _longest_first(texts: Iterable[str]) -> list[str]:
-    # Of two sequences with one beginning, the whole one is to be found.
+    # If one sequence begins with another, the longer one has to match.
     return sorted({fold(text) for text in texts if len(fold(text).strip()) > 1}, key=lambda text: (-len(text), text))
 
 
 def _by_pair(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Group texts by their first two characters, in lower case; a blank as the second one is any blank."""
+    """Group texts by their first two characters, in lower case; a blank as the second one stands for any blank."""
     by_pair: dict[str, list[str]] = {}
     for text in texts:
         pair = text[:2].lower()
@@ -324,9 +324,9 @@ def _by_pair(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return the first characters of sequences, and those that no sequence has behind each of them.
+    """Return the first characters of sequences, each with the second characters that no sequence has.
 
-    Characters that are not plain ASCII are none of these: a normalizer may drop them.
+    These second characters are plain ASCII: a normalizer may drop others.
 
     Args:
         pairs: The first two characters of sequences, in lower case where any case counts.
@@ -339,35 +339,35 @@ def _beginnings(pairs: Iterable[str]) -> dict[str, frozenset[str]]:
 
 
 def _character_behind(parts: Sequence[str], at: int) -> str:
-    """Return the character behind a part, or one that may be any where the next part is empty."""
+    """Return the character after a part, or NUL (any character) if the next part is empty."""
     return (parts[at + 1][:1] if at + 1 < len(parts) else "") or "\0"
 
 
 def _patterns(spaced: Sequence[str], headers: Sequence[str], *, reserved: bool) -> dict[str, str]:
-    """Return the patterns of sequences that hold blanks, of reserved tokens and of headers, by first two characters."""
+    """Return the patterns of sequences with blanks, reserved tokens and headers, by their first two characters."""
     patterns: dict[str, list[str]] = {}
     for pair, same in _by_pair(spaced).items():
         patterns[pair] = [_pattern(text) if text[0].isalnum() else f"(?i:{_pattern(text)})" for text in same]
     for pair in _RESERVED_PAIRS if reserved else ():
         patterns.setdefault(pair, []).append(f"(?i:{_RESERVED})")
-    # Headers come last: one within a line does not count, and is not to hide another sequence.
+    # Headers come last: a header within a line does not count, and must not hide another sequence.
     for pair, same in _by_pair(headers).items():
         patterns.setdefault(pair, []).append(f"(?P<header>(?i:{'|'.join(map(_header_pattern, same))}))")
     return {pair: "|".join(same) for pair, same in patterns.items()}
 
 
 def _pattern(text: str) -> str:
-    """Return the pattern of a text in which any run of blanks is as good as another."""
+    """Return the pattern of a text, in which a run of blanks matches any other."""
     return f"{_BLANK}+".join(map(re.escape, _BLANKS.split(text)))
 
 
 def _header_pattern(text: str) -> str:
-    """Return the pattern of a header; of one that is made of words, the last has to be a whole one."""
+    """Return the pattern of a header; if it consists of words, it must end at a word boundary."""
     return _pattern(text) + (r"(?!\w)" if text[0].isalnum() and text[-1].isalnum() else "")
 
 
 def _is_line_start(parts: Sequence[str], part: int, at: int) -> bool:
-    """Return True if only blanks, and characters that fold to none, stand before a place in its line."""
+    """Return True if the line before a place has only blanks and characters that folding drops."""
     while part >= 0:
         for index in range(at - 1, -1, -1):
             if parts[part][index] in _LINE_ENDS:
@@ -381,5 +381,5 @@ def _is_line_start(parts: Sequence[str], part: int, at: int) -> bool:
 
 @lru_cache(maxsize=64)
 def controls_for(sequences: frozenset[str], headers: frozenset[str], *, reserved: bool = True) -> Controls:
-    """The compiled set of control sequences; the last 64 sets are kept."""
+    """Return the compiled set of control sequences; the last 64 sets are cached."""
     return Controls(sequences, headers, reserved=reserved)

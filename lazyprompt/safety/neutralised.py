@@ -1,4 +1,4 @@
-"""Control sequences made harmless, in text and in JSON, and the marks of where that was done."""
+"""Neutralised control sequences in text and JSON, and the marks of their positions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lazyprompt.safety.folding import fold
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from lazyprompt.safety.find import Match
+    from lazyprompt.safety.find import ControlMatch
 
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
-# The start and end of a neutralised sequence in a text, and the sequence as it was given.
+# The start and end of a neutralised sequence in a text, and the original sequence.
 TextMark: TypeAlias = tuple[int, int, str]
-# What is put in place of what: from one index to another, this text.
+# The start and end of a replaced piece of text, and its replacement.
 _Edit: TypeAlias = tuple[int, int, str]
 
 
@@ -33,19 +33,19 @@ class Neutralised(str):
 
     Args:
         text: The text.
-        marks: Finds where they are: most prompts are sent, and nobody asks.
+        marks: Function that returns the marks; it is called on access, because most prompts never need them.
     """
 
     __slots__ = ("_find_marks",)
     _find_marks: Callable[[], Iterable[TextMark]]
 
     def __new__(cls, text: str, marks: Callable[[], Iterable[TextMark]]) -> Self:
-        """Make the text."""
+        """Create the text and keep the function."""
         made = super().__new__(cls, text)
         made._find_marks = marks
         return made
 
-    def __getnewargs__(self) -> tuple[str, Callable[[], Iterable[TextMark]]]:  # type: ignore[override]  # of str, of which there is more here
+    def __getnewargs__(self) -> tuple[str, Callable[[], Iterable[TextMark]]]:  # type: ignore[override]  # str returns the text alone
         return str.__str__(self), self._find_marks
 
     @property
@@ -60,12 +60,12 @@ class NeutralisedJson(Neutralised, JsonText):
     __slots__ = ()
 
 
-def neutralise(parts: Sequence[str], matches: Iterable[Match]) -> list[str]:
-    r"""Return parts with control sequences broken, each in the first untrusted part that it reaches into.
+def neutralise(parts: Sequence[str], matches: Iterable[ControlMatch]) -> list[str]:
+    r"""Return parts with control sequences broken, each in its first untrusted part.
 
-    A backslash behind its first character breaks it: ``<|im_end|>`` becomes ``<\|im_end|>``. No tokenizer knows that
-    form, no normalizer drops the backslash, and a reader still sees what was written. In JSON, the first character
-    becomes JSON's own escape (``\u003c``), so that the value stays the same.
+    A backslash after the first character breaks a sequence: ``<|im_end|>`` becomes ``<\|im_end|>``. No tokenizer has a
+    token for that form, no normalizer drops the backslash, and a reader still sees the sequence. In JSON, the first
+    character becomes an escape (``\u003c``), so that the value stays the same.
 
     Args:
         parts: The parts.
@@ -77,8 +77,8 @@ def neutralise(parts: Sequence[str], matches: Iterable[Match]) -> list[str]:
     return neutralised
 
 
-def _broken(text: str, sequences: Sequence[Match]) -> Neutralised:
-    """Break the sequences of a text, put together in one go."""
+def _broken(text: str, sequences: Sequence[ControlMatch]) -> Neutralised:
+    """Break the sequences of a text."""
     is_json = isinstance(text, JsonText)
     edit = _json_editor(text) if is_json else _edit
     edits = [edit(text, sequence) for sequence in sequences]
@@ -91,15 +91,15 @@ def _broken(text: str, sequences: Sequence[Match]) -> Neutralised:
     return kind("".join(pieces) + text[done:], partial(_marks, text, sequences, edits))
 
 
-def _marks(text: str, sequences: Sequence[Match], edits: Sequence[_Edit]) -> Iterator[TextMark]:
-    """Yield the marks of the text that a pass made of another one; sequences that overlap have one mark.
+def _marks(text: str, sequences: Sequence[ControlMatch], edits: Sequence[_Edit]) -> Iterator[TextMark]:
+    """Yield the marks of a text after a pass; overlapping sequences share one mark.
 
     Args:
         text: The text before the pass.
         sequences: The sequences that were broken.
-        edits: The edit that broke each of them.
+        edits: The edit of each sequence.
     """
-    # The start and end of each sequence, and by how much its text grows.
+    # The start and end of each sequence, and the growth of its text.
     spans = [
         (sequence.begin, sequence.end_in(text), len(instead) - end + begin)
         for sequence, (begin, end, instead) in zip(sequences, edits, strict=True)
@@ -119,7 +119,7 @@ def _marks(text: str, sequences: Sequence[Match], edits: Sequence[_Edit]) -> Ite
 
 
 def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
-    """Return a stretch of a text as it was given."""
+    """Return a stretch of the original text."""
     given, done = "", start
     for begin, stop, raw in known[bisect_left(known, (start,)) :]:
         if begin >= end:
@@ -129,24 +129,24 @@ def _given(text: str, start: int, end: int, known: Sequence[TextMark]) -> str:
     return given + text[done:end]
 
 
-def _edit(_: str, sequence: Match) -> _Edit:
-    """A backslash behind a sequence's first character, or before the first one it takes from the text."""
+def _edit(_: str, sequence: ControlMatch) -> _Edit:
+    """Return the edit that breaks a sequence with a backslash after its first character, or at the text's start."""
     begin = sequence.start
     if begin < 0:
         return 0, 0, "\\"
     if len(characters := fold(sequence.text[0])) > (broken := sequence.into + 1):
-        # One character stands for several of the sequence, or for all of it: they are written out, to be broken apart.
+        # One character folds to several of the sequence, or all of it: write them out, with the backslash between them.
         return begin, begin + 1, f"{characters[:broken]}\\{characters[broken:]}"
     return begin + 1, begin + 1, "\\"
 
 
-def _json_editor(text: str) -> Callable[[str, Match], _Edit]:
-    """Return an editor that breaks a sequence in JSON without a change of its value, by an escape in a string.
+def _json_editor(text: str) -> Callable[[str, ControlMatch], _Edit]:
+    r"""Return an editor that breaks a sequence in JSON by an escape in a string, which keeps the value.
 
-    A sequence of nothing but JSON's own escapes has one of them written by its number. One of nothing but brackets and
-    the like gets a space, which JSON allows between them.
+    If all characters of a sequence in strings are escapes, one of them becomes a ``\u`` escape. A sequence outside of
+    strings gets a space, which JSON allows there.
     """
-    # Where strings, and escapes in them, begin and end in turn.
+    # The starts and ends of strings, and of the escapes in them.
     strings, escapes = array("Q"), array("Q")
     for string in _JSON_STRING.finditer(text):
         begin, end = string.start() + 1, string.end() - 1
@@ -154,7 +154,7 @@ def _json_editor(text: str) -> Callable[[str, Match], _Edit]:
         for escape in _JSON_ESCAPE.finditer(text, begin, end):
             escapes.extend(escape.span())
 
-    def edit(text: str, sequence: Match) -> _Edit:
+    def edit(text: str, sequence: ControlMatch) -> _Edit:
         escape: _Edit | None = None
         for index in range(sequence.begin, sequence.end_in(text)):
             at = bisect_right(escapes, index)
@@ -170,6 +170,6 @@ def _json_editor(text: str) -> Callable[[str, Match], _Edit]:
 
 
 def _json_escape(character: str) -> str:
-    """A character as JSON's escape; one beyond the basic plane as a pair of them."""
+    """Return the JSON escape of a character, a surrogate pair for one beyond the basic plane."""
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

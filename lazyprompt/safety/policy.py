@@ -1,12 +1,11 @@
 r"""The treatment of control sequences in untrusted text: neutralised, refused or left.
 
-A control sequence is whatever a model, or its engine, reads as structure: a marker of its family, a special token, a
-thinking or tool tag, or a section header that the developer's own template has. In trusted text it is what the
-developer meant. In untrusted text it would open a turn, a role or a tool that nobody gave. Where a text stands decides,
-not what it says: only a sequence that reaches into untrusted text is touched, also one that begins in the template and
-ends in a value.
+A control sequence is any text that a model or its engine reads as structure: a marker of its family, a special token, a
+thinking or tool tag, or a section header of the developer's own template. In trusted text the developer meant it. In
+untrusted text it would forge a turn, a role or a tool. Only a sequence with untrusted text is changed, even if it
+begins in the template and ends in a value.
 
-:func:`guard` is the whole of it: find the sequences, refuse or neutralise them, and look again until there are none.
+:func:`guard` finds the sequences, refuses or neutralises them, and repeats this until there are none.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from lazyprompt.safety.neutralised import neutralise
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lazyprompt.safety.find import Controls, Match
+    from lazyprompt.safety.find import ControlMatch, Controls
 
 
 Safety: TypeAlias = Literal["neutralize", "raise", "off"]
@@ -31,9 +30,9 @@ class Policy(NamedTuple):
     """Treatment of control sequences in untrusted text.
 
     Attributes:
-        default: The treatment of slots that have none of their own.
-        slots: The treatment in the text of some slots, by their names.
-        asked: True if the caller chose it. Payloads for hosted providers are searched only then.
+        default: The treatment in slots without one of their own.
+        slots: The treatment in the text of single slots, by name.
+        asked: True if the caller chose the policy. Payloads for hosted providers are searched only then.
     """
 
     default: Safety = "neutralize"
@@ -42,7 +41,7 @@ class Policy(NamedTuple):
 
     @property
     def looks(self) -> bool:
-        """True if control sequences are looked for."""
+        """True if text is searched for control sequences."""
         return self.default != "off" or any(safety != "off" for _, safety in self.slots)
 
     def of(self, slot: str) -> Safety:
@@ -60,47 +59,47 @@ class Policy(NamedTuple):
 
 NEUTRALIZE, OFF = Policy(), Policy("off")
 
-# Tags that chat templates and engines of many families read as structure, whichever markers the family has.
+# Tags that chat templates and engines of many families read as structure, in addition to the family's markers.
 COMMON_TAGS = frozenset(
     f"<{slash}{tag}>" for tag in ("think", "tool_call", "tool_response", "tools") for slash in ("", "/")
 )
 
-# The tags of a thought that begins an answer; a generation prompt may have opened the thought. Chat templates cut old
-# thoughts off at them.
+# The tags of a thought at the start of an answer; a generation prompt may have opened the thought. Chat templates cut
+# off old thoughts at these tags.
 LEADING_THOUGHT = re.compile(r"\s*+(<think>)?(?:(?!<think>).)*?(</think>)", re.DOTALL)
 
 _HEADER = re.compile(r"^[ \t]*+(#{2,}+[ \t]++\S(?:.*[^ \t\n])?)", re.MULTILINE)
 
-# Each pass breaks what it finds; a second one is needed where sequences overlap, more only where somebody tries hard.
+# Overlapping sequences need a second pass; only crafted input needs more.
 _MOST_PASSES = 100
 
 
 def guard(
     controls: Controls, parts: Sequence[str], slots: Sequence[str], policy: Policy, where: Sequence[str] | None = None
 ) -> list[str]:
-    """Return the parts with every control sequence that reaches into untrusted text neutralised.
+    """Return the parts with every control sequence in untrusted text neutralised.
 
     Args:
         controls: The control sequences.
         parts: Trusted and untrusted text in turn.
         slots: The slot of each part.
         policy: The treatment of the sequences.
-        where: The name of each part in errors; None is its slot.
+        where: The name of each part in errors; None means its slot.
 
     Returns:
         New parts of the same number.
 
     Raises:
-        SafetyError: There is one where it is refused, or one that cannot be neutralised.
+        SafetyError: A sequence is refused, or cannot be neutralised.
     """
     guarded, names = parts, where or slots
-    matches: list[Match] = []
+    matches: list[ControlMatch] = []
     for number in range(_MOST_PASSES):
         matches = controls.find(guarded, lambda at: policy.of(slots[at]) == "off")
         if not matches:
             return [*guarded]
-        # A text holds at most one sequence for each of its characters. There are more only if a run of backslashes is
-        # itself a sequence: then each pass makes more than it breaks, and a hundred would fill the memory.
+        # A text has at most one sequence per character. There are more only if a run of backslashes is a sequence: then
+        # each pass creates more sequences than it breaks, and a hundred passes would fill the memory.
         if number and len(matches) > sum(map(len, parts)):
             break
         for match in matches:
@@ -111,24 +110,24 @@ def guard(
                 )
         guarded = neutralise(guarded, matches)
     raise SafetyError(
-        f"{names[matches[0].part]!r} holds control sequences that cannot be made harmless, as {matches[0].text!r}"
+        f"{names[matches[0].part]!r} holds control sequences that cannot be made harmless, such as {matches[0].text!r}"
     )
 
 
 def headers_in(text: str) -> list[str]:
-    """The section headers (``## …`` and deeper) of a trusted text, each of which is structure there."""
+    """Return the section headers (``## …`` and deeper) of a trusted text, which are structure there."""
     return _HEADER.findall(text)
 
 
 def policy_of(safety: str, slots: Mapping[str, str] | None = None) -> Policy:
-    """A policy, checked.
+    """Return the policy that a caller asked for.
 
     Args:
         safety: The treatment of control sequences: ``neutralize``, ``raise`` or ``off``.
-        slots: The same for the text of some slots, by their names.
+        slots: The treatment in the text of single slots, by name.
 
     Raises:
-        SafetyError: There is no such policy.
+        SafetyError: A treatment is unknown.
     """
     return Policy(_checked(safety), tuple((name, _checked(each)) for name, each in (slots or {}).items()), asked=True)
 

@@ -1,4 +1,4 @@
-"""Neutralised sequences in a model's answer, replaced by what was given."""
+"""Restoring of the neutralised sequences that a model's answer quotes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def pairs_in(parts: Iterable[str]) -> dict[str, str]:
-    """Return the neutralised sequences in the parts of a prompt, each with the sequence as it was given."""
+    """Return the neutralised sequences in the parts of a prompt, each with its original."""
     neutralised = (part for part in parts if isinstance(part, Neutralised))
     return {part[start:end]: raw for part in neutralised for start, end, raw in part.marks}
 
 
 class Restorer:
-    """Restores the sequences of one prompt, in text and in JSON; a model quotes them as it was shown them.
+    """Restores the original sequences of one prompt in an answer, in text and in JSON.
 
     Args:
-        pairs: The neutralised sequences, each with the sequence as it was given.
+        pairs: The neutralised sequences, each with its original.
     """
 
     __slots__ = ("_given", "_pattern")
@@ -42,10 +42,10 @@ class Restorer:
         return self._pattern.sub(lambda match: self._given[match[0]], text) if self._given else text
 
     def split(self, text: str) -> tuple[str, str]:
-        """Return the beginning of a streamed text, restored, and the end that may be part of a sequence.
+        """Split a streamed text into its restored beginning and an end that may be part of a sequence.
 
         Args:
-            text: The text since the last such end, that end included.
+            text: The end that the last call returned, and the text since then.
         """
         cut = len(text) - self._held(text)
         for match in self._pattern.finditer(text):
@@ -54,7 +54,7 @@ class Restorer:
         return self.restore(text[:cut]), text[cut:]
 
     def _held(self, text: str) -> int:
-        """Return the length of the longest end of a text that begins a sequence without completing it."""
+        """Return the length of the longest end of a text that is an incomplete sequence."""
         return next(
             (
                 size

@@ -1,4 +1,4 @@
-"""Speakers' names as they are written: none looks like another role or opens a line, and no two look alike."""
+"""Safe names of speakers: no name looks like another role or starts a line, and no two names look alike."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lazyprompt.safety.folding import as_read, decompose
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# Every character that ends a line for Python, and so for many readers.
+# All characters that end a line in Python.
 LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 # The colon, and the characters that look like one but do not fold to it.
 COLONS = ":\u02d0\u02f8\u0589\u05c3\u0703\u0704\u16ec\u1803\u1804\u205a\u2236\u2237\ua4fd\ua789\ufe30"
-# Words that a reader takes for a role, and the role.
+# Words that readers take for a role, with the role.
 _ROLE_WORDS: dict[str, str] = dict(zip(ROLES, ROLES, strict=True)) | {"model": "assistant", "function": "tool"}
-# Words of the frame around a history.
+# The tags and headers around a history.
 FRAME_WORDS = frozenset({"history", "conversationhistory", "dialoguehistory"})
 # Letters of other scripts, and small capitals, that look like Latin letters but do not fold to them.
 _LOOKALIKES = str.maketrans(
@@ -43,7 +43,7 @@ def looks_like_role(name: str) -> bool:
 
 
 def one_line(name: str) -> str:
-    """Return a name without anything that ends a name or its line."""
+    """Return a name without characters that end a name or its line."""
     kept = ("\0" if _FORBIDDEN.search(each + decompose(each)) else each for each in name)
     return re.sub("\0+", " ", "".join(kept)).strip()
 
@@ -54,10 +54,10 @@ def written_names(
     """Map each speaker to the name to write.
 
     Args:
-        speakers: The role and the name of each; a speaker whose name shows nothing is called after the role.
-        fit: Changes a name to what may be written.
+        speakers: The role and the name of each; a speaker with an invisible name gets the role's name.
+        fit: Function that returns an allowed form of a name.
     """
-    # Names without a disguise come first: whoever imitates one has to give way.
+    # Names without a disguise come first, so that an imitation gets the number.
     known = sorted(dict.fromkeys(speakers), key=lambda speaker: _look(speaker[1]) != speaker[1])
     written: dict[tuple[str, str], str] = {}
     owners: dict[str, str] = {}
@@ -77,7 +77,7 @@ def _look(name: str) -> str:
 
 
 def no_imitation(name: str, role: str) -> str:
-    """Return a name behind its role where it looks like another role or like a header."""
+    """Return a name; put its role before it if it looks like another role or like a header."""
     letters, seen = letters_of(name), as_read(name).strip()
     imitates = _ROLE_WORDS.get(letters, role) != role or letters in FRAME_WORDS or seen.startswith("#")
     return f'{role} "{name.strip()}"' if imitates else name if seen else role

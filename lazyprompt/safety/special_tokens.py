@@ -1,7 +1,7 @@
-"""Control sequences of families beside their markers: the tokens of calls and thoughts, and of tokenizers.
+"""Control sequences of families in addition to their markers: the tokens of calls and thoughts, and of tokenizers.
 
-A prompt shows none of them, a value may bring them along. The tokens of calls are those of the models' own chat
-templates (see :mod:`lazyprompt.answers.forms`), the others the special and added tokens of their tokenizers.
+Prompts don't use them, but values may contain them. The tokens of calls come from the models' own chat templates (see
+:mod:`lazyprompt.answers.forms`), the others are the special and added tokens of their tokenizers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MINIMAX = (
 )
 _EXAONE = (*(f"[|{role}|]" for role in ("system", "user", "assistant", "tool", "endofturn")), "<thought>", "</thought>")
 
-# The first pattern that fits the beginning of a family's name.
+# The first pattern that matches the beginning of a family's name applies.
 _OF_CALLS: Final = (
     (r"qwen3-coder|qwen3\.[5-9]|nemotron-3", _XML),
     (r"mistral", _MISTRAL),
@@ -49,11 +49,11 @@ _OF_CALLS: Final = (
     (r"exaone", _EXAONE),
 )
 
-# For code that is filled in, as of Code Llama.
+# Code Llama's fill-in-the-middle tokens.
 _CODE_LLAMA = ("<PRE>", "<MID>", "<SUF>", "<EOT>", "<FILL_ME>")
-# The first chat models of InternLM 2 had these as the markers of turns and calls.
+# The markers of turns and calls of InternLM 2's first chat models.
 _INTERNLM_2 = tuple(f"[UNUSED_TOKEN_{number}]" for number in range(140, 147))
-# SentencePiece, as of Llama 2: what begins and ends texts, and what has no place in the vocabulary.
+# Llama 2's SentencePiece tokens: the beginning and end of texts, and unknown text.
 _LLAMA_2 = ("<s>", "</s>", "<unk>")
 _GEMMA = (
     *("<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<start_of_turn>", "<end_of_turn>"),
@@ -82,7 +82,7 @@ _MINIMAX_TOKENIZER = (
     *("<review_comment>", "<filepath>"),
 )
 
-# Those of V3 and later that are not of the form of all others, and that of DeepSeek Coder.
+# The tokens of DeepSeek V3 and later that do not have the common form, and the token of DeepSeek Coder.
 _DEEPSEEK = ("<pad>", "\uff5cDSML\uff5c", "<dsml:", "</dsml:", "<\uff5c/table>\uff5c")
 
 _OF_TOKENIZER: Final = (
@@ -97,14 +97,14 @@ _OF_TOKENIZER: Final = (
     (r"minimax", _MINIMAX_TOKENIZER),
     (r"seed-oss", ("<seed:pad>",)),
     (r"exaone", ("[BOS]", "[EOS]", "[PAD]", "[UNK]")),
-    # All that were made of Llama 2, or have a tokenizer of its kind.
+    # Models derived from Llama 2, or with a similar tokenizer.
     (r"llama-2", (*_LLAMA_2, *_CODE_LLAMA)),
     (r"internlm", (*_LLAMA_2, *_INTERNLM_2)),
     (r"yi", (*_LLAMA_2, *_STARCODER)),
     (r"vicuna|zephyr|hermes-2|baichuan|phi-3", _LLAMA_2),
 )
 
-# What only one tokenizer has, so that a template which holds it is known to be for this family.
+# Tokens of a single tokenizer, which reveal the family of a chat template.
 _SIGNS: Final = (
     ("<start_of_turn>", "gemma"),
     ("<|turn>", "gemma-4"),
@@ -123,20 +123,20 @@ _SIGNS: Final = (
 
 
 def tokens_of_calls(family: str) -> tuple[str, ...]:
-    """The tokens of calls, results and thoughts of a family."""
+    """Return the tokens of a family's calls, results and thoughts."""
     return _first(_OF_CALLS, family)
 
 
 def tokens_of_tokenizer(family: str) -> tuple[str, ...]:
-    """The special and added tokens of a family's tokenizer that are not of the form ``<|name|>``."""
+    """Return the special and added tokens of a family's tokenizer that do not have the form ``<|name|>``."""
     return _first(_OF_TOKENIZER, family)
 
 
 def tokens_beside(sequences: Collection[str]) -> frozenset[str]:
-    """Return the tokens that a tokenizer surely has beside its known sequences.
+    """Return the further tokens of the tokenizers that a chat template's sequences reveal.
 
     Args:
-        sequences: Those that a chat template holds.
+        sequences: The special tokens that a chat template contains.
     """
     families = (family for sign, family in _SIGNS if sign in sequences)
     return frozenset(token for family in families for token in (*tokens_of_calls(family), *tokens_of_tokenizer(family)))
