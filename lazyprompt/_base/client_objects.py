@@ -98,10 +98,14 @@ def _plain_whole(value: object, depth: int) -> object:
         return "…"
     if is_sequence(value):
         return [plain(item, depth + 1) for item in value]
+    fields = plain_fields(value, depth)
+    return f"<{type(value).__name__}>" if fields is None else fields
+
+
+def plain_fields(value: object, depth: int = 0) -> dict[str, object] | None:
+    """Return the fields of a dict or a pydantic object, converted to JSON; ``None`` for other values."""
     members = members_of(value)
-    if members is None:
-        return f"<{type(value).__name__}>"
-    return {key: plain(item, depth + 1) for key, item in members.items()}
+    return None if members is None else {key: plain(item, depth + 1) for key, item in members.items()}
 
 
 def members_of(value: object) -> dict[str, object] | None:

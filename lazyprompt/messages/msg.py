@@ -1,4 +1,4 @@
-"""Messages: who speaks, and the blocks a message is made of. Values only: frozen, compared by content.
+"""Messages and their blocks: frozen values, compared by content.
 
 The block names and fields are those of AgentScope's message blocks, which follow Anthropic's content blocks.
 """
@@ -6,18 +6,27 @@ The block names and fields are those of AgentScope's message blocks, which follo
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, get_args
 
 from lazyprompt._base.display import html_of
 from lazyprompt._base.files import read_regular
 from lazyprompt._base.frozen import draft_of, fill, read_only
-from lazyprompt._base.json import Json, JsonObject, checked_object, fresh, well_formed
+from lazyprompt._base.json import (
+    Json,
+    JsonObject,
+    checked_object,
+    fresh,
+    is_dict,
+    is_mapping,
+    is_sequence,
+    well_formed,
+)
 from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError, MediaError, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from lazyprompt.messages.native import Native
@@ -25,18 +34,18 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The largest file that is read as media.
+# The largest media file in bytes.
 _MOST = 1_073_741_824
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class URLSource:
-    """Media that lies at an address.
+    """Media at an address.
 
     Args:
         url: An ``http(s)`` address, or a local path (which only a media resolver may open).
-        media_type: The MIME type, where it is known.
+        media_type: The MIME type, if known.
         type: Always ``"url"``.
     """
 
@@ -53,10 +62,10 @@ class URLSource:
 @read_only
 @dataclass(frozen=True, slots=True)
 class Base64Source:
-    """Media that is here, as base64 text.
+    """Media as base64 text.
 
     Args:
-        media_type: The MIME type, as ``image/png``.
+        media_type: The MIME type, such as ``image/png``.
         data: The bytes in base64.
         type: Always ``"base64"``.
     """
@@ -70,24 +79,24 @@ class Base64Source:
         _text(self.data, "the data of a Base64Source", MediaError)
 
 
-def _text(text: object, where: str, error: type[HistoryError | MediaError] = HistoryError) -> None:
+def _text(text: object, where: str, error: type[HistoryError | MediaError] = HistoryError) -> str:
     if not isinstance(text, str):
         raise error(f"{where} is a {type(text).__name__}, not text")
-    well_formed(text, where, error)
+    return well_formed(text, where, error)
 
 
 Source: TypeAlias = URLSource | Base64Source
 
-# The input of a call without one. Every block has a copy of its input, so nothing changes this.
+# The default input of a call. Blocks copy their input, so this dict never changes.
 _NO_INPUT: dict[str, Any] = {}
 
 
 class _Block:
-    """The base of all blocks: their ``type`` may be given, but only the right one, and fields of text hold text."""
+    """The base of all blocks, which checks their ``type`` and their text fields."""
 
     __slots__ = ()
     kind: ClassVar[str]
-    # The fields that hold text, each with True if it may be None.
+    # The text fields, each with True if it may be None.
     _texts: ClassVar[dict[str, bool]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -112,7 +121,7 @@ class TextBlock(_Block):
     Args:
         text: The text.
         type: Always ``"text"``.
-        signature: Gemini's thought signature in base64, where the text came with one.
+        signature: Gemini's thought signature in base64, if the text has one.
     """
 
     kind: ClassVar[str] = "text"
@@ -125,7 +134,7 @@ _TextDraft = draft_of(TextBlock)
 
 
 def plain_block(text: str) -> TextBlock:
-    """Return a block of text that a reader has checked."""
+    """Return a block of a checked text."""
     draft = _TextDraft()
     draft.text = text
     draft.type = "text"
@@ -142,12 +151,12 @@ class ThinkingBlock(_Block):
 
     Args:
         thinking: The text of the thought.
-        signature: The provider's proof that the thought is its own, where it gives one: Anthropic's signature, the
-            encrypted content of OpenAI's reasoning items.
+        signature: The provider's proof that the thought is its own: Anthropic's signature, or the encrypted content of
+            OpenAI's reasoning items.
         type: Always ``"thinking"``.
-        redacted: A thought that only the provider can read, in place of its text.
-        id: The provider's name for the thought, where it has one (the id of OpenAI's reasoning items).
-        provider: Whose signature, redacted data or id this is; ``None`` where nobody wrote it down.
+        redacted: The encrypted thought, if only the provider can read it.
+        id: The provider's id of the thought, such as the id of an OpenAI reasoning item.
+        provider: The provider of the signature, redacted data or id; ``None`` if unknown.
     """
 
     kind: ClassVar[str] = "thinking"
@@ -162,24 +171,24 @@ class ThinkingBlock(_Block):
 @read_only
 @dataclass(frozen=True, slots=True, init=False)
 class ToolUseBlock(_Block):
-    """A call of a tool, as the model asked for it.
+    """A tool call of a model.
 
     Args:
-        id: What the result refers to.
+        id: The id of the call, to which its result refers.
         name: The tool.
         input: The arguments; copied.
         type: Always ``"tool_use"``.
-        raw_input: What the model wrote for arguments, where that is no JSON object (it was cut off, as a rule).
-        signature: Gemini's thought signature in base64, where the call came with one.
+        raw_input: The model's text for the arguments if it is not a JSON object (usually because it was cut off).
+        signature: Gemini's thought signature in base64, if the call has one.
 
     Raises:
-        HistoryError: The arguments are no JSON object.
+        HistoryError: The arguments are not a JSON object.
     """
 
     kind: ClassVar[str] = "tool_use"
     id: str
     name: str
-    # JSON values; Any to type checkers, so that a function can be called with them: f(**call.input).
+    # JSON values, typed Any so that a function can be called with them: f(**call.input).
     input: dict[str, Any] = field(hash=False)
     type: Literal["tool_use"]
     raw_input: str | None
@@ -196,17 +205,17 @@ class ToolUseBlock(_Block):
     ) -> None:
         fill(self, (id, name, input, type, raw_input, signature))
         self.__post_init__()
-        if not isinstance(cast("object", input), dict):
+        if not is_dict(input):
             raise HistoryError(f"the input of tool call {name!r} is a {input.__class__.__name__}, not a dict")
         object.__setattr__(self, "input", checked_object(input, f"{name}.input", HistoryError))
 
     @property
     def arguments(self) -> JsonObject:
-        """The arguments as a provider gets them: the input, or the model's text where that is no JSON object."""
+        """The arguments to send: the input, or the model's text under ``raw_input`` if it is not a JSON object."""
         return self.input if self.raw_input is None else {"raw_input": self.raw_input}
 
     def own_arguments(self) -> JsonObject:
-        """Return a copy of the arguments, for a payload to keep."""
+        """Return a copy of the arguments for a payload."""
         return fresh(self.arguments)
 
 
@@ -214,7 +223,7 @@ _CallDraft = draft_of(ToolUseBlock)
 
 
 def call_of(call_id: str, name: str, arguments: dict[str, Any]) -> ToolUseBlock:
-    """Return a call of parts that a reader has checked; it keeps the very arguments."""
+    """Return a call with checked fields; the arguments are not copied."""
     draft = _CallDraft()
     draft.id = call_id
     draft.name = name
@@ -234,12 +243,12 @@ class ToolResultBlock(_Block):
     Args:
         id: The id of the call.
         name: The tool.
-        output: Text, or blocks of text and media (dicts of the same fields are accepted).
+        output: Text, or blocks of text and media (or dicts with the same fields).
         type: Always ``"tool_result"``.
-        is_error: True if the output tells why the tool failed.
+        is_error: True if the output is an error message.
 
     Raises:
-        HistoryError: A field has a wrong shape.
+        HistoryError: A field has the wrong type.
     """
 
     kind: ClassVar[str] = "tool_result"
@@ -268,7 +277,7 @@ class ToolResultBlock(_Block):
 
     @property
     def text(self) -> str:
-        """The text of the output, media left out."""
+        """The text of the output, without media."""
         return self.output if isinstance(self.output, str) else text_of(self.output)
 
 
@@ -276,7 +285,7 @@ _ResultDraft = draft_of(ToolResultBlock)
 
 
 def result_of(call_id: str, name: str, output: str) -> ToolResultBlock:
-    """Return a result of parts that a reader has checked."""
+    """Return a result with checked fields."""
     draft = _ResultDraft()
     draft.id = call_id
     draft.name = name
@@ -290,40 +299,31 @@ def result_of(call_id: str, name: str, output: str) -> ToolResultBlock:
 
 @dataclass(frozen=True, slots=True)
 class _MediaBlock(_Block):
-    """A block whose content lies in a source."""
+    """A block with a media source."""
 
     source: Source
 
     def __post_init__(self) -> None:
         _Block.__post_init__(self)
-        given = cast("object", self.source)
-        if isinstance(given, dict):
-            object.__setattr__(self, "source", _source_from(cast("Mapping[str, object]", given)))
-        elif not isinstance(given, Source):
-            raise MediaError(
-                f"the source of {type(self).__name__} is a {type(given).__name__}; give a URLSource or Base64Source"
-            )
+        object.__setattr__(self, "source", _source(self.source, type(self).__name__))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Read a file now, as the developer's own act.
+        """Read a file into a block with base64 data. No media resolver is needed.
 
         Args:
-            path: The file; its ending tells the MIME type.
-
-        Returns:
-            The block with the bytes in base64.
+            path: The file; its suffix determines the MIME type.
 
         Raises:
-            MediaError: The file cannot be read, or its ending tells no type.
+            MediaError: The file cannot be read, or its suffix has no MIME type.
         """
-        # Both cost milliseconds that few users need.
+        # Few users need these modules, which take milliseconds to import.
         from mimetypes import guess_type  # noqa: PLC0415
         from pathlib import Path  # noqa: PLC0415
 
         media_type = guess_type(Path(path).name)[0]
         if media_type is None:
-            raise MediaError(f"{str(path)!r}: its ending tells no MIME type; build a Base64Source with media_type=")
+            raise MediaError(f"{str(path)!r}: its suffix has no known MIME type; build a Base64Source with media_type=")
         try:
             data = read_regular(path, _MOST)
         except OSError as error:
@@ -331,20 +331,20 @@ class _MediaBlock(_Block):
         return cls._of(Base64Source(media_type, b64encode(data).decode("ascii")), Path(path).name)
 
     @classmethod
-    def _of(cls, source: Base64Source, name: str) -> Self:  # noqa: ARG003 - only a document keeps it
-        """Return a block with the content of a file of that name."""
+    def _of(cls, source: Base64Source, name: str) -> Self:  # noqa: ARG003 - FileBlock uses the name
+        """Return a block with the content of a file."""
         return cls(source)
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class ImageBlock(_MediaBlock):
-    """A picture.
+    """An image.
 
     Args:
-        source: Where its content is.
+        source: The content or its address.
         type: Always ``"image"``.
-        detail: How closely a model is to look, where it lets one choose: ``low``, ``high`` or ``auto``.
+        detail: The level of detail, for models with this setting: ``low``, ``high`` or ``auto``.
     """
 
     kind: ClassVar[str] = "image"
@@ -355,7 +355,7 @@ class ImageBlock(_MediaBlock):
 @read_only
 @dataclass(frozen=True, slots=True)
 class AudioBlock(_MediaBlock):
-    """A sound."""
+    """An audio clip."""
 
     kind: ClassVar[str] = "audio"
     type: Literal["audio"] = "audio"
@@ -373,12 +373,12 @@ class VideoBlock(_MediaBlock):
 @read_only
 @dataclass(frozen=True, slots=True)
 class FileBlock(_MediaBlock):
-    """A document, as a PDF.
+    """A document, such as a PDF.
 
     Args:
-        source: Where its content is.
+        source: The content or its address.
         type: Always ``"file"``.
-        filename: The name that a model sees.
+        filename: The name that the model sees.
     """
 
     kind: ClassVar[str] = "file"
@@ -400,7 +400,20 @@ MEDIA_BLOCKS: dict[str, type[MediaBlock]] = {block.kind: block for block in get_
 _SOURCES: dict[str, type[Source]] = {"url": URLSource, "base64": Base64Source}
 
 
-def _source_from(source: Mapping[str, object]) -> Source:
+def _source(source: object, block: str) -> Source:
+    if isinstance(source, Source):
+        return source
+    if is_dict(source):
+        return source_from(source)
+    raise MediaError(f"the source of {block} is a {type(source).__name__}; give a URLSource or Base64Source")
+
+
+def source_from(source: Mapping[str, object]) -> Source:
+    """Return the source with these fields, whose ``type`` names its kind.
+
+    Raises:
+        MediaError: The fields don't describe a source.
+    """
     kind = source.get("type")
     if not isinstance(kind, str) or kind not in _SOURCES:
         raise MediaError(f"a source has type {kind!r}; known are {', '.join(map(repr, _SOURCES))}")
@@ -415,42 +428,41 @@ def _build(kind: type[_T], given: Mapping[str, object], error: type[HistoryError
 
 
 def block_from(item: object, where: str) -> Block:
-    """Return a block, or the block of a dict, which names its kind in ``type``.
+    """Return a block itself, or the block of a dict whose ``type`` names its kind.
 
     Args:
-        item: The block.
-        where: How an error names the place, as ``history[2].content[0]``.
+        item: The block or dict.
+        where: Its name in errors, such as ``history[2].content[0]``.
 
     Raises:
-        HistoryError: It is no block.
+        HistoryError: The item is neither.
     """
-    if isinstance(item, _Block):
-        return cast("Block", item)
-    if not isinstance(item, dict):
+    if isinstance(item, Block):
+        return item
+    if not is_dict(item):
         raise HistoryError(
             f"{where} is a {type(item).__name__}, not a block such as TextBlock or {{'type': 'text', ...}}"
         )
-    given = cast("dict[str, object]", item)
-    kind = given.get("type")
+    kind = item.get("type")
     if not isinstance(kind, str) or kind not in BLOCKS:
         raise HistoryError(f"{where} has type {kind!r}; known are {', '.join(BLOCKS)}{did_you_mean(str(kind), BLOCKS)}")
-    return _build(BLOCKS[kind], given, HistoryError)
+    return _build(BLOCKS[kind], item, HistoryError)
 
 
 def block_of_media(source: Source, media_type: str) -> MediaBlock:
-    """Return the block of a medium, of the kind that its MIME type tells; a document where that tells none."""
+    """Return a block of the kind that matches a MIME type; a document if none does."""
     return MEDIA_BLOCKS.get(media_type.partition("/")[0], FileBlock)(source)
 
 
 def text_of(content: str | Iterable[Block]) -> str:
-    """Return the text of a content: its text blocks, a line each; thinking, calls and media left out."""
+    """Join the text blocks of a content with newlines; thoughts, calls and media are left out."""
     if isinstance(content, str):
         return content
     return "\n".join(block.text for block in content if isinstance(block, TextBlock))
 
 
 def _content(content: Sequence[BlockLike], where: str, place: str) -> tuple[Block, ...]:
-    if not isinstance(cast("object", content), list | tuple):
+    if not is_sequence(content):
         raise HistoryError(f"{where} is a {type(content).__name__}; give text or a list of blocks")
     return tuple(block_from(item, f"{place}[{index}]") for index, item in enumerate(content))
 
@@ -460,27 +472,26 @@ def _content(content: Sequence[BlockLike], where: str, place: str) -> tuple[Bloc
 class Msg:
     """One message of a conversation.
 
-    Two messages are equal where name, role, blocks, url and metadata are: plain text equals a single text block.
+    Two messages are equal if their names, roles, blocks, urls and metadata are. Plain text equals a single text block.
 
     Args:
-        name: Who speaks; the role itself where nobody is named.
-        content: Text, or blocks (dicts of the same fields are accepted).
+        name: The speaker's name, or the role.
+        content: Text, or blocks (or dicts with the same fields).
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
-        url: The address of a picture, sound or video that goes with the text, or several.
-        metadata: JSON values that travel with the message: the OpenAI form has them as keys, flat text has no place for
-            them.
-        usage: The tokens the message cost, where a provider reported them: ``prompt_tokens``, ``completion_tokens`` and
-            ``total_tokens``. It is sent nowhere.
+        url: The address of an image, audio clip or video that belongs to the text, or several.
+        metadata: Further JSON values of the message. They are keys in the OpenAI form, and are not in flat text.
+        usage: The tokens of the message as a provider reported them: ``prompt_tokens``, ``completion_tokens`` and
+            ``total_tokens``. They are never sent.
 
     Attributes:
-        speaker: The name to send; empty if the message was read from a form that names no speaker.
-        native: The provider whose form the message was read from, and its content in that form: the parts of a content
-            (``anthropic``, ``gemini``), the items of an answer (``openai-responses``) or the whole message
-            (``openai``). That provider is sent it as it stands. None of a message that was made or changed by hand,
-            and of one whose blocks say all of it. It has no part in equality.
+        speaker: The name to send; empty if the message was parsed from a form without a speaker's name.
+        native: The message in its provider's own form, with the provider: the parts of its content (``anthropic``,
+            ``gemini``), the items of an answer (``openai-responses``) or the whole message (``openai``). It is sent to
+            that provider unchanged. None if the message was made or changed by hand, or its blocks are equivalent. It
+            is ignored in comparisons.
 
     Raises:
-        HistoryError: The role is unknown, the content is neither text nor blocks, or another field has a wrong shape.
+        HistoryError: The role is unknown, the content is neither text nor blocks, or another field has the wrong type.
     """
 
     name: str
@@ -506,7 +517,7 @@ class Msg:
             raise HistoryError(
                 f"role {role!r} is unknown; known are {', '.join(ROLES)}{did_you_mean(str(role), ROLES)}"
             )
-        if metadata is not None and not isinstance(cast("object", metadata), Mapping):
+        if metadata is not None and not is_mapping(metadata):
             raise HistoryError(f"the metadata of {name!r} is a {type(metadata).__name__}, not a dict")
         own_content = _message_content(content, name)
         own_metadata = checked_object(metadata, "metadata", HistoryError) if metadata else {}
@@ -515,13 +526,13 @@ class Msg:
         fill(self, (name, own_content, role, own_url, own_metadata, own_usage, name, None))
 
     def evolve(self, **changes: object) -> Msg:
-        """Return a copy with other fields and no native form; its speaker is the same unless the name changes.
+        """Return a copy with some fields changed and without a native form. The speaker changes with the name only.
 
         Args:
             **changes: Fields of the constructor.
 
         Raises:
-            HistoryError: As in the constructor.
+            HistoryError: A field is invalid, as in the constructor.
         """
         fields = ("name", "content", "role", "url", "metadata", "usage")
         given: Any = {name: getattr(self, name) for name in fields} | changes  # the constructor checks them
@@ -529,28 +540,28 @@ class Msg:
         return changed if self.speaker or changed.name != self.name else changed.without_speaker()
 
     def without_speaker(self) -> Msg:
-        """Return a copy that names no speaker: its name is the role."""
+        """Return a copy without a speaker, whose name is the role."""
         return self.spoken_by("")
 
     def spoken_by(self, speaker: str) -> Msg:
-        """Return the same message, its native form too, of another speaker; ``""`` names none."""
+        """Return a copy with another speaker (``""`` for none) and the same native form."""
         return message_of(speaker, self.content, self.role, self.url, self.metadata, self.usage, self.native)
 
     @property
     def text(self) -> str:
-        """The text of the message, its text blocks a line each."""
+        """The text blocks of the message, joined with newlines."""
         return text_of(self.content)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The content as blocks, plain text as one of them."""
+        """The content as blocks; plain text is a single block."""
         if isinstance(self.content, str):
             return (plain_block(self.content),) if self.content else ()
         return self.content
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The addresses of ``url``, be it one, several or none."""
+        """The addresses of ``url`` as a tuple."""
         return (self.url,) if isinstance(self.url, str) else self.url or ()
 
     def __eq__(self, other: object) -> bool:
@@ -578,7 +589,7 @@ _MsgDraft = draft_of(Msg)
 
 
 def text_message(text: str, role: Role) -> Msg:
-    """Return a message of a text that a reader has checked, without a speaker."""
+    """Return a message of a checked text, without a speaker."""
     draft = _MsgDraft()
     draft.name = draft.role = role
     draft.content = text
@@ -600,7 +611,7 @@ def message_of(
     usage: Mapping[str, int] | None = None,
     native: Native | None = None,
 ) -> Msg:
-    """Return a message of fields that a reader has checked; a speaker named like the role is none."""
+    """Return a message with checked fields; a name equal to the role is not a speaker."""
     draft = _MsgDraft()
     draft.name = speaker or role
     draft.content = content
@@ -617,8 +628,8 @@ def message_of(
 
 def _urls(url: str | Sequence[str], name: str) -> str | tuple[str, ...]:
     where = f"the url of the message of {name!r}"
-    if not isinstance(cast("object", url), str | list | tuple):
+    if isinstance(url, str):
+        return _text(url, where)
+    if not is_sequence(url):
         raise HistoryError(f"{where} is a {type(url).__name__}; give text or a list of it")
-    for each in (url,) if isinstance(url, str) else url:
-        _text(each, where)
-    return url if isinstance(url, str) else tuple(url)
+    return tuple(_text(each, where) for each in url)

@@ -43,13 +43,14 @@ class Native(NamedTuple):
 
     def objects(self) -> list[JsonObject]:
         """Return the JSON objects of the data: the message, or its parts or items."""
-        return [item for item in self._items() if isinstance(item, dict)]
+        return [item for item in self.items() if isinstance(item, dict)]
 
     def parts(self) -> list[Json]:
         """Return copies of the parts or items."""
-        return [*map(fresh_json, self._items())]
+        return [*map(fresh_json, self.items())]
 
-    def _items(self) -> list[Json]:
+    def items(self) -> list[Json]:
+        """Return the parts or items; a message is the only one. They must not be changed."""
         return self.data if isinstance(self.data, list) else [self.data]
 
 

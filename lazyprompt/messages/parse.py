@@ -1,7 +1,7 @@
 """Parses messages in every accepted form: the only reader of conversations.
 
-``FORMS`` has a row for each form of a dict or object: how it is recognized, and its reader. Every reader gets the place
-of the item for its errors, and the calls that still wait for a result.
+``FORMS`` has a row for each form of a dict or object, with its characteristic keys and its reader. A reader gets the
+name of the item for errors, and the calls without a result.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from lazyprompt._base.client_objects import members_of, plain
-from lazyprompt._base.json import is_well_formed
+from lazyprompt._base.client_objects import plain_fields
+from lazyprompt._base.json import is_dict, is_sequence, is_well_formed
 from lazyprompt._base.roles import LANGCHAIN_WORDS, ROLES
 from lazyprompt.errors import HistoryError, MediaError
 from lazyprompt.messages.msg import Msg, message_of, result_of, text_message
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields
 
-    # Of the fields of an item, its place for errors, and the calls still without a result.
+    # Arguments: the fields of an item, its name in errors, and the calls without a result.
     Reader: TypeAlias = Callable[[Fields, str, OpenCalls], tuple[Msg, ...]]
 
 _ACCEPTED = (
     "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini, ShareGPT or the Responses API, a "
     "LangChain tuple or message, or a Msg"
 )
-# The number of items of a pair, and of keys of a message that is a role and a content.
+# The number of items of a pair, and of keys of a message with a role and a content only.
 _PAIR = _BARE = 2
 
 
-class Form(NamedTuple):
-    """A form of message dicts, and how it is recognized.
+class MessageForm(NamedTuple):
+    """A form of message dicts, with its characteristics.
 
     Attributes:
-        name: The form, for errors.
+        name: The form's name in errors.
         read: The reader.
-        keys: The keys that such a dict has.
-        types: The values of ``type`` that it has; empty if ``type`` is no mark of it.
-        lacks: Keys that another form has and this one lacks.
-        others: Values of ``type`` that other forms have.
-        apart: Keys that another form has, and this one not all of them; empty for none.
+        keys: The keys that every dict of this form has.
+        types: The values of ``type`` of this form; empty if any value is possible.
+        lacks: Keys of other forms that no dict of this form has.
+        others: The values of ``type`` of other forms.
+        apart: Keys that a dict of another form has together, and a dict of this form never; empty for none.
     """
 
     name: str
@@ -80,7 +80,8 @@ def _only(*keys: str) -> Reader:
 
 
 _OF_AGENTSCOPE = ("name", "role", "content", "url", "metadata")
-# The attributes of message objects that are no client's: AgentScope's, LangChain's and Gemini's. The first two tell.
+# The attributes of message objects that are not from official clients: AgentScope's, LangChain's and Gemini's. An
+# object with the first two attributes is such a message.
 _BESIDE_TYPE = ("name", "role", "tool_calls", "tool_call_id", "status", "additional_kwargs", "invalid_tool_calls")
 _ATTRIBUTES = (
     ("role", "content", "name", "url", "metadata", "tool_calls", "tool_call_id"),
@@ -89,12 +90,14 @@ _ATTRIBUTES = (
 )
 
 FORMS = (
-    Form("a content of Gemini", read_content, frozenset({"parts"})),
-    Form("a message of LangChain", read_message, frozenset({"type"}), TYPES),
-    Form("a message of ShareGPT", read_turn, KEYS),
-    Form("an item of the Responses API", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})),
-    # Each release of the API has new types of items.
-    Form(
+    MessageForm("a content of Gemini", read_content, frozenset({"parts"})),
+    MessageForm("a message of LangChain", read_message, frozenset({"type"}), TYPES),
+    MessageForm("a message of ShareGPT", read_turn, KEYS),
+    MessageForm(
+        "an item of the Responses API", read_item, frozenset({"type"}), frozenset(ITEMS), frozenset({"stop_reason"})
+    ),
+    # New releases of the API add types of items.
+    MessageForm(
         "an item of the Responses API",
         read_item,
         frozenset({"type"}),
@@ -102,26 +105,26 @@ FORMS = (
         others=frozenset({*TYPES, *ITEMS, *PART_TYPES}),
         apart=frozenset({"role", "content"}),
     ),
-    Form("an answer of Anthropic", _only("role", "content"), frozenset({"content", "stop_reason"})),
-    Form("a Msg of AgentScope", _only(*_OF_AGENTSCOPE), frozenset({"name", "role", "content", "timestamp"})),
+    MessageForm("an answer of Anthropic", _only("role", "content"), frozenset({"content", "stop_reason"})),
+    MessageForm("a Msg of AgentScope", _only(*_OF_AGENTSCOPE), frozenset({"name", "role", "content", "timestamp"})),
 )
-"""The forms of dicts beside OpenAI's, which Anthropic's messages share."""
+"""The forms of dicts except OpenAI's, which Anthropic's messages share."""
 
-_OPENAI = Form("a message of OpenAI or Anthropic", _read_openai)
+_OPENAI = MessageForm("a message of OpenAI or Anthropic", _read_openai)
 _ITEM_FORMS = frozenset({form for form in FORMS if form.read is read_item})
-# The keys without which a dict is of no form but OpenAI's.
+# A dict without any of these keys is of OpenAI's form.
 _MARKS = frozenset[str]().union(*(form.keys for form in FORMS)) - {"name", "role", "content"}
-# The forms in a list for the Responses API.
+# The forms of items in a list for the Responses API.
 _ITEMS = _ITEM_FORMS | {_OPENAI}
 
 
 class ParsedMessages(NamedTuple):
-    """The messages of a list, and the items that each was read from.
+    """The messages of a list, with the items they were parsed from.
 
     Attributes:
         messages: The messages.
-        firsts: The index of the first item of each message. Its last is the one before the next message's first.
-        has_forms: True if an item is a dict or an object of another form than OpenAI's.
+        firsts: The index of the first item of each message. Its items end before the next message's first one.
+        has_forms: True if an item is a dict or an object in another form than OpenAI's.
     """
 
     messages: list[Msg]
@@ -140,16 +143,16 @@ def parse_messages(items: object, where: str = "history") -> list[Msg]:
     Args:
         items: A list of pairs, message dicts of any provider, LangChain's messages and Msg, in any mixture. A pair
             without a question is a greeting of the assistant.
-        where: What errors call the list.
+        where: The name of the list in errors.
 
     Returns:
-        The messages. Null and empty keys are gone, a name that repeats the role is no speaker, and arguments of a call
-        that are no JSON object are its ``raw_input``.
+        The messages. Null and empty keys are dropped, a name that repeats the role is not a speaker, and arguments of a
+        call that are not a JSON object become its ``raw_input``.
 
     Raises:
-        HistoryError: ``items`` is not a list, or an item has no accepted form, or could have two; the error names its
+        HistoryError: ``items`` is not a list, or an item has no accepted form or an ambiguous one; the error names its
             index.
-        MediaError: A picture or the like has no usable source.
+        MediaError: A media block has no usable source.
     """
     messages, forms, counts = _parse_each(items, where)
     if not _ITEM_FORMS.isdisjoint(forms.values()):
@@ -158,7 +161,7 @@ def parse_messages(items: object, where: str = "history") -> list[Msg]:
 
 
 def parse_with_sources(items: object, where: str = "history") -> ParsedMessages:
-    """Parse messages as :func:`parse_messages` does, and tell which items each was read from."""
+    """Parse messages as :func:`parse_messages` does, with the items that each was parsed from."""
     messages, forms, counts = _parse_each(items, where)
     parsed = _with_sources(messages, counts)._replace(has_forms=any(forms.values()))
     return _with_items_joined(parsed, forms) if not _ITEM_FORMS.isdisjoint(forms.values()) else parsed
@@ -168,26 +171,26 @@ def _with_sources(messages: list[Msg], counts: Mapping[int, int]) -> ParsedMessa
     firsts: list[int] = []
     while len(firsts) < len(messages):
         at = firsts[-1] + 1 if firsts else 0
-        # An item may be no message.
+        # Some items are not messages.
         while counts.get(at, 1) == 0:
             at += 1
         firsts += [at] * counts.get(at, 1)
     return ParsedMessages(messages, firsts)
 
 
-def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Form | None], dict[int, int]]:
-    """Parse each item by itself.
+def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, MessageForm | None], dict[int, int]]:
+    """Parse each item on its own.
 
     Returns:
-        The messages; by index, the forms of the items that are not OpenAI's, and the number of messages of those that
-        are not one message.
+        The messages; the form of each item that is not in OpenAI's form, by index; and the number of messages of each
+        item that is not one message, by index.
     """
-    if not isinstance(items, list | tuple):
+    if not is_sequence(items):
         raise HistoryError(f"a history is a list, not a {type(items).__name__}; its items are {_ACCEPTED}")
     given = cast("Sequence[Any]", items)
     messages: list[Msg] = []
     waiting = OpenCalls(messages)
-    forms: dict[int, Form | None] = {}
+    forms: dict[int, MessageForm | None] = {}
     counts: dict[int, int] = {}
     for index, item in enumerate(given):
         is_dict = item.__class__ is dict
@@ -214,11 +217,11 @@ def parse_message(item: object, where: str) -> Msg:
 
     Args:
         item: A message dict of any provider, or a Msg.
-        where: What errors call it.
+        where: Its name in errors.
 
     Raises:
-        HistoryError: It is not one message.
-        MediaError: A picture or the like has no usable source.
+        HistoryError: The item is not exactly one message.
+        MediaError: A media block has no usable source.
     """
     _, messages = _parse_item(item, where, OpenCalls(), ())
     if len(messages) != 1:
@@ -226,12 +229,12 @@ def parse_message(item: object, where: str) -> Msg:
     return messages[0]
 
 
-def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, Form | None]) -> ParsedMessages:
-    """Join the items of a list for the Responses API that are one message; plain messages may stand between them.
+def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, MessageForm | None]) -> ParsedMessages:
+    """Join the items of the Responses API that belong to one message; the list may also contain plain messages.
 
     Args:
-        parsed: The messages, each item read by itself.
-        forms: The forms of the items by index, without those of OpenAI's form.
+        parsed: The messages, before joining.
+        forms: The form of each item that is not in OpenAI's form, by index.
     """
     found = ParsedMessages([], [], parsed.has_forms)
     messages, firsts, _ = found
@@ -250,18 +253,18 @@ def _with_items_joined(parsed: ParsedMessages, forms: Mapping[int, Form | None])
 
 def _parse_item(
     given: object, where: str, waiting: OpenCalls, items: Sequence[object]
-) -> tuple[Form | None, tuple[Msg, ...]]:
-    """Parse a message dict or object, a pair, or a Msg; the latter two have no form of the table."""
+) -> tuple[MessageForm | None, tuple[Msg, ...]]:
+    """Parse a message dict or object, a pair, or a Msg. Pairs and Msg have no form in the table."""
     if isinstance(given, Msg):
         return None, (given,)
     try:
-        if isinstance(given, list | tuple):
-            return None, _read_pair(cast("Sequence[object]", given), where, items)
+        if is_sequence(given):
+            return None, _read_pair(given, where, items)
         fields = _fields_of(given, where)
         form = _form_of(fields, where)
         return form, form.read(fields, where, waiting)
     except (HistoryError, MediaError) as error:
-        # Blocks are values that know nothing of their place.
+        # Errors of blocks don't name the item.
         if str(error).startswith(where):
             raise
         raise type(error)(f"{where}: {error}") from error
@@ -274,7 +277,7 @@ def _fields_of(given: object, where: str) -> Fields:
     return fields
 
 
-def _form_of(item: Fields, where: str) -> Form:
+def _form_of(item: Fields, where: str) -> MessageForm:
     """Return the form of a dict."""
     if _MARKS.isdisjoint(item):
         return _OPENAI
@@ -286,11 +289,11 @@ def _form_of(item: Fields, where: str) -> Form:
 
 
 def message_fields(item: object) -> Fields | None:
-    """Return the fields of a message dict, or of an object with the attributes of a message; ``None`` for all else."""
-    if isinstance(item, dict):
-        return cast("Fields", item)
-    if members_of(item) is not None:
-        return cast("Fields", plain(item))
+    """Return the fields of a message dict or object; ``None`` for other values."""
+    if is_dict(item):
+        return item
+    if (fields := plain_fields(item)) is not None:
+        return fields
     for names in _ATTRIBUTES:
         if all(hasattr(item, name) for name in names[:2]):
             return {name: value for name in names if (value := getattr(item, name, None)) is not None}
@@ -298,10 +301,10 @@ def message_fields(item: object) -> Fields | None:
 
 
 def _plain_message(fields: dict[str, Any]) -> Msg | None:
-    """Return the message of a dict that is a role and a text, or a tool's result that is a text, as most are.
+    """Return the message of a dict with a role and a text, or with a tool result that is a text, as most are.
 
     Returns:
-        The message; None of any other dict, and of one with a fault.
+        The message; None for any other dict, and for an invalid one.
     """
     role, content = fields.get("role"), fields.get("content")
     if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):
@@ -316,7 +319,7 @@ def _plain_message(fields: dict[str, Any]) -> Msg | None:
 
 
 def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history
-    """Return True for a pair of two texts that is certainly a question and its answer."""
+    """Return True for a pair of texts that is certainly a question and its answer."""
     if (pair.__class__ is not list and pair.__class__ is not tuple) or len(pair) != _PAIR:
         return False
     question, answer = pair
@@ -340,7 +343,7 @@ def _read_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> t
     return tuple(
         message
         for role, part in zip(roles, pair, strict=True)
-        # A pair without a question is a greeting of the assistant.
+        # A pair without a question is the assistant's greeting.
         if part or role == "assistant"
         for message in _read_openai({"role": role, "content": part}, where, OpenCalls())
     )
@@ -351,13 +354,13 @@ def _is_langchain(pair: Sequence[object]) -> bool:
 
 
 def _is_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> bool:
-    """Return True if a pair that begins with a role of LangChain is a question and its answer all the same.
+    """Return True if a pair that begins with the name of a LangChain role is a question and its answer.
 
-    A list is one, for LangChain has tuples; a tuple is none. The other pairs of the same type must agree: a question
-    may be just such a word, and no question may change the role of an answer.
+    LangChain uses tuples, so a list is a pair and a tuple is not. All other pairs of the same type must agree, because
+    the first item may be a question that happens to be such a word.
 
     Raises:
-        HistoryError: They do not agree.
+        HistoryError: The other pairs do not agree.
     """
     others = [each for each in items if type(each) is type(pair)]
     has_questions = not all(_is_langchain(each) for each in others if len(each) == _PAIR)

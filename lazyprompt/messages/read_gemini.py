@@ -1,15 +1,14 @@
-"""Reads the contents of Gemini: ``{"role": "model", "parts": [...]}``, in the keys of its REST API or of its client.
+"""Reads Gemini's contents, ``{"role": "model", "parts": [...]}``, with the keys of the REST API or of the client.
 
 Source of the form: the API reference, "Content", and the types of the official client (google-genai).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from lazyprompt._base.client_objects import fields_of, plain, snake_keys, standard_base64
-from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, to_json
+from lazyprompt._base.client_objects import fields_of, items_of, plain, snake_keys, standard_base64
+from lazyprompt._base.json import Fields, JsonObject, checked, checked_object, is_dict, is_mapping, to_json
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
     Base64Source,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.open_calls import OpenCalls
 
-# A content without a role is the user's. Results stood in contents of the role "function" once.
+# A content without a role is the user's. "function" is the former role of results.
 _ROLES: dict[object, Role] = {None: "user", "user": "user", "function": "user", "model": "assistant"}
 
 
@@ -41,19 +40,20 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
 
     Args:
         item: The content as a dict.
-        where: How an error names it.
-        waiting: The calls still without a result.
+        where: Its name in errors.
+        waiting: The calls without a result.
 
     Returns:
-        The message; results of tools are a message of their own, before what the user says beside them.
+        The message. Tool results become a separate message, before the rest of the user's content.
 
     Raises:
-        HistoryError: A part holds nothing that a block can hold, or the role is unknown.
+        HistoryError: A part is invalid, or the role is unknown.
     """
     given = item.get("role")
     if not isinstance(given, str | None) or given not in _ROLES:
         raise HistoryError(f"{where} has role {given!r}; a content of Gemini has 'user' or 'model'")
-    role, open_calls, beside = _ROLES[given], dict(waiting), cast("Beside", {})
+    role, open_calls = _ROLES[given], dict(waiting)
+    beside: Beside = {}
     blocks: list[Block] = []
     for index, part in enumerate(list_in(item["parts"], f"{where}.parts")):
         calls = sum(isinstance(block, ToolUseBlock) for block in blocks)
@@ -62,7 +62,7 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
             blocks.append(block)
     metadata: JsonObject | None = {PART_FIELDS: {**beside}} if beside else None
     native: Native | None = None
-    # Blocks say all of a user's plain parts.
+    # Blocks express all of a user's plain parts.
     if role == "assistant" or beside or any(isinstance(block, ToolResultBlock) for block in blocks):
         parts = [client_part(part) for part in list_in(item["parts"], where)]
         native = Native("gemini", checked(parts, f"{where}.parts", HistoryError))
@@ -71,47 +71,47 @@ def read_content(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
 
 
 def client_part(part: object) -> object:
-    """Return a part in the keys of Google's client, those of the objects in it too; arguments and results stay."""
+    """Return a part with the keys of Google's client, also in its objects; arguments and results stay."""
     if isinstance(part, str):
         return {"text": part}
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     for key, value in snake_keys(plain(part)).items():
-        fields[key] = {**snake_keys(cast("Any", value))} if isinstance(value, Mapping) else value
+        fields[key] = {**snake_keys(value)} if is_mapping(value) else value
     response = fields.get("function_response")
-    if isinstance(response, dict) and (inner := cast("Any", response).get("parts")):
-        fields["function_response"]["parts"] = [client_part(each) for each in inner]
+    if is_dict(response) and response.get("parts"):
+        response["parts"] = [client_part(each) for each in items_of(response["parts"])]
     return fields
 
 
 def read_gemini_part(part: object, where: str, open_calls: dict[str, str], new_id: str, beside: Beside) -> Block | None:
-    """Read a part; one of a kind that no block is of is kept in ``beside``.
+    """Read a part; a part of an unknown kind goes into ``beside``.
 
     Args:
         part: The part.
-        where: How an error names it, as ``history[0].parts[1]``.
-        open_calls: The calls without a result, their tools by their ids.
+        where: Its name in errors, such as ``history[0].parts[1]``.
+        open_calls: The tools of the calls without a result, by the calls' ids.
         new_id: The id for a call without one.
-        beside: Where the fields that no block has a place for are put.
+        beside: Collects the fields that no block can express.
     """
     if isinstance(part, str):
         return TextBlock(part)
     fields = {key: value for key, value in snake_keys(object_in(part, where)).items() if value is not None}
     block = _read(fields, where, _Calls(open_calls, new_id))
-    # Empty texts and false flags say nothing.
+    # Drop empty texts and false flags.
     if rest := {key: value for key, value in fields.items() if value}:
         beside[where.partition("].")[2] or where] = checked_object(rest, where, HistoryError)
     return block
 
 
 class _Calls(NamedTuple):
-    """The calls without a result, their tools by their ids; and the id for a call without one."""
+    """The tools of the calls without a result, by the calls' ids; and the id for a call without one."""
 
     open: dict[str, str]
     new_id: str
 
 
 def _read(part: dict[str, object], where: str, calls: _Calls) -> Block | None:
-    """Read a part; what the block holds is taken out of its fields. No block holds a part of an unknown kind."""
+    """Read a part, and remove from its fields what the block contains; None for a part of an unknown kind."""
     found = [kind for kind in _READERS if kind in part]
     if len(found) > 1 or not part:
         raise HistoryError(
@@ -157,11 +157,12 @@ def _response(part: dict[str, object], where: str, calls: _Calls) -> Block:
 
 
 def _output(response: object, where: str) -> tuple[str, bool]:
-    """Return the text of a response, and whether it is an error; data stay JSON."""
+    """Return the text of a response, and True if it is an error; data become JSON text."""
     fields = object_in(response or {}, f"{where}.response")
     for key, is_error in (("output", False), ("error", True)):
-        if fields.keys() == {key} and isinstance(fields[key], str):
-            return cast("str", fields[key]), is_error
+        text = fields.get(key)
+        if isinstance(text, str) and len(fields) == 1:
+            return text, is_error
     return to_json(checked_object(fields, f"{where}.response", HistoryError)) if fields else "", False
 
 

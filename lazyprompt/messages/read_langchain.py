@@ -6,10 +6,10 @@ Source of the form: ``langchain_core.messages`` and its standard content blocks.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from lazyprompt._base.client_objects import fields_of
-from lazyprompt._base.json import Fields, JsonObject, checked_object
+from lazyprompt._base.json import Fields, JsonObject, checked_object, is_sequence
 from lazyprompt._base.roles import ROLES, Role
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import Block, Msg, ThinkingBlock, ToolResultBlock, ToolUseBlock
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-# The types of messages; a part of a stream that was added up is a "...MessageChunk".
+# The types of messages; a sum of streamed parts is a "...MessageChunk".
 _ROLES: dict[str, Role] = {
     "human": "user",
     "ai": "assistant",
@@ -35,15 +35,15 @@ _CHUNK = "MessageChunk"
 TYPES = frozenset(
     {*_ROLES, "chat", *(f"{kind}{_CHUNK}" for kind in ("Human", "AI", "System", "Tool", "Function", "Chat"))}
 )
-"""The values of ``type`` that make a message one of LangChain's."""
+"""The values of ``type`` that identify a message of LangChain."""
 
-# What LangChain keeps of an answer besides its content: the provider's own account of it.
+# The fields of a message that are not metadata of ours; some record details of the provider's answer.
 _ACCOUNT = frozenset(
     {"type", "id", "content", "name", "role", "example", "response_metadata", "usage_metadata", "artifact",
      "tool_calls", "invalid_tool_calls", "tool_call_chunks", "chunk_position", "tool_call_id", "status",
      "additional_kwargs"}
 )  # fmt: skip
-# Of the fields that providers add: those that stand in tool_calls or content as well, and the thoughts.
+# Additional fields of providers that tool_calls or content repeat, and the thoughts.
 _DOUBLE = frozenset({"tool_calls", "function_call", "refusal", "reasoning_content", "__openai_role__"})
 
 
@@ -51,15 +51,12 @@ def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
     """Read a message.
 
     Args:
-        item: The message as a dict; one that LangChain itself made a dict of has its fields under ``data``.
-        where: How an error names it.
-        waiting: The calls still without a result.
-
-    Returns:
-        The message.
+        item: The message as a dict; a dict that LangChain created has the fields under ``data``.
+        where: Its name in errors.
+        waiting: The calls without a result.
 
     Raises:
-        HistoryError: A field has a wrong shape.
+        HistoryError: A field has the wrong type.
     """
     item = {**item, **fields_of(item.get("data"))}
     kwargs = fields_of(item.get("additional_kwargs"))
@@ -88,18 +85,16 @@ def read_message(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...
         where,
         HistoryError,
     )
-    plain = isinstance(parts, str) and all(block.type == "text" for block in blocks)
-    content = cast("str", parts) if plain else blocks
+    content = parts if isinstance(parts, str) and all(block.type == "text" for block in blocks) else blocks
     message = Msg(name if name and role != "tool" else role, content, role, metadata=metadata)
     return (message.without_speaker() if message.name == role else message,)
 
 
 def _parts(content: object, where: str) -> str | list[object]:
-    """Return a content as text or parts; LangChain's may be lists of texts and parts."""
-    if not isinstance(content, list | tuple):
+    """Return a content as text or parts; LangChain's lists may contain texts, too."""
+    if not is_sequence(content):
         return text_in(content, where)
-    parts = cast("Sequence[object]", content)
-    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
 
 
 def _role(item: Fields, kwargs: Fields, where: str) -> Role:
@@ -113,7 +108,7 @@ def _role(item: Fields, kwargs: Fields, where: str) -> Role:
 
 
 def _items(item: Fields, parts: str | list[object]) -> list[Fields]:
-    """Return the content of an answer of the Responses API as its items; nothing for other content."""
+    """Return the items of an answer of the Responses API; an empty list for other content."""
     given = [fields_of(part) for part in parts] if isinstance(parts, list) else []
     is_own = fields_of(item.get("response_metadata")).get("output_version") == "responses/v1"
     if not is_own and not any(part.get("type") == "function_call" or "summary" in part for part in given):
@@ -122,7 +117,7 @@ def _items(item: Fields, parts: str | list[object]) -> list[Fields]:
 
 
 def _read_items(items: Iterable[Fields], item: Fields, kwargs: Fields, where: str, waiting: OpenCalls) -> Msg:
-    """Return the message of items; one whose calls were edited has no native form."""
+    """Return the message of items; if its calls were edited, it has no native form."""
     message = reduce(joined, [each for part in items for each in read_item(part, f"{where}.content", waiting)])
     blocks = tuple(_with_calls(message.blocks, item, kwargs, where, waiting))
     return message if blocks == message.blocks else message.evolve(content=blocks)
@@ -136,7 +131,7 @@ def _message_item(part: Fields) -> Fields:
 
 
 def _with_calls(blocks: Sequence[Block], item: Fields, kwargs: Fields, where: str, waiting: OpenCalls) -> list[Block]:
-    """Return blocks with the calls of a message: LangChain sends these, whatever its content has of them."""
+    """Return blocks with the calls of a message, which LangChain sends instead of the calls in the content."""
     calls: dict[str, ToolUseBlock] = {}
     for key in ("tool_calls", "invalid_tool_calls"):
         for index, given in enumerate(list_in(item.get(key), f"{where}.{key}")):
@@ -160,7 +155,7 @@ def read_tuple(role: str, content: object, where: str) -> Msg:
     """Read a tuple of a role and a content.
 
     Raises:
-        HistoryError: The role is a tool's, which a tuple cannot say the call of, or the tuple is a placeholder.
+        HistoryError: The role is a tool's, whose call a tuple cannot name, or the tuple is a placeholder.
     """
     if role == "placeholder":
         raise HistoryError(

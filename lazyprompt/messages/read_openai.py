@@ -1,4 +1,4 @@
-"""Reads OpenAI's forms: chat messages, whose content may be in any provider's parts; items of the Responses API.
+"""Reads OpenAI's forms: chat messages, with content parts of any provider, and items of the Responses API.
 
 Source of the forms: the API references, "Create chat completion" and "Create a model response", and the types of the
 official client.
@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from lazyprompt._base.client_objects import fields_of, members_of, plain
+from lazyprompt._base.client_objects import fields_of, items_of, members_of, plain
 from lazyprompt._base.json import (
     Fields,
     Json,
     JsonObject,
     checked,
     checked_object,
+    is_list,
     is_well_formed,
     to_json,
     well_formed,
@@ -47,25 +48,22 @@ from lazyprompt.messages.read_parts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.open_calls import OpenCalls
 
 
 def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
-    """Read an OpenAI dict, or a dict with the parts or blocks of another form as content.
+    """Read an OpenAI dict, or a dict whose content has the parts or blocks of another form.
 
     Args:
-        message: The dict; left as it is.
-        where: How an error names it, as ``history[3]``.
-        waiting: The calls still without a result; a result without an id takes the oldest.
-
-    Returns:
-        The message.
+        message: The dict, which is not changed.
+        where: Its name in errors, such as ``history[3]``.
+        waiting: The calls without a result; a result without an id belongs to the oldest.
 
     Raises:
-        HistoryError: It has no known role, or a part of it has the wrong shape.
+        HistoryError: The role is unknown, or a field has the wrong type.
     """
     if message.get("role") == "function" or message.get("function_call"):
         message = _with_tools(message, waiting)
@@ -97,25 +95,24 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
         well_formed(made, f"the message of {name or role!r}", HistoryError)
     if url:
         well_formed(url, f"the url of the message of {name or role!r}", HistoryError)
-    # The name of a tool's message is the tool's: the result has it.
+    # The name of a tool's message is that of the tool, which is in the result.
     return message_of("" if role == "tool" else name, made, role, url, metadata, native=native)
 
 
-# The provider of items, as the native form of a message names it.
+# The provider's name in the native form of messages that were items.
 RESPONSES = "openai-responses"
-# The types of parts by which a dict of a role and a content is known to be OpenAI's or Anthropic's.
+# The types of parts that identify a dict of a role and a content as OpenAI's or Anthropic's.
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file", "refusal"})
 _ANTHROPIC_PARTS = frozenset({"thinking", "redacted_thinking", "tool_use"})
 _RESPONSES_PARTS = frozenset({"input_text", "input_image", "input_file", "output_text"})
-# The keys of a chat message that no block can say, and all that the API takes back.
+# The keys of a chat message that no block can express, and all keys that the API accepts in an answer sent back.
 _UNSAID = frozenset({"audio", "refusal", "annotations"})
 _SENT_BACK = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"}) | _UNSAID
 
 
 def _native(message: Fields, role: Role, beside: Beside, where: str) -> Native | None:
-    """Return the message in its provider's form, if its blocks do not say all of it."""
-    content = message.get("content")
-    parts = cast("Sequence[object]", content) if isinstance(content, list | tuple) else ()
+    """Return the message in its provider's form, if its blocks cannot express it."""
+    parts = items_of(message.get("content"))
     if any(isinstance(part, get_args(Block)) for part in parts):
         return None
     given = [fields_of(plain(part)) for part in parts]
@@ -145,7 +142,7 @@ def _item_native(message: Fields, where: str) -> list[Json]:
 
 
 def _chat_native(message: Fields, beside: Beside, where: str) -> JsonObject | None:
-    """Return a chat message as the API takes it back; None if the blocks say all of it."""
+    """Return a chat message as it is sent back to the API; None if the blocks express all of it."""
     unsaid = any("type" in each or "prompt_cache_breakpoint" in each for each in beside.values())
     has_more = (
         has_unsaid(message) or has_compact_calls(message) or any(place.startswith("tool_calls") for place in beside)
@@ -154,38 +151,37 @@ def _chat_native(message: Fields, beside: Beside, where: str) -> JsonObject | No
 
 
 def has_unsaid(message: Fields) -> bool:
-    """Return True if a chat message has a key that the API takes back and that no block can say."""
+    """Return True if a chat message has a key that is sent back to the API and that no block can express."""
     return any(map(message.get, _UNSAID))
 
 
 def has_compact_calls(message: Fields) -> bool:
-    """Return True if the arguments of a call are written without spaces, as models write them and this package not."""
+    """Return True if the arguments of a call are JSON without spaces, which models write and this package does not."""
     calls = message.get("tool_calls")
-    return isinstance(calls, list) and any(map(_is_compact, cast("list[object]", calls)))
+    return is_list(calls) and any(map(_is_compact, calls))
 
 
 def _is_compact(call: object) -> bool:
-    function: object = cast("Fields", call).get("function") if isinstance(call, dict) else None
-    arguments: object = cast("Fields", function).get("arguments") if isinstance(function, dict) else None
+    arguments = fields_of(fields_of(call).get("function")).get("arguments")
     return isinstance(arguments, str) and '":' in arguments and '": ' not in arguments
 
 
 def sent_back(message: Fields) -> dict[str, object]:
-    """Return a chat message in the keys that the API takes back; of audio, it takes the id alone."""
+    """Return a chat message with the keys that the API accepts in an answer sent back; of audio, only the id."""
     kept = {key: value for key, value in message.items() if key == "content" or (key in _SENT_BACK and value)}
     if audio := fields_of(kept.get("audio")):
         kept["audio"] = {"id": audio.get("id")}
     return kept
 
 
-# The names that Ollama and vLLM have for fields of a message.
+# Names of fields in Ollama and vLLM.
 _OTHER_NAMES = frozenset({"thinking", "reasoning", "tool_name", "images"})
-# The first signs of pictures in base64, by their types.
-_PICTURES = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
+# MIME types of images by the first characters of their base64 data.
+_IMAGE_TYPES = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
 
 
 def _with_names_of_openai(message: Fields) -> Fields:
-    """Return a message of Ollama or vLLM with its thoughts, tool and pictures where OpenAI's form has them."""
+    """Move the thoughts, tool and images of a message of Ollama or vLLM to the fields of OpenAI's form."""
     made = {**message}
     for key in ("thinking", "reasoning"):
         if isinstance(message.get(key), str):
@@ -193,33 +189,35 @@ def _with_names_of_openai(message: Fields) -> Fields:
     if isinstance(message.get("tool_name"), str) and message.get("role") == "tool":
         made["name"] = made.pop("tool_name")
     images = message.get("images")
-    if isinstance(images, list) and all(isinstance(image, str) for image in cast("list[object]", images)):
+    data = [image for image in images if isinstance(image, str)] if is_list(images) else []
+    if is_list(images) and len(data) == len(images):
+        del made["images"]
         text = [{"type": "text", "text": content}] if (content := message.get("content")) else []
-        made["content"] = [*text, *map(_picture, cast("list[str]", made.pop("images")))]
+        made["content"] = [*text, *map(_image, data)]
     return made
 
 
-def _picture(data: str) -> dict[str, object]:
+def _image(data: str) -> dict[str, object]:
     if "://" in data:
         return {"type": "image_url", "image_url": {"url": data}}
-    source = {"type": "base64", "media_type": _PICTURES.get(data[:4], "image/png"), "data": data}
+    source = {"type": "base64", "media_type": _IMAGE_TYPES.get(data[:4], "image/png"), "data": data}
     return {"type": "image", "source": source}
 
 
 def _with_tools(message: Fields, waiting: OpenCalls) -> Fields:
-    """Return a message of the API before it had tools, with its ``function_call`` or role ``function`` as of today."""
+    """Rewrite a legacy message with a ``function_call`` or the role ``function`` with today's fields."""
     made = {key: value for key, value in message.items() if key != "function_call"}
     call, name = message.get("function_call"), message.get("name")
     if call and not message.get("tool_calls"):
         made["tool_calls"] = [{"function": call}]
     if message.get("role") == "function":
-        # The result of a function has its name alone.
+        # The result of a function has a name and no id.
         made |= {"role": "tool", "tool_call_id": next((id_ for id_ in waiting if waiting[id_] == name), "")}
     return made
 
 
 def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
-    """Return the keys that the form gives no meaning, and the fields of parts that no block has a place for."""
+    """Return the keys without a meaning in the form, and the fields of parts that no block can express."""
     found: dict[str, object] = {
         key: value
         for key, value in message.items()
@@ -233,7 +231,7 @@ def _metadata(message: Fields, where: str, beside: Beside) -> JsonObject:
 def _content(
     message: Fields, content: object, where: str, waiting: OpenCalls, beside: Beside
 ) -> str | tuple[Block, ...]:
-    """Return thinking, then content, then calls, as one tuple of blocks; plain text stays plain."""
+    """Return the blocks of the thoughts, the content and the calls, in this order; plain text stays plain."""
     calls = message.get("tool_calls")
     thoughts = _thoughts(message, where, beside)
     if not (thoughts or calls):
@@ -243,7 +241,7 @@ def _content(
             raise HistoryError(f"{where} has neither content nor tool_calls")
     blocks = [*thoughts]
     if not blocks and calls and message.get("reasoning_content") is not None:
-        # Beside calls an empty thought says something: that this model thinks, and had nothing to say.
+        # With calls, an empty thought means that the model thinks and had no thought here.
         blocks.append(ThinkingBlock(""))
     if type(content) is str and content and is_well_formed(content):
         blocks.append(plain_block(content))
@@ -256,7 +254,7 @@ def _content(
 
 
 def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
-    """Return the thoughts of a message: LiteLLM's signed ones, which are Anthropic's, or else the text."""
+    """Return the thoughts of a message: LiteLLM's signed blocks, which are Anthropic's, or else the text."""
     if given := message.get("thinking_blocks"):
         blocks = read_parts(given, f"{where}.thinking_blocks", beside)
         return [replace(block, provider="anthropic") for block in blocks if isinstance(block, ThinkingBlock)]
@@ -265,16 +263,14 @@ def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
 
 
 def _holds_results(content: object) -> bool:
-    """Return True for a tool message whose content has the results as blocks."""
-    return isinstance(content, list | tuple) and any(
-        isinstance(part, ToolResultBlock)
-        or (isinstance(part, dict) and cast("Fields", part).get("type") == "tool_result")
-        for part in cast("Sequence[object]", content)
+    """Return True if the content of a tool message has results as blocks."""
+    return any(
+        isinstance(part, ToolResultBlock) or fields_of(part).get("type") == "tool_result" for part in items_of(content)
     )
 
 
 def _call(call: dict[str, Any], index: int, message: str, waiting: OpenCalls, beside: Beside) -> ToolUseBlock:
-    """Read a call; most have an id, a name and arguments that need no closer look."""
+    """Read a call; most have a plain id, name and arguments, for which there is a fast path."""
     given: Any = call.get("function") if call.__class__ is dict else None
     if given.__class__ is dict and len(call) <= _CALL and len(given) <= _FUNCTION:
         call_id, name = call.get("id"), given.get("name")
@@ -303,17 +299,17 @@ def _call(call: dict[str, Any], index: int, message: str, waiting: OpenCalls, be
 
 
 def read_call(call_id: str, name: str, arguments: object, where: str, signature: str | None = None) -> ToolUseBlock:
-    """Return a call; arguments that are no JSON object stay as the model wrote them, in ``raw_input``.
+    """Return a call; arguments that are not a JSON object become its ``raw_input``.
 
     Args:
         call_id: The id of the call.
         name: The tool.
-        arguments: The arguments: a dict, or one written as JSON; None and empty text are no arguments.
-        where: How an error names them.
+        arguments: The arguments: a dict, or the JSON of one; None and empty text mean no arguments.
+        where: The name of the arguments in errors.
         signature: Gemini's signature of the call.
 
     Raises:
-        HistoryError: A dict of arguments holds what is no JSON.
+        HistoryError: A dict of arguments is not JSON.
     """
     if (plain := _plain_object(arguments)) is not None:
         return ToolUseBlock(call_id, name, plain, signature=signature)
@@ -337,22 +333,22 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _finite(number: str) -> float:
-    """Return a number; what is too large for one is no JSON value."""
+    """Return a number; one that is too large for a float is not JSON."""
     return found if isfinite(found := float(number)) else _refuse(number)
 
 
-# The number of keys of a call, and of its function, if there are no others than the usual ones.
+# The number of keys of a call, and of its function, without unusual ones.
 _CALL, _FUNCTION = 3, 2
-# Within so many signs nothing is nested too deep, and no integer is too long to be written.
+# In a shorter text, no value is nested too deeply and no integer is too long.
 _SHORT = 400
-# It stops the iteration where there is no JSON at all.
+# It raises StopIteration if the text is not JSON.
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # the stubs leave it out
 
 
 def _plain_object(text: object) -> dict[str, Any] | None:
-    """Return the JSON object that is all of a short text; None where it has to be looked at closely.
+    """Return the JSON object of a short text; None if the text needs the full checks.
 
-    Half of a surrogate pair can hide in an escape alone, once the text itself is well formed.
+    In a well-formed text, only an escape can contain a lone surrogate.
     """
     if type(text) is not str or len(text) > _SHORT or "\\u" in text or not (text.isascii() or is_well_formed(text)):
         return None
@@ -379,9 +375,9 @@ def _result(message: Fields, name: str, where: str, unanswered: Iterable[str], b
 
 
 def parted(message: Msg) -> tuple[Msg, ...]:
-    """Return a user's message with tool results as two: the tools', and what the user says beside them.
+    """Split a user's message with tool results in two: the results, and the rest.
 
-    Anthropic's form and Gemini's have results in the user's turn.
+    Anthropic and Gemini put results into the user's turn.
     """
     results = tuple(block for block in message.blocks if isinstance(block, ToolResultBlock))
     if not results:
@@ -394,7 +390,7 @@ def parted(message: Msg) -> tuple[Msg, ...]:
 
 
 def _parted_native(native: Native | None) -> tuple[Native | None, Native | None]:
-    """Return the parts of a native form that are results, and the others."""
+    """Split a native form into the results and the other parts."""
     if native is None or not isinstance(native.data, list):
         return None, None
     results = [part for part in native.data if _is_result(part)]
@@ -409,7 +405,7 @@ def _is_result(part: Json) -> bool:
     return part.get("type") == "tool_result" or "function_response" in part or "functionResponse" in part
 
 
-# State of the service's own; no content of a speaker.
+# Keys of the service's state, which are not content.
 _STATE = {"type", "id", "status"}
 
 
@@ -417,15 +413,15 @@ def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     """Read an item of the Responses API.
 
     Args:
-        item: The item as a dict. One of an unknown type is a message without blocks: it is sent back to the API alone.
-        where: How an error names it.
-        waiting: The calls still without a result.
+        item: The item as a dict. An item of an unknown type becomes a message without blocks, which only this API gets.
+        where: Its name in errors.
+        waiting: The calls without a result.
 
     Returns:
-        The message that the item is, or is a part of; see :func:`continues`.
+        The message, or a part of one; see :func:`continues`.
 
     Raises:
-        HistoryError: A field has a wrong shape.
+        HistoryError: A field has the wrong type.
     """
     beside: Beside = {}
     given = {key: value for key, value in item.items() if value is not None}
@@ -433,7 +429,7 @@ def read_item(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
     metadata: JsonObject = {**message.metadata}
     if beside:
         metadata[PART_FIELDS] = {**beside}
-    # A thought without an id is none of the API's.
+    # A thought without an id is not from the API.
     is_own = item["type"] != "reasoning" or bool(item.get("id"))
     native = Native(RESPONSES, [checked_object(given, where, HistoryError)]) if is_own else None
     return (message_of(message.speaker, message.content, message.role, metadata=metadata, native=native),)
@@ -445,48 +441,49 @@ def joined(first: Msg, second: Msg) -> Msg:
     items = [_items_of(message) for message in (first, second)]
     native = Native(RESPONSES, [*items[0], *items[1]]) if all(items) else None
     own, others = ({**message.metadata} for message in (first, second))
-    if PART_FIELDS in own and PART_FIELDS in others:
-        # The second one's places are counted on behind the first one's.
-        fields = {**cast("JsonObject", own[PART_FIELDS])}
-        for place, each in cast("JsonObject", others[PART_FIELDS]).items():
+    own_fields, other_fields = own.get(PART_FIELDS), others.get(PART_FIELDS)
+    if isinstance(own_fields, dict) and isinstance(other_fields, dict):
+        # Places of the second message that the first one has too get the item's number.
+        fields = {**own_fields}
+        for place, each in other_fields.items():
             fields[f"{place} (item {len(items[0]) + 1})" if place in fields else place] = each
         others[PART_FIELDS] = fields
-    # Both messages were checked when they were read. To check all blocks again for each item would take quadratic time.
+    # Both messages are already checked. Checking all blocks again for each item would take quadratic time.
     return message_of(first.speaker, blocks, first.role, first.url, own | others, native=native)
 
 
 def _items_of(message: Msg) -> list[Json]:
-    """Return the items of a message; none if it was not read from items, and is more than a text."""
+    """Return the items of a message; none if it has blocks that were not items."""
     if message.native is not None and message.native.provider == RESPONSES:
-        return cast("list[Json]", message.native.data)
+        return message.native.items()
     if isinstance(message.content, str) and message.content:
         return [{"role": message.role, "content": message.content}]
     return []
 
 
 def continues(before: Msg, new: Msg) -> bool:
-    """Return True if an item belongs to the message of the items before it.
+    """Return True if an item belongs to the message of the preceding items.
 
-    The items of an answer belong together, in any order, and so do outputs. A second text begins another message.
+    The items of an answer belong together, in any order, and so do outputs. A second text begins a new message.
     """
     if before.role != new.role or new.role not in ("assistant", "tool"):
         return False
     last, first = before.blocks[-1:], new.blocks[:1]
     if not (last and first):
-        # An item of an unknown type belongs to the items around it; an empty text is a message of its own.
+        # An item of an unknown type belongs to its neighbours; an empty text is a separate message.
         return PART_FIELDS in (new if last else before).metadata
     clashes = before.metadata.keys() & new.metadata.keys() - {PART_FIELDS}
     return not clashes and not (last[0].type == first[0].type == "text")
 
 
 def _unknown_item(item: Fields, where: str, _: OpenCalls, beside: Beside) -> Msg:
-    """Return the message of an item of an unknown type: an output is a tool's, all else the assistant's."""
+    """Return the message of an item of an unknown type: a tool's for an output, the assistant's for all others."""
     kind = str(item["type"])
     beside["item"] = checked_object(item, where, HistoryError)
     return message_of("", (), "tool" if kind.endswith(_ANSWERS) else "assistant")
 
 
-# The ends of types of items that answer a call.
+# The suffixes of the types of items that answer a call.
 _ANSWERS = ("_output", "_response")
 
 
@@ -525,7 +522,7 @@ def _custom_call_item(item: Fields, where: str, waiting: OpenCalls, _: Beside) -
 def _output_item(item: Fields, where: str, waiting: OpenCalls, beside: Beside) -> Msg:
     call_id = text_in(item.get("call_id"), f"{where}.call_id") or next(iter(waiting), "")
     if not call_id:
-        # The call is in a conversation that the server keeps.
+        # The call is in a conversation stored on the server.
         return _unknown_item(item, where, waiting, beside)
     output = item.get("output")
     content = output if isinstance(output, str) else read_parts(output, f"{where}.output", beside)
@@ -541,4 +538,4 @@ ITEMS: dict[str, Callable[[Fields, str, OpenCalls, Beside], Msg]] = {
     "custom_tool_call": _custom_call_item,
     "custom_tool_call_output": _output_item,
 }
-"""The readers of items that blocks can say, by their type."""
+"""The readers of items that blocks can express, by type."""

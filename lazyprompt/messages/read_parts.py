@@ -1,17 +1,17 @@
-"""Content parts of all providers' forms, read into blocks.
+"""Reads the content parts of all providers into blocks, with a table of readers by type of part.
 
-One table has a reader for each type of part. Sources: the API references of OpenAI (Chat Completions and Responses) and
-Anthropic (Messages), and LangChain's standard content blocks.
+Sources: the API references of OpenAI (Chat Completions and Responses) and Anthropic (Messages), and LangChain's
+standard content blocks.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lazyprompt._base.client_objects import members_of, plain, standard_base64
-from lazyprompt._base.json import Fields, JsonObject, checked_object, is_well_formed
+from lazyprompt._base.client_objects import fields_of, plain_fields, standard_base64
+from lazyprompt._base.json import Fields, JsonObject, checked_object, is_dict, is_list, is_sequence, is_well_formed
 from lazyprompt.errors import HistoryError
 from lazyprompt.messages.msg import (
     BLOCKS,
@@ -29,23 +29,22 @@ from lazyprompt.messages.msg import (
     VideoBlock,
     block_from,
     plain_block,
+    source_from,
 )
 from lazyprompt.messages.openai_form import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lazyprompt.messages.msg import Source
-
-# The fields of parts that no block has a place for, by the part's place in its message.
+# The fields of parts that no block can express, by the part's place in its message.
 Beside: TypeAlias = dict[str, JsonObject]
 
 
 def text_in(value: object, where: str) -> str:
-    """Return a text; ``None`` is the empty one.
+    """Return a text, ``""`` for ``None``.
 
     Raises:
-        HistoryError: It is no text.
+        HistoryError: The value is not text.
     """
     if value is None:
         return ""
@@ -55,23 +54,23 @@ def text_in(value: object, where: str) -> str:
 
 
 def text_at(fields: Fields, key: str, where: str) -> str:
-    """Return the text of a key; a key that is missing, or None, is the empty text.
+    """Return the text of a key, ``""`` for a missing key or ``None``.
 
     Raises:
-        HistoryError: It is no text.
+        HistoryError: The value is not text.
     """
     value = fields.get(key)
     if value is None:
         return ""
-    # The name of the place is put together only for what needs it.
+    # Build the name for the error only if it may be needed.
     return value if type(value) is str else text_in(value, f"{where}.{key}")
 
 
 def needed_text(value: object, where: str) -> str:
-    """Return a text that must be there.
+    """Return a required text.
 
     Raises:
-        HistoryError: It is missing, empty or no text.
+        HistoryError: The value is missing, empty or not text.
     """
     text = text_in(value, where)
     if not text:
@@ -80,52 +79,47 @@ def needed_text(value: object, where: str) -> str:
 
 
 def list_in(value: object, where: str) -> list[object]:
-    """Return a list; ``None`` is the empty one.
+    """Return a list, an empty one for ``None``.
 
     Raises:
-        HistoryError: It is no list.
+        HistoryError: The value is not a list.
     """
     if value is None:
         return []
-    if not isinstance(value, list | tuple):
+    if not is_sequence(value):
         raise HistoryError(f"{where} is a {type(value).__name__}, not a list")
-    return list(cast("list[object]", value))
+    return list(value)
 
 
 def object_in(value: object, where: str) -> dict[str, object]:
-    """Return the fields of a dict, or of a client's object.
+    """Return the fields of a dict or of a client's object.
 
     Raises:
-        HistoryError: It is neither.
+        HistoryError: The value is neither.
     """
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value)
-    if members_of(value) is None:
+    if is_dict(value):
+        return value
+    fields = plain_fields(value)
+    if fields is None:
         raise HistoryError(f"{where} is a {type(value).__name__}, not a dict")
-    return cast("dict[str, object]", plain(value))
+    return fields
 
 
 def are_parts(content: object) -> bool:
-    """Return True for a list of content parts: each tells its type. Any other list or dict is a tool's own data."""
-    return isinstance(content, list) and all(
-        isinstance(part, dict) and ("type" in part or _is_untyped(cast("Fields", part)))
-        for part in cast("list[object]", content)
-    )
+    """Return True for a list of content parts with types. Any other list or dict is a tool's own data."""
+    return is_list(content) and all(is_dict(part) and ("type" in part or _is_untyped(part)) for part in content)
 
 
 def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]:
     """Read a content.
 
     Args:
-        content: Text, or a list of parts: dicts, blocks, or the objects of a client.
-        where: How an error names it, as ``history[3].content``.
-        beside: Where the fields that no block has a place for are put, and the parts of kinds that no block is of.
-
-    Returns:
-        The blocks.
+        content: Text, or a list of parts: dicts, blocks, or objects of a client.
+        where: Its name in errors, such as ``history[3].content``.
+        beside: Collects the fields that no block can express, and the parts of unknown types.
 
     Raises:
-        HistoryError: Something in it is no part that a block can hold.
+        HistoryError: A part is invalid.
     """
     if content is None or content == "":
         return ()
@@ -138,19 +132,18 @@ def read_parts(content: object, where: str, beside: Beside) -> tuple[Block, ...]
 
 
 def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: ANN401 - parts come in every form
-    """Read a part of a content; one of a kind that no block is of is kept in ``beside``, whole."""
-    # Most parts are a text and nothing else.
+    """Read a part of a content; a part of an unknown type goes into ``beside``."""
+    # Most parts have a type and a text only.
     if part.__class__ is dict and len(part) == 2 and part.get("type") == "text":  # noqa: PLR2004 - type and text
         text = part.get("text")
         if type(text) is str and is_well_formed(text):
             return plain_block(text)
-    if not isinstance(part, dict):
-        if members_of(part) is None:
-            return block_from(part, where)
-        part = plain(part)
-    fields: dict[str, object] = {key: value for key, value in cast("Fields", part).items() if value is not None}
+    given = part if is_dict(part) else plain_fields(part)
+    if given is None:
+        return block_from(part, where)
+    fields = {key: value for key, value in given.items() if value is not None}
     if not isinstance(fields.get("type"), str):
-        return _read_untyped(fields, where, beside) if _is_untyped(cast("Fields", part)) else block_from(fields, where)
+        return _read_untyped(fields, where, beside) if _is_untyped(given) else block_from(fields, where)
     kind = str(fields["type"])
     block: Block | None = None
     if _is_of_one_service(fields):
@@ -166,15 +159,15 @@ def read_part(part: Any, where: str, beside: Beside) -> Block | None:  # noqa: A
 
 
 def _keep_rest(fields: Fields, block: Block | None, where: str, beside: Beside) -> None:
-    """Keep the fields that a block has no place for."""
+    """Keep the fields that a block cannot express."""
     if rest := {key: value for key, value in fields.items() if block is None or value not in ("", [], {})}:
-        # Without the place of the message itself: the same message gives the same value anywhere.
+        # The place excludes the message's index, so equal messages have equal metadata.
         place = where.partition("].")[2] or where
         beside[place] = checked_object(rest, where, HistoryError)
 
 
 def _is_untyped(part: Fields) -> bool:
-    """Return True for a part of DashScope, whose first key tells what it is; a text may be null."""
+    """Return True for a part of DashScope, whose first key is its type; its text may be null."""
     key = next(iter(part), None)
     value: object = part[key] if key in _UNTYPED else 0
     return isinstance(value, str) or (key == "text" and value is None)
@@ -196,12 +189,12 @@ _UNTYPED: dict[str, Callable[[Any], Block]] = {
 
 
 def _is_of_one_service(fields: Fields) -> bool:
-    """Return True if a part names a file that only one service knows, by an id."""
+    """Return True if a part refers to a file of one service by an id."""
     inner = (fields.get("source"), fields.get("file"))
     return bool(fields.get("file_id")) or any(isinstance(each, dict) and "file_id" in each for each in inner)
 
 
-# A reader takes out of the fields what its block holds; what is left stands beside it.
+# A reader removes from the fields what its block contains; the rest goes into the metadata.
 _Reader: TypeAlias = "Callable[[dict[str, object], str, Beside], Block]"
 
 
@@ -223,8 +216,7 @@ def _read_redacted(part: dict[str, object], where: str, _: Beside) -> Block:
 
 
 def _read_reasoning(part: dict[str, object], where: str, _: Beside) -> Block:
-    extras = part.get("extras")
-    signature = cast("Fields", extras).get("signature") if isinstance(extras, dict) else None
+    signature = fields_of(part.get("extras")).get("signature")
     text = text_in(part.pop("reasoning", None), f"{where}.reasoning")
     return ThinkingBlock(text, text_in(signature, f"{where}.extras.signature") or None)
 
@@ -251,14 +243,14 @@ def _read_document(part: dict[str, object], where: str, _: Beside) -> Block:
         return FileBlock(Base64Source("text/plain", b64encode(content.encode()).decode("ascii")), filename=title)
     if kind not in ("base64", "url"):
         raise HistoryError(f"{where}.source has type {kind!r}; a block has one of 'base64', 'url' or 'text'")
-    return FileBlock(cast("Source", source), filename=title)
+    return FileBlock(source_from(source), filename=title)
 
 
 def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> Block:
-    """Read a block in dict form (``source``), or the part of that type of LangChain or transformers.
+    """Read a block in dict form (``source``), or a media part of LangChain or transformers.
 
-    transformers' parts have the address under ``url``, ``path`` or the type's own name. A part without an address marks
-    the place of a medium that the model is given beside the messages.
+    In transformers, the address is under ``url``, ``path`` or the type's name. A part without an address marks the
+    place of media that are passed separately.
     Source: transformers' guide "Multimodal templates" and ``ProcessorMixin.apply_chat_template``.
     """
     if "source" in part:
@@ -278,7 +270,7 @@ def _read_medium(part: dict[str, object], where: str, _: Beside, kind: str) -> B
 
 
 def _read_url(part: dict[str, object], where: str, _: Beside, kind: str) -> Block:
-    """Read a part as ``{"type": "video_url", "video_url": {"url": ...}}``, or with a bare address; of any provider."""
+    """Read a part such as ``{"type": "video_url", "video_url": {"url": ...}}``, or one with a bare address."""
     key = f"{kind}_url"
     given, place = part.pop(key, None), f"{where}.{key}"
     url = given if isinstance(given, str) else object_in(given, place).get("url")
@@ -286,7 +278,7 @@ def _read_url(part: dict[str, object], where: str, _: Beside, kind: str) -> Bloc
 
 
 def _read_document_url(part: dict[str, object], where: str, _: Beside) -> Block:
-    """Read a document of Mistral's."""
+    """Read a document part of Mistral."""
     name = text_in(part.pop("document_name", None), f"{where}.document_name") or None
     return FileBlock(source_of(needed_text(part.pop("document_url", None), f"{where}.document_url")), filename=name)
 
@@ -307,7 +299,7 @@ def _read_input_image(part: dict[str, object], where: str, _: Beside) -> Block:
 def _read_audio(part: dict[str, object], where: str, _: Beside) -> Block:
     given = part.pop("input_audio", None)
     if isinstance(given, str):
-        # Mistral's is the base64 data, or an address.
+        # Mistral sends base64 data or an address.
         kind = "wav" if given.startswith("UklG") else "mpeg"
         return AudioBlock(URLSource(given) if "://" in given else Base64Source(f"audio/{kind}", given))
     audio = object_in(given, f"{where}.input_audio")
@@ -351,4 +343,4 @@ _READERS: dict[str, _Reader] = {
     "input_file": _read_input_file,
 }
 PART_TYPES = frozenset({*_READERS, *BLOCKS})
-"""The types of parts that can be read as blocks."""
+"""The types of parts with a reader."""

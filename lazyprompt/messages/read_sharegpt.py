@@ -1,4 +1,4 @@
-"""Reads ShareGPT's messages, as data sets for fine-tuning have them: dicts with ``from`` and ``value``.
+"""Reads ShareGPT's messages, a form of fine-tuning data sets: dicts with ``from`` and ``value``.
 
 Source of the form: the description of the ShareGPT format in the data documentation of LLaMA-Factory. A
 ``function_call`` is a JSON object with ``name`` and ``arguments``, or a list of them; an ``observation`` is its result.
@@ -7,9 +7,9 @@ Source of the form: the description of the ShareGPT format in the data documenta
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from lazyprompt._base.json import Fields, checked_object, well_formed
+from lazyprompt._base.json import Fields, checked_object, is_list, well_formed
 from lazyprompt.errors import HistoryError, did_you_mean
 from lazyprompt.messages.msg import ToolResultBlock, message_of
 from lazyprompt.messages.read_openai import read_call
@@ -39,18 +39,18 @@ _ROLES: Final[Mapping[str, Role]] = {
 
 
 def read_turn(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
-    """Read a message; a result answers the oldest call without one.
+    """Read a message; a result belongs to the oldest call without one.
 
     Args:
         item: The message as a dict.
-        where: How an error names it.
-        waiting: The calls still without a result.
+        where: Its name in errors.
+        waiting: The calls without a result.
 
     Returns:
-        The message; keys beside ``from`` and ``value`` are its metadata.
+        The message; keys other than ``from`` and ``value`` are its metadata.
 
     Raises:
-        HistoryError: The speaker is unknown, or a part of it has the wrong shape.
+        HistoryError: The speaker is unknown, or a field has the wrong type.
     """
     speaker = text_at(item, "from", where)
     if speaker not in _ROLES:
@@ -74,10 +74,9 @@ def _calls(text: str, where: str, waiting: OpenCalls) -> tuple[ToolUseBlock, ...
     try:
         read: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        what = f"{where}.value is no JSON; a {_CALL} is the text of {{'name': ..., 'arguments': ...}}"
+        what = f"{where}.value is not JSON; a {_CALL} is the JSON of {{'name': ..., 'arguments': ...}}"
         raise HistoryError(what) from error
-    given = cast("list[object]", read) if isinstance(read, list) else [read]
-    calls = [object_in(call, f"{where}.value") for call in given]
+    calls = [object_in(call, f"{where}.value") for call in (read if is_list(read) else [read])]
     return tuple(
         read_call(
             waiting.new_id(at), needed_text(call.get("name"), f"{where}.value.name"), call.get("arguments"), where

@@ -207,7 +207,7 @@ def test_a_file_that_is_not_there_is_an_error_with_its_path(tmp_path: Path) -> N
 
 def test_a_file_without_a_telling_ending_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "picture").write_bytes(b"x")
-    with pytest.raises(MediaError, match=r"picture': its ending tells no MIME type"):
+    with pytest.raises(MediaError, match=r"picture': its suffix has no known MIME type"):
         ImageBlock.from_file(tmp_path / "picture")
 
 

@@ -77,7 +77,10 @@ def test_a_chat_template_renders_them() -> None:
     [
         ([{"from": "humn", "value": "a"}], r"history\[0\] is from 'humn'; known are .* \(did you mean 'human'\?\)"),
         ([{"from": "observation", "value": "a"}], r"history\[0\] is a result, and no function_call before it waits"),
-        ([{"from": "function_call", "value": "rain()"}], r"history\[0\].value is no JSON; a function_call is the text"),
+        (
+            [{"from": "function_call", "value": "rain()"}],
+            r"history\[0\].value is not JSON; a function_call is the JSON",
+        ),
         ([{"from": "function_call", "value": "{}"}], r"history\[0\].value.name"),
         ([{"from": "human", "value": ["a"]}], r"history\[0\]"),
     ],
