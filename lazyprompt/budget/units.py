@@ -93,7 +93,8 @@ def group_units(
         if isinstance(item, SlotValue):
             continue
         if isinstance(item, Msg):
-            role, plain = item.role, isinstance(item.content, str)
+            role: object = item.role
+            plain = isinstance(item.content, str)
         else:
             role = item.get("role")
             plain = item.keys() == _PLAIN_KEYS and isinstance(item["content"], str)

@@ -229,17 +229,10 @@ def test_further_fields_stand_in_each_request() -> None:
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
-<<<<<<< HEAD
         ("flat", {"n": 1}, "flat does not accept 'n': only whole requests"),
         ("openai", {"n": 1}, "openai does not accept 'n'"),
         ("openai-batch", {"messages": []}, "params has 'messages', which the prompt sets"),
-        ("openai-batch", {"n": float("nan")}, "params.n is nan, which JSON does not know"),
-=======
-        ("flat", {"n": 1}, "flat has no place for 'n': only whole requests"),
-        ("openai", {"n": 1}, "openai has no place for 'n'"),
-        ("openai-batch", {"messages": []}, "params has 'messages', which the prompt says itself"),
         ("openai-batch", {"n": float("nan")}, "params.n is nan, which is not valid JSON"),
->>>>>>> a802527f (Tidy _base: type guards in place of casts, plainer sentences)
         ("openai-batch", {"n": {1}}, "params.n is a set"),
     ],
 )
