@@ -20,6 +20,7 @@ from lazyprompt._base.json import (
     is_dict,
     is_mapping,
     is_sequence,
+    is_well_formed,
     well_formed,
 )
 from lazyprompt._base.roles import ROLES, Role
@@ -624,6 +625,28 @@ def message_of(
     draft.__class__ = Msg
     message: Msg = draft
     return message
+
+
+# The number of keys of a message with a role and a content only.
+_BARE = 2
+
+
+def plain_message(fields: dict[str, Any]) -> Msg | None:
+    """Return the message of a dict with a role and a text, or with a tool result that is a text, as most are.
+
+    Returns:
+        The message; None for any other dict, and for an invalid one.
+    """
+    role, content = fields.get("role"), fields.get("content")
+    if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):
+        return None
+    if role != "tool":
+        return text_message(content, role) if len(fields) == _BARE else None
+    call_id, name = fields.get("tool_call_id"), fields.get("name", "")
+    plain = type(call_id) is str and type(name) is str and len(fields) == _BARE + 1 + ("name" in fields)
+    if not (plain and call_id and call_id.isascii() and name.isascii()):
+        return None
+    return message_of("", (result_of(call_id, name, content),), role)
 
 
 def _urls(url: str | Sequence[str], name: str) -> str | tuple[str, ...]:

@@ -162,7 +162,10 @@ class OpenAIWriter:
         """Put the blocks of a turn into its message."""
         calls = [self.call(block) for block in blocks if isinstance(block, ToolUseBlock)]
         content = tuple(block for block in blocks if not isinstance(block, ToolUseBlock | ThinkingBlock))
-        message["content"] = self.content(content) if content or not calls else fresh_json(self.no_text)
+        if content or not calls:
+            message["content"] = self.content(content)
+        else:
+            message["content"] = fresh_json(self.no_text) if isinstance(self.no_text, list) else self.no_text
         thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)] if self.thinking else []
         if thoughts and self.thinking:
             message[self.thinking] = "\n".join(thoughts)

@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.client_objects import plain_fields
-from lazyprompt._base.json import is_dict, is_sequence, is_well_formed
-from lazyprompt._base.roles import LANGCHAIN_WORDS, ROLES
+from lazyprompt._base.json import is_sequence, is_well_formed
+from lazyprompt._base.roles import LANGCHAIN_WORDS
 from lazyprompt.errors import HistoryError, MediaError
-from lazyprompt.messages.msg import Msg, message_of, result_of, text_message
+from lazyprompt.messages.msg import Msg, plain_message, text_message
 from lazyprompt.messages.open_calls import OpenCalls
 from lazyprompt.messages.read_gemini import read_content
 from lazyprompt.messages.read_langchain import TYPES, read_message, read_tuple
@@ -33,8 +33,8 @@ _ACCEPTED = (
     "a pair [question, answer], a message dict of OpenAI, Anthropic, Gemini, ShareGPT or the Responses API, a "
     "LangChain tuple or message, or a Msg"
 )
-# The number of items of a pair, and of keys of a message with a role and a content only.
-_PAIR = _BARE = 2
+# The number of items of a pair.
+_PAIR = 2
 
 
 class MessageForm(NamedTuple):
@@ -185,7 +185,7 @@ def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Message
         The messages; the form of each item that is not in OpenAI's form, by index; and the number of messages of each
         item that is not one message, by index.
     """
-    if not is_sequence(items):
+    if not isinstance(items, list | tuple):
         raise HistoryError(f"a history is a list, not a {type(items).__name__}; its items are {_ACCEPTED}")
     given = cast("Sequence[Any]", items)
     messages: list[Msg] = []
@@ -194,7 +194,7 @@ def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Message
     counts: dict[int, int] = {}
     for index, item in enumerate(given):
         is_dict = item.__class__ is dict
-        if is_dict and (message := _plain_message(item)):
+        if is_dict and (message := plain_message(item)):
             messages.append(message)
         elif not is_dict and _is_plain_pair(item):
             messages += text_message(item[0], "user"), text_message(item[1], "assistant")
@@ -258,23 +258,15 @@ def _parse_item(
     if isinstance(given, Msg):
         return None, (given,)
     try:
-        if is_sequence(given):
-            return None, _read_pair(given, where, items)
-        fields = _fields_of(given, where)
-        form = _form_of(fields, where)
-        return form, form.read(fields, where, waiting)
+        if (fields := message_fields(given)) is not None:
+            form = _form_of(fields, where)
+            return form, form.read(fields, where, waiting)
+        return None, _read_pair(given, where, items)
     except (HistoryError, MediaError) as error:
         # Errors of blocks don't name the item.
         if str(error).startswith(where):
             raise
         raise type(error)(f"{where}: {error}") from error
-
-
-def _fields_of(given: object, where: str) -> Fields:
-    fields = message_fields(given)
-    if fields is None:
-        raise HistoryError(f"{where} is a {type(given).__name__}; a history holds {_ACCEPTED}")
-    return fields
 
 
 def _form_of(item: Fields, where: str) -> MessageForm:
@@ -290,32 +282,14 @@ def _form_of(item: Fields, where: str) -> MessageForm:
 
 def message_fields(item: object) -> Fields | None:
     """Return the fields of a message dict or object; ``None`` for other values."""
-    if is_dict(item):
-        return item
+    if isinstance(item, dict):
+        return cast("Fields", item)
     if (fields := plain_fields(item)) is not None:
         return fields
     for names in _ATTRIBUTES:
         if all(hasattr(item, name) for name in names[:2]):
             return {name: value for name in names if (value := getattr(item, name, None)) is not None}
     return None
-
-
-def _plain_message(fields: dict[str, Any]) -> Msg | None:
-    """Return the message of a dict with a role and a text, or with a tool result that is a text, as most are.
-
-    Returns:
-        The message; None for any other dict, and for an invalid one.
-    """
-    role, content = fields.get("role"), fields.get("content")
-    if type(content) is not str or role not in ROLES or not (content.isascii() or is_well_formed(content)):
-        return None
-    if role != "tool":
-        return text_message(content, role) if len(fields) == _BARE else None
-    call_id, name = fields.get("tool_call_id"), fields.get("name", "")
-    plain = type(call_id) is str and type(name) is str and len(fields) == _BARE + 1 + ("name" in fields)
-    if not (plain and call_id and call_id.isascii() and name.isascii()):
-        return None
-    return message_of("", (result_of(call_id, name, content),), role)
 
 
 def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history
@@ -328,8 +302,10 @@ def _is_plain_pair(pair: Any) -> bool:  # noqa: ANN401 - any item of a history
     return (question.isascii() and answer.isascii()) or is_well_formed(question + answer)
 
 
-def _read_pair(pair: Sequence[object], where: str, items: Sequence[object]) -> tuple[Msg, ...]:
+def _read_pair(pair: object, where: str, items: Sequence[object]) -> tuple[Msg, ...]:
     """Read a pair of question and answer, or a LangChain tuple of role and content."""
+    if not is_sequence(pair):
+        raise HistoryError(f"{where} is a {type(pair).__name__}; a history holds {_ACCEPTED}")
     if len(pair) != _PAIR:
         raise HistoryError(f"{where} has {len(pair)} items; a pair is [question, answer]")
     if _is_langchain(pair) and not _is_pair(pair, where, items):

@@ -79,6 +79,7 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     content = message.get("content")
     name = text_at(message, "name", where) if "name" in message else ""
     url = (text_at(message, "url", where) or None) if "url" in message else None
+    is_plain = type(content) is not list and not has_compact_calls(message)
     beside: Beside = {}
     made: str | tuple[Block, ...]
     if role == "tool" and not _holds_results(content):
@@ -87,8 +88,7 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
         made = _content(message, content, where, waiting, beside)
     is_bare = not beside and message.keys() <= KNOWN_KEYS
     metadata = None if is_bare else _metadata(message, where, beside)
-    is_plain = is_bare and type(content) is not list and not has_compact_calls(message)
-    native = None if is_plain else _native(message, role, beside, where)
+    native = None if is_bare and is_plain else _native(message, role, beside, where)
     if name:
         well_formed(name, "the name of a message", HistoryError)
     if type(made) is str:
@@ -157,12 +157,13 @@ def has_unsaid(message: Fields) -> bool:
 
 def has_compact_calls(message: Fields) -> bool:
     """Return True if the arguments of a call are JSON without spaces, which models write and this package does not."""
-    calls = message.get("tool_calls")
-    return is_list(calls) and any(map(_is_compact, calls))
+    calls: Any = message.get("tool_calls")
+    return calls.__class__ is list and any(map(_is_compact, calls))
 
 
-def _is_compact(call: object) -> bool:
-    arguments = fields_of(fields_of(call).get("function")).get("arguments")
+def _is_compact(call: dict[str, Any]) -> bool:
+    function: Any = call.get("function") if call.__class__ is dict else None
+    arguments: Any = function.get("arguments") if function.__class__ is dict else None
     return isinstance(arguments, str) and '":' in arguments and '": ' not in arguments
 
 

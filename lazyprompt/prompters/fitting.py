@@ -103,16 +103,13 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
         tokens = {slot: Tokens(slots_before.get(slot, 0), slots_after.get(slot, 0)) for slot in names}
         return Account(before, after, parts.lines(sent, found, fates), tokens)
 
-    inner = TrimReport(None, {}, account) if found is None else found.report
-    report = TrimReport(
-        budget.limit,
-        fates,
-        account,
-        inner.failure,
-        parts.lists(fates),
-        void=inner.void,
-        ends_prefix=inner.ends_prefix,
-    )
+    lists = parts.lists(fates)
+    report = TrimReport(budget.limit, fates, account, lists=lists)
+    if found is not None:
+        inner = found.report
+        report = TrimReport(
+            budget.limit, fates, account, inner.failure, lists, void=inner.void, ends_prefix=inner.ends_prefix
+        )
     return Fit(sent, report, renders.made(sent))
 
 
@@ -145,18 +142,18 @@ class _PromptParts(NamedTuple):
         Raises:
             BudgetError: The limit of a slot leaves no text.
         """
-        messages = prompt.conversation
+        messages, lists, slots = prompt.conversation, prompt.lists, prompt.slots
         # Fill each list with its first item only, then with its last item only. Parts that differ come from the items.
         ends = [
             prompt.with_slot(slot, end)
-            for slot, given in prompt.lists.items()
+            for slot, given in lists.items()
             for end in (given[:1], given[-1:])
             if len(given) > 1 and prompt.source is not None and prompt.source.fills_turns
         ]
         values = {
             slot: _text_of(parts)
-            for slot, parts in prompt.slots.items()
-            if slot not in prompt.lists and all(end.slots.get(slot) == parts for end in ends)
+            for slot, parts in slots.items()
+            if slot not in lists and all(end.slots.get(slot) == parts for end in ends)
         }
         pasts = [end.conversation for end in ends]
         items: list[Item] = [*messages]
@@ -166,7 +163,7 @@ class _PromptParts(NamedTuple):
             if short != text:
                 limited[len(items)] = ("cut", f"longer than {budget.slots[slot]} tokens")
             items.append(SlotValue(slot, short))
-        for slot, given in prompt.lists.items():
+        for slot, given in lists.items():
             found = budget.list_items(slot, given)
             for at in budget.over_limit(found):
                 limited[len(items) + at] = ("dropped", f"the slot has at most {budget.slots[slot]} tokens")

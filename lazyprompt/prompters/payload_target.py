@@ -12,7 +12,6 @@ from lazyprompt.messages.prompt import MARKERS, FilledText, Text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lazyprompt._base.roles import Role
     from lazyprompt.budget.budget import Budget
     from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters.profile import Profile
@@ -100,25 +99,25 @@ class PayloadTarget:
     def conversation(self, prompt: Prompt) -> PromptMessages:
         """Return the messages of :meth:`messages`, with the origins of their texts."""
         system, user = self.texts(prompt)
+        if user is None and self._empty_turn == "keep":
+            user = Text()
+        history = prompt.plain_messages
         own: dict[int, Text] = {}
         messages: list[Msg] = []
-
-        def add(text: Text, role: Role) -> None:
-            own[len(messages)] = text
-            messages.append(text_message("".join(text.parts), role))
-
         if system:
-            add(system, "system")
-        start = len(messages)
-        messages += prompt.plain_messages
+            own[0] = system
+            messages.append(text_message("".join(system.parts), "system"))
         if prompt.opening or prompt.closing:
-            for at, message in enumerate(prompt.history.messages, start):
+            for at, message in enumerate(prompt.history.messages, len(messages)):
                 if isinstance(message.content, FilledText):
                     own[at] = message.content.origins
-        if user is not None or self._empty_turn == "keep":
-            add(user or Text(), "user")
+        messages += history
+        if user is not None:
+            own[len(messages)] = user
+            messages.append(text_message("".join(user.parts), "user"))
         if prompt.label is not None:
-            add(Text(("", prompt.label, ""), (MARKERS, "label", MARKERS)), "assistant")
+            own[len(messages)] = Text(("", prompt.label, ""), (MARKERS, "label", MARKERS))
+            messages.append(text_message(prompt.label, "assistant"))
         return PromptMessages(messages, own)
 
     def texts(self, prompt: Prompt) -> tuple[Text, Text | None]:
