@@ -21,7 +21,7 @@ ALWAYS: Final = (
     "README.md",
     "README.zh.md",
     "CHANGELOG.md",
-    ".github/CONTRIBUTING.md",
+    "CONTRIBUTING.md",
     ".github/SECURITY.md",
     "examples/README.md",
 )

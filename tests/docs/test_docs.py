@@ -28,7 +28,7 @@ from support.paths import FENCE, ROOT, Block, blocks
 
 PAGES = sorted(
     page
-    for page in [*ROOT.glob("README*.md"), ROOT / ".github" / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    for page in [*ROOT.glob("README*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
     if page.parent.name != "migrating"
 )
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)

@@ -187,7 +187,7 @@ ROWS = """[log](../CHANGELOG.md#new) ![how](rows.svg)
 def repository(tmp_path: Path) -> Path:
     for path, text in {
         "README.md": "[rows](docs/rows.md#in) [all](examples) [site](https://example.org/docs/rows.md)\n",
-        **dict.fromkeys(("README.zh.md", "CHANGELOG.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md"), ""),
+        **dict.fromkeys(("README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md", ".github/SECURITY.md"), ""),
         "docs/rows.md": ROWS,
         "docs/rows.svg": "",
         "docs/make_rows.py": "",
@@ -205,7 +205,7 @@ def test_what_a_page_links_to_outside_of_docs_is_a_page(repository: Path) -> Non
     assert set(made) == {
         *(
             f"repository/{name}.md"
-            for name in ("README", "README.zh", "CHANGELOG", "github/CONTRIBUTING", "github/SECURITY")
+            for name in ("README", "README.zh", "CHANGELOG", "CONTRIBUTING", "github/SECURITY")
         ),
         *("repository/examples/README.md", "repository/examples/one.py.md", "repository/tool.py.md"),
     }
