@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args
 
-from lazyprompt._base.json import JsonText
 from lazyprompt.budget.costs import Cost, CountCache
-from lazyprompt.budget.cut import Cut, shorten
+from lazyprompt.budget.cut import Cut, is_empty, shorten
 from lazyprompt.budget.fitting import FitPlan, fit_steps, role_of
 from lazyprompt.budget.input import BudgetInput
 from lazyprompt.budget.sent import sent_forms
@@ -88,7 +87,7 @@ class Budget:
         start_on: ``"user"`` to also drop the messages before the first remaining user turn, except system text and
             protected messages.
         slots: Token limits of a prompter's slot values, by slot name. Longer texts are cut, and lists lose whole items.
-            The JSON of a dict is never cut; if it is too long, that is an error.
+            JSON and elements (``<a>…</a>``) are never cut; a slot that would be empty is an error.
         order: For slots with lists, by slot name: a function that returns the items in the order of their importance.
             The least important items are dropped first; the others stay in their original order. By default, items are
             dropped from the end of the list. One item is always kept.
@@ -273,16 +272,19 @@ class Budget:
         """Return a slot's value, cut to the slot's limit.
 
         Raises:
-            BudgetError: The value is too long and is JSON, which is never cut.
+            BudgetError: The slot would be empty.
         """
         most = self.slots.get(slot)
         if most is None:
             return value
-        if isinstance(value, JsonText) and (count := self.count_text(value)) > most:
+        short = shorten(value, most, self.count_text, self.cut or "end")
+        if value and is_empty(short):
+            count = self.count_text(value)
             raise BudgetError(
-                f"slots[{slot!r}] is {most} tokens, but its JSON has {count} and can't be cut; raise the limit"
+                f"slots[{slot!r}] is {most} tokens, but its value has {count} and would be empty: {count - most} are "
+                "missing, and JSON and elements (<a>…</a>) are never cut; raise the limit"
             )
-        return shorten(value, most, self._counts.count_text, self.cut or "end")
+        return short
 
     def list_items(self, slot: str, items: Sequence[object]) -> list[SlotValue]:
         """Return the items of a list in a slot, with their ranks.

@@ -1,27 +1,32 @@
 """Cuts texts to a number of tokens, at the end of a sentence or line if possible, or else between words.
 
-In messages, text content and tool results may be cut, but no tool calls and no thinking.
+JSON, tags, and elements with both tags (``<a>…</a>``) are kept or dropped whole. In messages, text content and tool
+results may be cut, but no tool calls and no thinking.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import unicodedata
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from lazyprompt._base.json import JsonText, is_dict, is_sequence
+from lazyprompt._base.json import is_dict, is_sequence
 from lazyprompt.budget.search import find_fewest
 from lazyprompt.budget.units import Item, SlotValue
 from lazyprompt.messages.msg import Msg, TextBlock, ToolResultBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lazyprompt.tokens.counter import Form
 
     _Change: TypeAlias = Callable[[str], str]
+    # The begin and the end of a part of a text.
+    _Span: TypeAlias = tuple[int, int]
 
 Cut: TypeAlias = Literal["end", "middle"]
 
@@ -31,9 +36,12 @@ CUT_MARK = "[…]"
 # The end of a sentence or line. A Latin full stop ends a sentence only before white space: 3.14 is a number.
 _SENTENCES = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?;])[.!?;]++[\"')\]]*+(?=\s)|\n+")
 _WORDS = re.compile(r"\s+|[、，：]")
+# An XML or HTML tag, or a prompt's own one: whether it is a closing one, its name, and whether it closes itself.
+_TAG = re.compile(r"<(/?)([^\W\d][\w.:-]*+)(?:\s[^<>]*?)?(/?)>")
 # If a cut wastes more than this share of the room, a finer cut is tried.
 _WASTED = 0.5
 _JOINERS = "\u200d\ufe0e\ufe0f"
+_NOWHERE = (sys.maxsize, sys.maxsize)
 
 
 def shorten(text: str, room: int, count_text: Callable[[str], int], cut: Cut = "end") -> str:
@@ -46,14 +54,15 @@ def shorten(text: str, room: int, count_text: Callable[[str], int], cut: Cut = "
         cut: The part to cut: ``end``, or ``middle`` to keep the beginning and the end.
 
     Returns:
-        The unchanged text if it fits; otherwise the rest of it, with ``[…]`` in place of the cut. An empty string if
-        even the mark doesn't fit.
+        The unchanged text if it fits; otherwise the rest of it, with ``[…]`` in place of the cut. Only the mark if
+        nothing of the text can be kept, and an empty string if even the mark doesn't fit.
     """
     if count_text(text) <= room:
         return text
     best, best_count = "", 0
+    unbroken = _unbroken_spans(text)
     for ends in (_SENTENCES, _WORDS, None):
-        found = _drop_pieces(_pieces(text, ends), room, count_text, cut)
+        found = _drop_pieces(_pieces(text, ends, unbroken), room, count_text, cut)
         if found is not None:
             count = count_text(found)
             if count > best_count:
@@ -63,11 +72,57 @@ def shorten(text: str, room: int, count_text: Callable[[str], int], cut: Cut = "
     return best
 
 
-def _pieces(text: str, ends: re.Pattern[str] | None) -> list[str]:
+def is_empty(text: str) -> bool:
+    """Return True if a cut kept nothing of a text."""
+    return text in ("", CUT_MARK)
+
+
+def _pieces(text: str, ends: re.Pattern[str] | None, unbroken: Iterable[_Span]) -> list[str]:
     """Split a text at the places where it may be cut."""
-    places = _between_letters(text) if ends is None else [match.end() for match in ends.finditer(text)]
-    cuts = [0, *(place for place in places if 0 < place < len(text)), len(text)]
+    places = _between_letters(text) if ends is None else (match.end() for match in ends.finditer(text))
+    cuts = [0, *(place for place in _outside(places, unbroken) if 0 < place < len(text)), len(text)]
     return [text[begin:end] for begin, end in pairwise(cuts)]
+
+
+def _outside(places: Iterable[int], spans: Iterable[_Span]) -> Iterator[int]:
+    """Yield the places that are not inside a span; both are in ascending order."""
+    rest = iter(spans)
+    begin, end = next(rest, _NOWHERE)
+    for place in places:
+        while end <= place:
+            begin, end = next(rest, _NOWHERE)
+        if place <= begin:
+            yield place
+
+
+def _unbroken_spans(text: str) -> list[_Span]:
+    """Return the spans of a text that are kept or dropped whole, in order: all of JSON, or each tag and element."""
+    if _is_json(text):
+        return [(0, len(text))]
+    spans: list[_Span] = []
+    opened: dict[str, list[int]] = {}
+    for tag in _TAG.finditer(text):
+        closing, name, closed = tag.groups()
+        begins = opened.setdefault(name.lower(), [])
+        begin = begins.pop() if closing and begins else tag.start()
+        if not closing and not closed:
+            begins.append(begin)
+        # An element includes the spans within it.
+        while spans and spans[-1][1] > begin:
+            begin = min(begin, spans.pop()[0])
+        spans.append((begin, tag.end()))
+    return spans
+
+
+def _is_json(text: str) -> bool:
+    """Return True for a JSON object or array."""
+    if text.strip()[:1] + text.strip()[-1:] not in ("{}", "[]"):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _between_letters(text: str) -> Iterator[int]:
@@ -106,18 +161,15 @@ def _outwards(middle: int, count: int) -> Iterator[tuple[int, ...]]:
 _TEXT_KEYS = {"text": ("text",), "tool_result": ("content", "output")}
 
 
-def longest_text(item: Item) -> str:
-    """Return the longest text of an item that may be cut; empty if there is none."""
-    return max(_texts(item), key=len, default="")
-
-
 def with_cut_of(item: Item, before: Item, after: Item) -> Item:
     """Apply to an item the cut that changed ``before``, another form of it, into ``after``."""
-    old, new = next((pair for pair in zip(_texts(before), _texts(after), strict=True) if pair[0] != pair[1]), ("", ""))
+    pairs = zip(cuttable_texts(before), cuttable_texts(after), strict=True)
+    old, new = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     return with_text(item, old, new)
 
 
-def _texts(item: Item) -> list[str]:
+def cuttable_texts(item: Item) -> list[str]:
+    """Return the texts of an item that may be cut."""
     texts: list[str] = []
 
     def seen(text: str) -> str:
@@ -136,8 +188,8 @@ def with_text(item: Item, old: str, new: str) -> Item:
 def _map_texts(item: Item, change: _Change) -> Item:
     match item:
         case SlotValue(text=text, place=place):
-            # JSON and list items are never cut.
-            return item if isinstance(text, JsonText) or place is not None else SlotValue(item.slot, change(text))
+            # List items are never cut.
+            return item if place is not None else SlotValue(item.slot, change(text))
         case Msg():
             return item.evolve(content=_content(item.content, change))
         case _:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.budget.costs import Cost, CountCache, MessageMeter, Meter, WholeMeter
-from lazyprompt.budget.cut import CUT_MARK, Cut, longest_text, shorten, with_text
+from lazyprompt.budget.cut import Cut, cuttable_texts, is_empty, shorten, with_text
 from lazyprompt.budget.report import Account, ItemTokens, Outcome, Tokens, TrimReport
 from lazyprompt.budget.steps import Step, last_step
 from lazyprompt.budget.summary import SUMMARY, Summaries, Task, checked_summary, summary_message
@@ -249,11 +249,16 @@ class _Work:
             raise BudgetError(self._describe_excess())
 
     def _cut(self, unit: Unit, least: int) -> bool:
-        """Cut the longest text of a unit so that the conversation fits; return False if that isn't possible."""
-        items = self._items
-        text, at = max(((longest_text(items[at]), at) for at in unit), key=lambda each: len(each[0]), default=("", -1))
-        if not text:
-            return False
+        """Cut one text of a unit, the longest if possible, so that the conversation fits.
+
+        Returns:
+            False if no text can be cut so.
+        """
+        texts = [(text, at) for at in unit for text in cuttable_texts(self._items[at])]
+        texts.sort(key=lambda each: len(each[0]), reverse=True)
+        return any(self._cut_text(text, at, unit, least) for text, at in texts)
+
+    def _cut_text(self, text: str, at: int, unit: Unit, least: int) -> bool:
         count_text, cut = self._plan.counts.count_text, self._plan.cut or "end"
         kept = sorted({*self._kept(), *unit})
         room = count_text(text)
@@ -263,11 +268,9 @@ class _Work:
             if room < least:
                 return False
             short = shorten(text, room, count_text, cut)
-            item = items[at]
-            if short in ("", CUT_MARK) and (not isinstance(item, SlotValue) or item.slot == "input"):
-                # The message would be empty.
+            if is_empty(short):
                 return False
-            item = with_text(items[at], text, short)
+            item = with_text(self._items[at], text, short)
             over = self._meter.cost(kept, {at: item}) - self._limit
             if over <= 0:
                 for member in unit:
@@ -311,7 +314,7 @@ class _Work:
         room = plan.summary - count_text(SUMMARY)
         for _ in range(_TRIES):
             left = shorten(text, room, count_text) if room > 0 else ""
-            if left in ("", CUT_MARK):
+            if is_empty(left):
                 break
             message = summary_message(left, self._items[first])
             over = self._meter.cost(kept, {first: message}) - self._limit

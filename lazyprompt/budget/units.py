@@ -92,6 +92,7 @@ def group_units(
     for at, item in enumerate(items):
         if isinstance(item, SlotValue):
             continue
+        role: object
         if isinstance(item, Msg):
             role: object = item.role
             plain = isinstance(item.content, str)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from lazyprompt.budget.cut import CUT_MARK
 from lazyprompt.budget.report import Account, ItemTokens, ListItems, Outcome, Tokens, TrimReport
 from lazyprompt.budget.units import Item, SlotValue
-from lazyprompt.errors import BudgetError
 from lazyprompt.messages.history import History
 
 if TYPE_CHECKING:
@@ -159,7 +157,7 @@ class _PromptParts(NamedTuple):
         items: list[Item] = [*messages]
         limited: dict[int, tuple[Outcome, str]] = {}
         for slot, text in values.items():
-            short = _limited(budget, slot, text)
+            short = budget.shortened(slot, text)
             if short != text:
                 limited[len(items)] = ("cut", f"longer than {budget.slots[slot]} tokens")
             items.append(SlotValue(slot, short))
@@ -260,14 +258,6 @@ def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[i
 def _text_of(values: Sequence[str]) -> str:
     """Return the text of a slot: its value, or the concatenation of different values."""
     return values[0] if len({*values}) == 1 else "".join(values)
-
-
-def _limited(budget: Budget, slot: str, text: str) -> str:
-    """Return the text of a slot, cut to the slot's limit."""
-    short = budget.shortened(slot, text)
-    if slot == "input" and text and short in ("", CUT_MARK):
-        raise BudgetError(f"slots['input'] is {budget.slots[slot]} tokens, which leaves nothing of the input; raise it")
-    return short
 
 
 def _are_pairs(messages: Sequence[Msg]) -> bool:

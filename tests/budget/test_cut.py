@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lazyprompt import Budget, CharTokenCounter
 from lazyprompt.budget.cut import CUT_MARK, Cut, shorten
 
 ENGLISH = "First of all. Then this! And that? Version 3.14 is out; see below.\nA line\nThe last sentence."
@@ -31,6 +35,13 @@ CHINESE = "第一句。第二句!第三句?最后一句。"
         ("", 0, "end", ""),
         ("e\u0301" * 9, 11, "end", "e\u0301e\u0301e\u0301 […]"),
         ("👩‍👩‍👧" * 3, 9, "end", "👩‍👩‍👧 […]"),
+        ("<a>One. Two.</a>\n<a>Three. Four.</a>", 25, "end", "<a>One. Two.</a> […]"),
+        ("Now. <a>One. <b>Two.</b></a>\nThree.", 25, "end", "Now. […]"),
+        ("Now. <a>One. Two.</a> Three.", 20, "middle", "Now. […] Three."),
+        ("<A>One.</a> <br/> <li>Two. Three.", 25, "end", "<A>One.</a> <br/> […]"),
+        ('See <img alt="a b c d e f g h"> here', 30, "end", "See […]"),
+        ("<a>One. Two. Three.</a>", 20, "end", "[…]"),
+        ('{"a": "One. Two. Three."}', 20, "end", "[…]"),
     ],
 )
 def test_a_text_is_cut_where_it_hurts_least(text: str, room: int, cut: Cut, expected: str) -> None:
@@ -52,6 +63,53 @@ def test_what_is_cut_fits_and_is_of_the_text(text: str, room: int, cut: Cut) -> 
         assert room < len(CUT_MARK)
 
 
+# Elements, tags without a partner, and text.
+MARKUP = st.recursive(
+    st.sampled_from(["One. ", "two ", "三。", "\n", "x", "<br>", "<br/>", "</i>", "<i class='c d'>", "5 > 3 "]),
+    lambda inner: st.builds(
+        "<{0}{2}>{1}</{0}>".format,
+        st.sampled_from("abi"),
+        st.lists(inner).map("".join),
+        st.sampled_from(["", " k='v w'"]),
+    ),
+).flatmap(lambda text: st.lists(st.just(text) | st.sampled_from(["Three. ", "<b>four</b>", "<a>five "]), max_size=9))
+
+
+def balanced(text: str, name: str) -> bool:
+    """Return True if each opening tag of a name has its closing tag, and each closing tag its opening tag."""
+    tags = re.findall(rf"<(/?){name}(?:\s[^<>]*)?>", text)
+    depths = [*accumulate((-1 if closing else 1 for closing in tags), initial=0)]
+    return min(depths) == depths[-1] == 0
+
+
+@given(pieces=MARKUP, room=st.integers(0, 200), cut=st.sampled_from(["end", "middle"]))
+def test_no_cut_separates_a_tag_from_its_partner(pieces: list[str], room: int, cut: Cut) -> None:
+    """A retrieved passage lost its closing tag, so the next text read as part of it."""
+    text = "".join(pieces)
+    found = shorten(text, room, len, cut)
+    assert [name for name in "abi" if balanced(text, name) and not balanced(found, name)] == []
+    assert found.count("<") == found.count(">") - found.count("5 > 3")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(
+    value=st.lists(JSON) | st.dictionaries(st.text(), JSON), indent=st.sampled_from([None, 2]), room=st.integers(0, 90)
+)
+def test_json_is_kept_or_dropped_whole(value: object, indent: int | None, room: int) -> None:
+    """A JSON tool result was cut in its middle."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
+    assert shorten(text, room, len, "middle") in (text if len(text) <= room else CUT_MARK, "")
+    messages = [{"role": "assistant", "content": text}, {"role": "user", "content": "And now?"}]
+    kept, report = Budget(40 + room, CharTokenCounter(), cut="end").fit(messages)
+    assert [message["content"] for message in kept] in ([text, "And now?"], ["And now?"])
+    assert report.cut == ()
+
+
 def test_much_of_the_room_is_used() -> None:
     words = "word " * 5_000
     for room in (100, 1_000, 10_000):
@@ -61,7 +119,15 @@ def test_much_of_the_room_is_used() -> None:
 
 @pytest.mark.timing
 def test_a_megabyte_is_no_matter() -> None:
-    for text in ("x" * 1_000_000, "a b. " * 200_000, "\n" * 1_000_000):
+    texts = (
+        "x" * 1_000_000,
+        "a b. " * 200_000,
+        "\n" * 1_000_000,
+        "<a>" * 300_000,
+        "<a></b> " * 100_000,
+        "<a " * 300_000,
+    )
+    for text in (*texts, "[" * 500_000 + "]" * 500_000, "<a>" * 100_000 + "</a>" * 100_000 + "x. " * 50_000):
         begun = time.perf_counter()
         assert len(shorten(text, 5_000, len, "middle")) <= 5_000
         assert time.perf_counter() - begun < 10
