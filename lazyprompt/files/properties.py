@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
 from lazyprompt.files.yaml_nodes import Node, Source, Value, plain
-from lazyprompt.media.resolver import sniffed
+from lazyprompt.media.resolver import sniff_type
 from lazyprompt.messages.history import messages_from
 from lazyprompt.messages.msg import (
     AudioBlock,
@@ -408,7 +408,7 @@ def _part_of_value(part: object) -> object:
 def _source_of(text: str, kind: str) -> URLSource | Base64Source:
     """Return the source of a text: an address, a ``data:`` address, or base64 whose first bytes tell what it is."""
     data = "".join(text.split()) if _BASE64.fullmatch(text) else ""
-    media_type = (sniffed(a2b_base64(data[:_HEAD])) or "") if data and len(data) % 4 == 0 else ""
+    media_type = (sniff_type(a2b_base64(data[:_HEAD])) or "") if data and len(data) % 4 == 0 else ""
     fits = media_type if kind == "file" else media_type.startswith(f"{kind}/")
     return Base64Source(media_type, data) if fits else source_of(text)
 

@@ -32,7 +32,7 @@ from lazyprompt.errors import HistoryError, MissingExtraError
 from lazyprompt.formatters.reply import Reply
 from lazyprompt.inspect.cautions import Mark, marked
 from lazyprompt.inspect.look import Look
-from lazyprompt.media.resolver import sniffed
+from lazyprompt.media.resolver import sniff_type
 from lazyprompt.messages.history import HistoryLike, messages_from
 from lazyprompt.messages.msg import Base64Source, Msg
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered, Segment
@@ -183,7 +183,7 @@ class Room:
             content = a2b_base64(source.data, strict_mode=True)
         except (NoBase64, ValueError):
             return None
-        kind = sniffed(content[:64])
+        kind = sniff_type(content[:64])
         try:
             size = image_size(Medium("image", data=content)) if kind in _PICTURES else None
         except MissingExtraError:  # a picture of unknown size could stall the page

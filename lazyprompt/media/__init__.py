@@ -1,1 +1,1 @@
-"""Media that messages name by address: which may be loaded, and the loading. Read resolver.py first."""
+"""Loads media by URL or path, within the limits of a resolver. Read resolver.py first."""

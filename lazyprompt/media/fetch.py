@@ -1,6 +1,6 @@
-"""Requests to vetted addresses: every redirect is vetted, every answer is bounded in bytes and in time.
+"""Fetches URLs: the target of every redirect is checked, and every response is limited in bytes and time.
 
-Nothing that costs at import (sockets, TLS, URL parsing) is imported before an address needs it.
+Modules that are slow to import (sockets, TLS, URL parsing) are imported on first use.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _PORTS = {"http": 80, "https": 443}
 _HOPS = 5
 _CHUNK = 65_536
-# What stays as it is where a URL is percent-encoded.
+# The characters that percent-encoding a URL leaves unchanged.
 _KEPT = "!#$%&'()*+,/:;=?@[]~"
 _SHOWN = 200
-# Stricter than any parser a provider may use: what two parsers could read in two ways is no address here.
+# Stricter than the parsers of providers: a URL that two parsers could read differently is rejected.
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]/?#@]*\]|[^\[\]/?#@:]*)(?::(?P<port>[0-9]{0,5}))?"
     r"(?P<path>(?:/[^?#]*)?)(?P<query>(?:\?[^#]*)?)(?:#.*)?",
@@ -40,12 +40,20 @@ _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.ASCII)
-# What some Python versions take for public: IETF assignments (clouds keep metadata there) and the old 6to4 relays.
+# Networks that some Python versions consider public: IETF assignments, used for cloud metadata, and old 6to4 relays.
 _NOT_PUBLIC = ("192.0.0.0/24", "192.88.99.0/24")
 
 
 class Address(NamedTuple):
-    """An http(s) address in its parts; ``host`` in lower case, IP literals in their usual spelling."""
+    """The parts of an http(s) URL, with the host in normalized form.
+
+    Attributes:
+        scheme: ``http`` or ``https``.
+        host: The host name in lower case, or an IP address.
+        literal: True for an IP address.
+        port: The port.
+        target: The path and the query.
+    """
 
     scheme: str
     host: str
@@ -55,13 +63,19 @@ class Address(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """Value of the Host header."""
+        """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-class Answer(NamedTuple):
-    """Answer of a server: the bytes, the MIME type it named, and the address at the end of all redirects."""
+class Download(NamedTuple):
+    """The content at a URL.
+
+    Attributes:
+        data: The bytes.
+        media_type: The server's Content-Type.
+        url: The URL after all redirects.
+    """
 
     data: bytes
     media_type: str | None
@@ -69,7 +83,7 @@ class Answer(NamedTuple):
 
 
 class Deadline:
-    """A time after which the connection at work is cut, be it in a header, a body or a pause of either."""
+    """A time limit that shuts down the watched connection, even while it waits for data."""
 
     def __init__(self, seconds: float) -> None:
         self._timer = Timer(seconds, self.stop)
@@ -90,41 +104,45 @@ class Deadline:
 
     @property
     def over(self) -> bool:
-        """True if the time has passed, or was ended before."""
+        """True if the time is over, or :meth:`stop` was called."""
         return self._stopped or monotonic() >= self._end
 
     def left(self) -> float:
-        """The seconds left; TimeoutError where there are none."""
+        """Return the remaining seconds.
+
+        Raises:
+            TimeoutError: None remain.
+        """
         left = self._end - monotonic()
         if self._stopped or left <= 0:
             raise TimeoutError("the time is over")
         return left
 
     def watch(self, sock: socket.socket | None) -> None:
-        """Cut this connection when time is over."""
+        """Shut down this connection when the time is over."""
         with self._lock:
             self._sock = sock
         self.left()
 
     def stop(self) -> None:
-        """End it now."""
+        """Shut down the connection now."""
         import socket  # noqa: PLC0415 - see the module docstring
 
         with self._lock:
             self._stopped = True
-            # The peer may have ended the connection first. A TLS socket's own shutdown would race with its reader.
+            # The peer may have closed the connection. A TLS socket's own shutdown would race with its reader.
             with suppress(OSError):
                 if self._sock is not None:
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
 
-class Limits(NamedTuple):
-    """The rules for an address that is fetched, as :class:`lazyprompt.MediaResolver` has them.
+class FetchLimits(NamedTuple):
+    """The limits for fetching a URL, from :class:`lazyprompt.MediaResolver`.
 
     Attributes:
-        hosts: The only hosts that may be asked.
-        max_bytes: The most bytes of an answer.
-        timeout: The seconds for all of it.
+        hosts: The allowed hosts.
+        max_bytes: The maximum size of a response.
+        timeout: The number of seconds for the whole fetch, including redirects.
     """
 
     hosts: Sequence[str]
@@ -132,8 +150,8 @@ class Limits(NamedTuple):
     timeout: float
 
 
-def shown(url: str) -> str:
-    """A URL as errors print it: without what may be secret (credentials, query) and not too long."""
+def printable_url(url: str) -> str:
+    """Return a URL for an error message: shortened, without credentials and query, which may be secret."""
     found = _ADDRESS.fullmatch(url)
     if found:
         port = f":{found['port']}" if found["port"] else ""
@@ -145,19 +163,23 @@ def shown(url: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
-def refused(where: str, url: str, reason: str) -> MediaError:
-    """The error for a URL: where it was met, and what is wrong with it and to be done."""
-    return MediaError(f"{where}: {shown(url)} {reason}")
+def url_error(where: str, url: str, reason: str) -> MediaError:
+    """Return the error for a URL."""
+    return MediaError(f"{where}: {printable_url(url)} {reason}")
 
 
 def scheme_of(url: str) -> str:
-    """The scheme in lower case, or nothing; a single letter is a drive."""
+    """Return the scheme in lower case, or an empty string; a single letter is a Windows drive."""
     found = _SCHEME.match(url)
     return found[1].lower() if found else ""
 
 
 def checked_host(entry: object) -> str:
-    """An entry of ``hosts`` in its usual spelling; MediaError where it is none."""
+    """Return an entry of ``hosts`` in normalized form.
+
+    Raises:
+        MediaError: The entry is not a host.
+    """
     if isinstance(entry, str):
         name = entry.removeprefix("*.")
         found = _host(name)
@@ -170,15 +192,15 @@ def checked_host(entry: object) -> str:
 
 
 def check_url(url: str, where: str, hosts: Sequence[str] = ()) -> None:
-    """Check that an address may be passed on to a provider, which will fetch it; nothing is asked here.
+    """Check that a URL may be sent to a provider, which fetches it. Nothing is fetched here.
 
     Args:
-        url: The address.
-        where: How an error names the place, as ``messages[2].content[1]``.
-        hosts: The only hosts that may be passed on, as a MediaResolver has them; none given, all public ones may.
+        url: The URL.
+        where: The URL's location for error messages, such as ``messages[2].content[1]``.
+        hosts: The allowed hosts, as in MediaResolver; if empty, all public hosts.
 
     Raises:
-        MediaError: It is no http(s) address, has credentials in it, or its host is private or not listed.
+        MediaError: The URL is not http(s), contains credentials, or has a private or unlisted host.
     """
     address = _address(url, where)
     if address.host in hosts:
@@ -188,18 +210,22 @@ def check_url(url: str, where: str, hosts: Sequence[str] = ()) -> None:
     else:
         outward = address.host != "localhost" and not address.host.endswith((".localhost", ".localdomain"))
     if not outward:
-        raise refused(
+        raise url_error(
             where, url, "is on a private host; give the content itself, or allow it with MediaResolver(hosts=[...])"
         )
     if hosts and not _listed(address.host, hosts):
-        raise refused(where, url, "is on a host that hosts= of the media resolver does not list; add it there")
+        raise url_error(where, url, "is on a host that hosts= of the media resolver does not list; add it there")
 
 
-def fetched(url: str, where: str, rules: Limits, deadline: Deadline) -> Answer:
-    """The content at an address; MediaError where it may not be asked, or gives none within the limits."""
+def fetch(url: str, where: str, rules: FetchLimits, deadline: Deadline) -> Download:
+    """Return the content at a URL.
+
+    Raises:
+        MediaError: A host is not allowed, or the content doesn't arrive within the limits.
+    """
     from http.client import HTTPException  # noqa: PLC0415 - see the module docstring
 
-    # The package first: threads that import its modules at the same time would meet them half made.
+    # Import the package first: threads that import its modules concurrently would see incomplete ones.
     import urllib3  # noqa: PLC0415
 
     place = where
@@ -207,42 +233,44 @@ def fetched(url: str, where: str, rules: Limits, deadline: Deadline) -> Answer:
         for _ in range(_HOPS + 1):
             address = _address(url, place)
             if not _listed(address.host, rules.hosts):
-                raise refused(
-                    place, url, "is on a host that may not be asked; allow it with MediaResolver(hosts=['...'])"
+                raise url_error(
+                    place, url, "is on a host that is not allowed; allow it with MediaResolver(hosts=['...'])"
                 )
             try:
-                answer = _asked(address, url, place, rules, deadline)
+                answer = _request(address, url, place, rules, deadline)
             except (urllib3.exceptions.HTTPError, HTTPException, OSError) as error:
-                late = f"did not come within {rules.timeout:g} s; give the media resolver a longer timeout="
+                late = f"was not fetched within {rules.timeout:g} s; give the media resolver a longer timeout="
                 fault = f"cannot be fetched: {str(error)[:_SHOWN] or type(error).__name__}; check it by hand"
-                raise refused(place, url, late if deadline.over else fault) from error
-            if isinstance(answer, Answer):
+                raise url_error(place, url, late if deadline.over else fault) from error
+            if isinstance(answer, Download):
                 return answer
             if address.scheme == "https" and scheme_of(answer) == "http":
-                raise refused(
-                    place, url, f"leads from https to http ({shown(answer)}); give an address that stays safe"
+                raise url_error(
+                    place,
+                    url,
+                    f"redirects from https to http ({printable_url(answer)}); give an address that stays https",
                 )
-            place = f"{where}, redirected from {shown(url)}"
+            place = f"{where}, redirected from {printable_url(url)}"
             url = answer
-    raise refused(place, url, f"is redirected on, after {_HOPS} redirects already; give the final address")
+    raise url_error(place, url, f"is redirected on, after {_HOPS} redirects already; give the final address")
 
 
 def _address(url: str, where: str) -> Address:
     scheme = scheme_of(url)
     if scheme not in _PORTS:
-        raise refused(where, url, "is no http(s) address; give one, or the content itself as a Base64Source")
+        raise url_error(where, url, "is not an http(s) URL; give one, or the content as a Base64Source")
     found = _ADDRESS.fullmatch(url)
     if _UNSAFE.search(url):
-        raise refused(where, url, "has a space, a control character or a backslash in it; percent-encode it")
+        raise url_error(where, url, "has a space, a control character or a backslash in it; percent-encode it")
     if not found:
-        raise refused(where, url, "is malformed; give it as 'https://host/path'")
+        raise url_error(where, url, "is malformed; give it as 'https://host/path'")
     if found["user"]:
-        raise refused(where, url, "has credentials in it; give an address that needs none, or the content itself")
+        raise url_error(where, url, "has credentials in it; give an address that needs none, or the content itself")
     port = int(found["port"] or _PORTS[scheme])
     given = found["host"]
     host = _host(given[1:-1]) if given.startswith("[") and ":" in given else _host(given)
     if not host or not 0 < port < 65_536:  # noqa: PLR2004 - ports have 16 bits
-        raise refused(where, url, "has no valid host and port; write names in ASCII (xn--...) and addresses plainly")
+        raise url_error(where, url, "has no valid host and port; write names in ASCII (xn--...) and addresses plainly")
     target = (found["path"] or "/") + found["query"]
     if not target.isascii():
         from urllib.parse import quote  # noqa: PLC0415 - see the module docstring
@@ -251,19 +279,19 @@ def _address(url: str, where: str) -> Address:
     return Address(scheme, *host, port, target)
 
 
-def _onward(url: str, location: str, where: str) -> str:
+def _redirect_target(url: str, location: str, where: str) -> str:
     """Return the target of a redirect."""
     from urllib.parse import quote, urljoin  # noqa: PLC0415
 
     try:
-        # HTTP hands over the bytes of a header as Latin-1.
+        # http.client decodes header bytes as Latin-1.
         return urljoin(url, quote(location.strip().encode("latin-1", "replace"), safe=_KEPT))
     except ValueError as error:
-        raise refused(where, url, f"redirects to a malformed address ({error}); give the final address") from error
+        raise url_error(where, url, f"redirects to a malformed address ({error}); give the final address") from error
 
 
 def _host(given: str) -> tuple[str, bool] | None:
-    """A host in its usual spelling, and whether it is an IP address; None where it is no host."""
+    """Return a host in normalized form, and True for an IP address; None for an invalid host."""
     host = given.lower().removesuffix(".")
     if _UNSAFE.search(host):
         return None
@@ -274,7 +302,7 @@ def _host(given: str) -> tuple[str, bool] | None:
             ip = IPv6Address(host)
         except ValueError:
             return None
-        # A zone is one machine's own name for a network card.
+        # A zone id names a network interface of one machine.
         return None if ip.scope_id else (str(ip.ipv4_mapped or ip), True)
     if _NUMERIC.fullmatch(host):
         from socket import inet_aton, inet_ntoa  # noqa: PLC0415
@@ -298,7 +326,7 @@ def _ip(text: str) -> IPv4Address | IPv6Address:
 
 
 def _public(ip: IPv4Address | IPv6Address) -> bool:
-    """Return True for an address of the public internet; one that carries an IPv4 address is judged by that."""
+    """Return True for a public address. If it embeds an IPv4 address, that one decides."""
     from ipaddress import IPv4Address, ip_network  # noqa: PLC0415
 
     if isinstance(ip, IPv4Address):
@@ -311,8 +339,8 @@ def _public(ip: IPv4Address | IPv6Address) -> bool:
     return ip in ip_network("2000::/3") and ip.is_global
 
 
-def _resolved(address: Address, url: str, where: str, rules: Limits, deadline: Deadline) -> list[str]:
-    """The IP addresses of a host, all of them vetted."""
+def _resolve(address: Address, url: str, where: str, rules: FetchLimits, deadline: Deadline) -> list[str]:
+    """Return the IP addresses of a host, after checking each."""
     if address.literal:
         return [address.host]
     answers: list[list[str] | OSError] = []
@@ -326,7 +354,7 @@ def _resolved(address: Address, url: str, where: str, rules: Limits, deadline: D
         except OSError as error:
             answers.append(error)
 
-    # A resolver knows no deadline, so it is asked beside, and left to itself where it is late.
+    # A DNS lookup has no time limit, so it runs in a thread, which is abandoned when the time is over.
     asking = Thread(target=ask, daemon=True)
     asking.start()
     asking.join(deadline.left())
@@ -335,17 +363,17 @@ def _resolved(address: Address, url: str, where: str, rules: Limits, deadline: D
         raise answer
     for text in answer:
         ip = _ip(text)
-        # localhost was listed, or it would not be asked.
+        # At this point, localhost is known to be listed.
         own = str(ip) in rules.hosts or (address.host == "localhost" and ip.is_loopback)
         if not own and not _public(ip):
-            raise refused(
+            raise url_error(
                 where, url, f"is on a host with the private address {ip}; list that in hosts= too where it is meant"
             )
     return answer
 
 
-def _connected(address: Address, ips: list[str], deadline: Deadline) -> HTTPConnection:
-    """A connection to one of the vetted IP addresses, so that a second answer of the DNS cannot change it."""
+def _connect(address: Address, ips: list[str], deadline: Deadline) -> HTTPConnection:
+    """Connect to one of the checked IP addresses, so a second DNS lookup can't change it."""
     from urllib3.connection import HTTPConnection, HTTPSConnection  # noqa: PLC0415
     from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
@@ -354,7 +382,7 @@ def _connected(address: Address, ips: list[str], deadline: Deadline) -> HTTPConn
         share = deadline.left() / (len(ips) - index)
         connection: HTTPConnection
         if address.scheme == "https":
-            # TCP and TLS may take this long each.
+            # The timeout applies to TCP and TLS separately.
             connection = HTTPSConnection(ip, address.port, timeout=share / 2, server_hostname=address.host)
         else:
             connection = HTTPConnection(ip, address.port, timeout=share)
@@ -369,9 +397,9 @@ def _connected(address: Address, ips: list[str], deadline: Deadline) -> HTTPConn
     raise failure
 
 
-def _asked(address: Address, url: str, where: str, rules: Limits, deadline: Deadline) -> Answer | str:
-    """The answer, or where it redirects to."""
-    ips = _resolved(address, url, where, rules, deadline)
+def _request(address: Address, url: str, where: str, rules: FetchLimits, deadline: Deadline) -> Download | str:
+    """Return the response's content, or the URL that it redirects to."""
+    ips = _resolve(address, url, where, rules, deadline)
     headers = {
         "Host": address.authority,
         "Accept": "*/*",
@@ -379,34 +407,38 @@ def _asked(address: Address, url: str, where: str, rules: Limits, deadline: Dead
         "Connection": "close",
         "User-Agent": f"lazyprompt/{__version__}",
     }
-    with closing(_connected(address, ips, deadline)) as connection:
+    with closing(_connect(address, ips, deadline)) as connection:
         deadline.watch(connection.sock)
         connection.request("GET", address.target, headers=headers, preload_content=False, decode_content=False)
         with closing(connection.getresponse()) as response:
-            return _answer(response, url, where, rules, deadline)
+            return _read_response(response, url, where, rules, deadline)
 
 
-def _answer(response: HTTPResponse, url: str, where: str, rules: Limits, deadline: Deadline) -> Answer | str:
+def _read_response(
+    response: HTTPResponse, url: str, where: str, rules: FetchLimits, deadline: Deadline
+) -> Download | str:
     location = response.headers.get("Location")
     if response.status in {301, 302, 303, 307, 308} and location:
-        return _onward(url, location, where)
+        return _redirect_target(url, location, where)
     if response.status != 200:  # noqa: PLR2004 - HTTP's OK
-        raise refused(where, url, f"is answered with status {response.status}, not with content; check it by hand")
+        raise url_error(where, url, f"is answered with status {response.status}, not with content; check it by hand")
     coding = response.headers.get("Content-Encoding", "identity").lower()
     if coding != "identity":
-        raise refused(where, url, f"comes compressed ({coding[:20]!r}) unasked; give the content itself")
+        raise url_error(
+            where, url, f"comes compressed ({coding[:20]!r}) although that was not requested; give the content itself"
+        )
     too_much = f"has more than the {rules.max_bytes} bytes that max_bytes= of the media resolver allows"
     length = response.headers.get("Content-Length", "")
     if length.isdecimal() and int(length[:20]) > rules.max_bytes:
-        raise refused(where, url, too_much)
+        raise url_error(where, url, too_much)
     chunks: list[bytes] = []
     size = 0
     while chunk := response.read(_CHUNK):
         deadline.left()
         size += len(chunk)
         if size > rules.max_bytes:
-            raise refused(where, url, too_much)
+            raise url_error(where, url, too_much)
         chunks.append(chunk)
-    # Without a length, a connection cut at the deadline looks like one that has ended.
+    # Without a Content-Length, a connection that was shut down at the deadline looks complete.
     deadline.left()
-    return Answer(b"".join(chunks), response.headers.get("Content-Type"), url)
+    return Download(b"".join(chunks), response.headers.get("Content-Type"), url)

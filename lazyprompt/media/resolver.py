@@ -1,4 +1,4 @@
-"""Media: what its bytes are, and the only way in which this package opens a path or an address."""
+"""Detects media types, and loads media from files and URLs; the package reads media nowhere else."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from binascii import a2b_base64
 from dataclasses import dataclass
 from errno import EFBIG
 from os import PathLike
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from lazyprompt._base.files import names_other_machine, read_regular
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import MediaError
-from lazyprompt.media.fetch import Deadline, Limits, check_url, checked_host, fetched, refused, scheme_of
+from lazyprompt.media.fetch import Deadline, FetchLimits, check_url, checked_host, fetch, scheme_of, url_error
 from lazyprompt.messages.msg import Base64Source, URLSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-__all__ = ["MediaResolver", "check_url", "checked_source", "is_local", "media_type_of", "sniffed"]
+__all__ = ["MediaResolver", "check_url", "checked_source", "is_local", "media_type_of", "sniff_type"]
 
 _HEAD = 64
 _HEAD_BASE64 = 88
 _DAY = 86_400
 _UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/force-download"})
 
-# Each type with its endings, its other names, and how its bytes begin (the first that fits counts). Our own table, for
-# mimetypes reads those of the machine. Still pictures of any codec (mif1) name theirs among the brands that follow.
-# MP3 frames are of layer II or III: those of layer I begin like a byte order mark.
+# Each type with its extensions, its other names, and the pattern of its first bytes; the first match counts. The
+# mimetypes module would read the machine's own tables. HEIF images (mif1) name their codec among the brands. MP3
+# frames are of layer II or III; layer I would begin like a byte order mark.
 _TABLE = (
     ("image/png", "png", "image/x-png", rb"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", "jpg jpeg jpe jfif", "image/jpg image/pjpeg", rb"\xff\xd8\xff"),
@@ -76,7 +76,7 @@ _TYPES = tuple(row[0] for row in _TABLE)
 _ENDINGS = {ending: row[0] for row in _TABLE for ending in row[1].split()}
 _NAMES = {name: row[0] for row in _TABLE for name in (row[0], *row[2].split())}
 _BEGINNING = re.compile(b"|".join(b"(%b)" % row[3] for row in _TABLE if row[3]), re.DOTALL)
-# Boxes that hold sound alone as well as pictures: their first bytes do not tell.
+# Containers for audio and video, which their first bytes don't distinguish.
 _BOXES = ("mp4", "webm", "ogg", "3gpp", "x-matroska")
 _FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/[^?#]*)", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*+={0,2}")
@@ -86,62 +86,62 @@ _BARE = re.compile(r"[\\/]|\A[.~]|\.\w+\Z")
 
 
 def is_local(url: str) -> bool:
-    """Return True if a URL is a path of this machine.
+    """Return True if a URL is a path on this machine.
 
     Args:
-        url: An address, a path, or a token that only a provider understands.
+        url: A URL, a path, or a provider's own token.
 
     Returns:
-        True for a ``file:`` URL, and for what has no scheme and looks like a path: with a slash or a backslash, an
-        ending (``a.png``), or a dot or tilde in front.
+        True for a ``file:`` URL, and for text without a scheme that contains a slash or backslash, has an extension
+        (``a.png``), or begins with a dot or tilde.
     """
     scheme = scheme_of(url)
     return scheme == "file" if scheme else bool(_BARE.search(url))
 
 
 def media_type_of(url: str) -> str | None:
-    """The MIME type that the ending of a URL tells.
+    """Return the MIME type of a URL's file extension.
 
     Args:
-        url: An address or a path; a query and a fragment are ignored, and so is case.
+        url: A URL or a path. Its query, its fragment and the case are ignored.
 
     Returns:
-        The type, or None where there is no ending or an unknown one.
+        The type, or None if there is no known extension.
     """
     path = re.split("[?#]", url, maxsplit=1)[0]
-    # The name of a host has an ending too, and that of a file may have a question mark.
+    # A host name has a suffix too, and a file name may contain a question mark.
     texts = (re.sub("[^:]+:(//[^/]*)?", "", path, count=1),) if scheme_of(url) else (path, url)
     endings = (_ENDING.search(text) for text in texts)
     return next((_ENDINGS[found[1].lower()] for found in endings if found and found[1].lower() in _ENDINGS), None)
 
 
-def sniffed(head: bytes) -> str | None:
-    """The MIME type that the first bytes of a content tell.
+def sniff_type(head: bytes) -> str | None:
+    """Detect a MIME type by the first bytes of the content.
 
     Args:
-        head: The first bytes, 64 or more where there are as many.
+        head: The first 64 bytes or more.
 
     Returns:
-        The type, or None where they tell none, as those of a text.
+        The type, or None if it is unknown, as for text.
     """
     found = _BEGINNING.match(head)
     return _TYPES[found.lastindex - 1] if found and found.lastindex else None
 
 
 def checked_source(source: Base64Source, kind: str, where: str) -> Base64Source:
-    """A base64 source whose data is valid, and whose MIME type is the one that its bytes tell.
+    """Return a base64 source with valid data and the MIME type of its bytes.
 
     Args:
         source: The source.
-        kind: What it stands for: ``image``, ``audio``, ``video`` or ``file``.
-        where: How an error names the place, as ``messages[2].content[1]``.
+        kind: The block's kind: ``image``, ``audio``, ``video`` or ``file``.
+        where: The source's location for error messages, such as ``messages[2].content[1]``.
 
     Returns:
-        The very same source where nothing is to be mended, else one with plain base64 (no whitespace, the standard
-        alphabet) and the usual name of the true type. A type whose bytes tell nothing stays as it was declared.
+        The same object if nothing needs correction; otherwise a source with standard base64 without whitespace, and
+        the canonical name of the detected type. A type that can't be detected is kept as declared.
 
     Raises:
-        MediaError: The data is no base64 or empty, or its bytes are of another kind.
+        MediaError: The data is empty or not base64, or its bytes are of another kind.
     """
     data = source.data
     if not _plain(data):
@@ -149,7 +149,7 @@ def checked_source(source: Base64Source, kind: str, where: str) -> Base64Source:
         if not _plain(data):
             raise MediaError(f"{where}: the data is {_fault(source.data)}; give the bytes in base64")
     media_type = _named(source.media_type)
-    true = sniffed(a2b_base64(data[:_HEAD_BASE64]))
+    true = sniff_type(a2b_base64(data[:_HEAD_BASE64]))
     if true is not None and true != media_type:
         media_type = _of_kind(true, media_type, kind, where)
     if data is source.data and media_type == source.media_type:
@@ -167,11 +167,11 @@ def _fault(data: str) -> str:
     if data.startswith("data:"):
         return "a data: URL; what comes after its comma is the data"
     wrong = re.search(r"[^A-Za-z0-9+/=_\s-]", data)
-    return f"no base64: it has {wrong[0]!r} at index {wrong.start()}" if wrong else "no base64: its padding is wrong"
+    return f"not base64: it has {wrong[0]!r} at index {wrong.start()}" if wrong else "not base64: its padding is wrong"
 
 
 def _of_kind(true: str, declared: str, kind: str, where: str) -> str:
-    """The type to declare where the bytes tell another one."""
+    """Return the type to declare if the bytes show another one."""
     declared_kind = _kind(declared) if kind == "file" else kind
     if _box(true) and declared_kind in {"audio", "video"}:
         return f"{declared_kind}/{_box(true)}"
@@ -191,13 +191,13 @@ def _box(media_type: str) -> str:
 
 
 def usual_type(media_type: str) -> str:
-    """Return a MIME type by its usual name, without parameters."""
+    """Return the canonical name of a MIME type, without parameters."""
     name = media_type.partition(";")[0].strip().lower()
     return _NAMES.get(name, name)
 
 
 def _named(media_type: str) -> str:
-    """A MIME type by its usual name, where that is known; the parameters of a text or of raw sound mean something."""
+    """Return the canonical name of a MIME type; text and raw audio keep their parameters."""
     name = usual_type(media_type)
     return media_type if name not in _NAMES or (";" in media_type and _is_text(name)) else name
 
@@ -205,21 +205,21 @@ def _named(media_type: str) -> str:
 @read_only
 @dataclass(frozen=True, slots=True)
 class MediaResolver:
-    """Directories and hosts from which media may be read. Without a resolver, this package opens nothing.
+    """Directories and hosts from which media may be loaded. Without a resolver, nothing is loaded.
 
-    It keeps no state and no connections, so one serves all threads.
+    A resolver has no state and no connections, so threads can share one.
 
     Args:
-        roots: The directories whose files may be read, with all below them; resolved now. A relative path is taken
-            from the current directory, ``~`` means nothing, and a symbolic link counts as what it leads to.
-        hosts: The hosts that may be asked over http(s), and passed on to a provider: names, IP addresses, or
-            ``*.example.com`` for all below ``example.com``. A name must lead to public IP addresses, or to ones that
-            are listed too; ``localhost`` may lead to this machine.
-        max_bytes: The most bytes a single content may have.
-        timeout: The seconds that fetching a single content may take, redirects and all; a day at most.
+        roots: The directories whose files may be read, including subdirectories. They are resolved now: a relative path
+            starts at the current directory, ``~`` is not expanded, and symbolic links are followed.
+        hosts: The hosts whose http(s) URLs may be fetched, or sent to a provider: names, IP addresses, or
+            ``*.example.com`` for all subdomains of ``example.com``. A name must resolve to public IP addresses, or to
+            listed ones; ``localhost`` may resolve to this machine.
+        max_bytes: The maximum size of one file or response.
+        timeout: The maximum number of seconds for fetching one URL, including redirects; at most a day.
 
     Raises:
-        MediaError: A root is no directory, a host no host, or a limit no positive number.
+        MediaError: A root is not a directory, a host is invalid, or a limit is not a positive number.
     """
 
     roots: Sequence[str | PathLike[str]] = ()
@@ -234,42 +234,45 @@ class MediaResolver:
                 raise MediaError(f"{name} is a {type(given).__name__}; give a list of {name}")
         object.__setattr__(self, "roots", tuple(map(_root, self.roots)))
         object.__setattr__(self, "hosts", tuple(map(checked_host, self.hosts)))
-        size, seconds = cast("object", self.max_bytes), cast("object", self.timeout)
+        # The annotations promise what callers without a type checker may not keep.
+        size: object = self.max_bytes
+        seconds: object = self.timeout
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise MediaError(f"max_bytes is {size!r}; give a positive whole number of bytes")
         if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= _DAY:
             raise MediaError(f"timeout is {seconds!r}; give a positive number of seconds, at most {_DAY}")
 
     def check(self, url: str, where: str) -> None:
-        """Check that an address may be passed on to a provider, which will fetch it; nothing is asked here.
+        """Check that a URL may be sent to a provider, which fetches it. Nothing is fetched here.
 
         Args:
-            url: The address.
-            where: How an error names the place, as ``messages[2].content[1]``.
+            url: The URL.
+            where: The URL's location for error messages, such as ``messages[2].content[1]``.
 
         Raises:
-            MediaError: It is no http(s) address, has credentials in it, its host is private and not listed itself, or
-                there are ``hosts`` and it is on another one.
+            MediaError: The URL is not http(s), contains credentials, has a private host that is not listed, or is not
+                on one of the ``hosts``.
         """
         check_url(url, where, self.hosts)
 
     def load(self, source: URLSource, where: str) -> Base64Source:
-        """Read a file, or fetch an address.
+        """Read a file, or fetch a URL.
 
         Args:
-            source: A local path, a ``file:`` URL or an http(s) address, with its MIME type where that is known.
-            where: How an error names the place, as ``messages[2].content[1]``.
+            source: A local path, a ``file:`` URL or an http(s) URL, with its MIME type if known.
+            where: The source's location for error messages, such as ``messages[2].content[1]``.
 
         Returns:
-            The content, with the MIME type that its bytes tell; of a text, the type that was declared.
+            The content, with the MIME type of its bytes; for text, the declared type.
 
         Raises:
-            MediaError: It may not be opened, cannot be read within the limits, or is not what it says it is.
+            MediaError: Access is not allowed, the content can't be read within the limits, or its bytes contradict its
+                type.
         """
         return self._load(source, where, Deadline(self.timeout))
 
     async def aload(self, source: URLSource, where: str) -> Base64Source:
-        """Async version of :meth:`load`, in a thread; if the task is cancelled, a connection is cut at once."""
+        """Async version of :meth:`load`, in a thread. Cancelling the task shuts down the connection at once."""
         import asyncio  # noqa: PLC0415 - costs milliseconds that only async users need
 
         deadline = Deadline(self.timeout)
@@ -282,33 +285,39 @@ class MediaResolver:
     def _load(self, source: URLSource, where: str, deadline: Deadline) -> Base64Source:
         url = source.url
         if is_local(url):
-            data = _read(url, where, cast("tuple[str, ...]", self.roots), self.max_bytes)
+            data = _read(url, where, [os.fspath(root) for root in self.roots], self.max_bytes)
             types = {"media_type": source.media_type, "ending": media_type_of(url)}
         elif scheme_of(url) in {"http", "https"}:
-            data, content_type, final = fetched(url, where, Limits(self.hosts, self.max_bytes, self.timeout), deadline)
+            data, content_type, final = fetch(
+                url, where, FetchLimits(self.hosts, self.max_bytes, self.timeout), deadline
+            )
             types = {"media_type": source.media_type, "Content-Type": content_type}
             if usual_type(content_type or "") in _UNTOLD:
-                # On the web an ending is no promise, so it counts only where there is no other.
+                # Extensions in URLs are unreliable, so they count only without a Content-Type.
                 types["ending"] = media_type_of(final)
         else:
-            raise refused(where, url, "is neither a path nor an http(s) address; give one (a path as './name')")
+            raise url_error(where, url, "is neither a path nor an http(s) address; give one (a path as './name')")
         return Base64Source(_true_type(data, types, where, url), b64encode(data).decode("ascii"))
 
 
 def _true_type(data: bytes, types_given: dict[str, str | None], where: str, url: str) -> str:
-    """Return the type that the bytes show and no given type denies."""
+    """Return the detected type, which no declared type may contradict."""
     if not data:
-        raise refused(where, url, "is empty; give one with content")
-    true = sniffed(data[:_HEAD])
+        raise url_error(where, url, "is empty; give one with content")
+    true = sniff_type(data[:_HEAD])
     types = {who: usual_type(text) for who, text in types_given.items() if text and usual_type(text) not in _UNTOLD}
     for who, declared in types.items():
         if not (_is_text(declared) if true is None else declared == true or _box(declared) == _box(true) != ""):
-            bytes_are = f"are {true}" if true else "are none"
-            raise refused(where, url, f"is {declared[:_HEAD]!r} by its {who}, but its bytes {bytes_are}; mend either")
+            bytes_are = f"are {true}" if true else "are not"
+            raise url_error(
+                where, url, f"is {declared[:_HEAD]!r} by its {who}, but its bytes {bytes_are}; correct either"
+            )
     if true is None and not types:
-        raise refused(where, url, "tells no type, neither by its bytes nor by its ending; give media_type=")
+        raise url_error(
+            where, url, "has an unknown type: neither its bytes nor its extension show it; give media_type="
+        )
     if true is None and not _is_utf8(data):
-        raise refused(where, url, "is declared as text, but is no text in UTF-8; give it in UTF-8")
+        raise url_error(where, url, "is declared as text, but is not valid UTF-8; encode it as UTF-8")
     return next(iter(types.values()), true or "")
 
 
@@ -324,27 +333,27 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _root(given: object) -> str:
-    if isinstance(given, str | PathLike) and str(cast("object", given)):
-        path = os.path.realpath(cast("str | PathLike[str]", given))
+    if isinstance(given, str | PathLike) and (text := os.fsdecode(given)):
+        path = os.path.realpath(text)
         if os.path.isdir(path):  # noqa: PTH112 - pathlib costs milliseconds that few need
             return path
-    raise MediaError(f"roots has {given!r}, which is no directory; give the paths of directories ('~' means nothing)")
+    raise MediaError(f"roots has {given!r}, which is not a directory; give paths of directories ('~' is not expanded)")
 
 
-def _read(url: str, where: str, roots: tuple[str, ...], max_bytes: int) -> bytes:
-    """The content of a file under one of the roots."""
+def _read(url: str, where: str, roots: Sequence[str], max_bytes: int) -> bytes:
+    """Read a file in one of the roots."""
     if not roots:
-        raise refused(where, url, "is a local path; allow its directory with MediaResolver(roots=[...])")
+        raise url_error(where, url, "is a local path; allow its directory with MediaResolver(roots=[...])")
     try:
         given = _path_of(url, where)
         path = "" if names_other_machine(given, roots) else os.path.realpath(given)
         root = next((root for root in roots if path.startswith(root.rstrip(os.sep) + os.sep)), None)
         if root is None:
-            raise refused(where, url, f"does not lie in {' or '.join(roots)}; add its directory to roots=")
+            raise url_error(where, url, f"is not in {' or '.join(roots)}; add its directory to roots=")
         return read_regular(path, max_bytes, root)
     except OSError as error:
-        advice = "raise max_bytes= of the media resolver" if error.errno == EFBIG else "mend that"
-        raise refused(where, url, f"cannot be read: {error.strerror}; {advice}, or give another path") from error
+        advice = "raise max_bytes= of the media resolver" if error.errno == EFBIG else "correct that"
+        raise url_error(where, url, f"cannot be read: {error.strerror}; {advice}, or give another path") from error
 
 
 def _path_of(url: str, where: str) -> str:
@@ -352,12 +361,14 @@ def _path_of(url: str, where: str) -> str:
     if scheme_of(url) == "file":
         found = _FILE_URL.fullmatch(url)
         if not found:
-            raise refused(where, url, "is no file of this machine; give 'file:///path', with ? and # percent-encoded")
+            raise url_error(
+                where, url, "is not a file on this machine; give 'file:///path', with ? and # percent-encoded"
+            )
         from urllib.parse import unquote  # noqa: PLC0415 - costs milliseconds that few need
 
         path = unquote(found[1], sys.getfilesystemencoding(), "surrogateescape")
         if os.path.splitdrive(path[1:])[0].endswith(":"):  # /C:/a.png on Windows
             path = path[1:]
     if "\0" in path:
-        raise refused(where, url, "has a null byte in it; give a path without")
+        raise url_error(where, url, "has a null byte in it; give a path without")
     return path

@@ -335,13 +335,13 @@ class Prompter(PromptDefinition):
             LazyPromptError: See :meth:`generate_prompt`; or a trained turn can't be rendered without a change.
         """
         from lazyprompt.prompters.samples import sample_of  # noqa: PLC0415 - prompts need none
-        from lazyprompt.training.answers import answer_in, answered, split_answer  # noqa: PLC0415 - as above
+        from lazyprompt.training.answers import answer_in, split_answer, take_answer  # noqa: PLC0415 - as above
 
         target = self.text_target(model, chat_template)
         openai = self.target("openai", model, chat_template)
         if label is None or isinstance(label, str):
             past, answer = (history, None) if label is not None else split_answer(history)
-            prompt, answer = answered(self.fill(input, past, tools, label), answer)
+            prompt, answer = take_answer(self.fill(input, past, tools, label), answer)
         else:
             prompt, answer = self.fill(input, history, tools), answer_in(label)
         sample = sample_of(self.fitted(prompt, target)[0], answer, train, target, openai)

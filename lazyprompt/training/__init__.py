@@ -1,1 +1,1 @@
-"""Samples for fine-tuning: which text is trained, and its token ids. Read samples.py first."""
+"""Fine-tuning samples: text, the parts of it to train, and token ids. Read samples.py first."""

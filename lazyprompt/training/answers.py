@@ -1,4 +1,4 @@
-"""The answer of a training sample: given as a label or a message, or the last turn of the history."""
+"""Finds the answer of a training sample: the label, a message, or the last turn of the history."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 def split_answer(history: HistoryLike | None) -> tuple[HistoryLike | None, Msg | None]:
-    """Split the last turn off a history, if it is the assistant's and calls no tool: it is the answer."""
+    """Split the answer off a history: the last turn, if it is the assistant's and has no tool calls."""
     past = History.of(history)
     if not _is_answered(past):
         return history, None
     return [*past.messages[:-1]], past.messages[-1]
 
 
-def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
-    """Split a prompt into what stands before the answer, and the answer.
+def take_answer(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
+    """Split a prompt into the prompt without the answer, and the answer.
 
     Args:
         prompt: The prompt.
-        answer: The answer, where it was split off the history; else it is the label, or the last turn of the history
-            that a prompter or a file has itself.
+        answer: The answer, if it was split off the history; otherwise it is the label, or the last turn of the
+            history of a prompter or prompt file.
 
     Raises:
-        SlotError: There is no answer, or there is a message behind it.
+        SlotError: There is no answer, or a message follows it.
     """
     if prompt.label is not None:
         return prompt.evolve(label=None), message_of("", str.__str__(prompt.label), "assistant")
-    # The examples that every conversation of a prompter begins with are no answers; the turns of a file are.
+    # A prompter's history contains examples, not answers. A prompt file's turns may end with an answer.
     has_own_turns = bool(prompt.history) and (prompt.closing > 0 or not prompt.opening)
     if answer is None and has_own_turns and _is_answered(prompt.history):
         past = prompt.history.messages
@@ -46,16 +46,16 @@ def answered(prompt: Prompt, answer: Msg | None) -> tuple[Prompt, Msg]:
     if answer is None or prompt.said is not None:
         raise SlotError(
             "a training sample needs an answer: give label=, or a history that ends with the assistant's turn, "
-            "and nothing that is said behind it"
+            "with no message after it"
         )
     return prompt, answer
 
 
 def answer_in(message: Msg | Mapping[str, Any]) -> Msg:
-    """Read an answer that is given as a message.
+    """Parse an answer that is a message.
 
     Raises:
-        HistoryError: It is no message, or not the assistant's.
+        HistoryError: The argument is not a message of the assistant.
     """
     answer = messages_from([message])[0]
     if answer.role != "assistant" or any(block.type == "tool_result" for block in answer.blocks):

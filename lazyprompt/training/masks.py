@@ -1,4 +1,4 @@
-"""Masks: text inside an answer that is not trained, found by patterns or by a function."""
+"""Masks: text inside an answer that is not trained, selected by patterns or a function."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     import regex
 
 Span: TypeAlias = tuple[int, int]
-# A pattern, several, or a function that is given the text of an answer and gives spans of it.
+# A pattern, several patterns, or a function from the text of an answer to the spans to mask.
 Mask: TypeAlias = str | Sequence[str] | Callable[[str], Iterable[Span]]
 
 
 class Masked(NamedTuple):
-    """Text that a mask leaves out.
+    """The text that a mask excludes from training.
 
     Attributes:
-        masked: The ranges of characters in the sample's text, in order; neighbours are one range.
-        unmatched: The patterns that match nowhere.
+        masked: The character ranges in the sample's text, in order; adjacent ranges are merged.
+        unmatched: The patterns without a match.
     """
 
     masked: tuple[Span, ...]
@@ -29,15 +29,15 @@ class Masked(NamedTuple):
 
 
 def find_masked(text: str, answers: Sequence[Span], mask: Mask) -> Masked:
-    """Find the text that a mask leaves out.
+    """Find the text that a mask excludes from training.
 
     Args:
         text: The text of a sample.
-        answers: The ranges of it that are trained; each is looked at by itself.
+        answers: The trained ranges of the text. The mask is applied to each one separately.
         mask: The mask.
 
     Raises:
-        FormatError: A pattern is no regular expression or takes too long, or a span is no range of the answer.
+        FormatError: A pattern is invalid or takes too long, or a span is outside of the answer.
     """
     found: list[Span] = []
     unmatched: list[str] = []
@@ -71,7 +71,9 @@ def _checked(spans: Iterable[Any], length: int) -> Iterable[Span]:
                 if start < end:
                     yield start, end
             case _:
-                raise FormatError(f"the mask gave {span!r} for an answer of {length} characters; expected (start, end)")
+                raise FormatError(
+                    f"the mask returned {span!r} for {length} characters of an answer; expected (start, end)"
+                )
 
 
 def _matches(pattern: regex.Pattern[str], text: str) -> list[Span]:
@@ -83,8 +85,10 @@ def _matches(pattern: regex.Pattern[str], text: str) -> list[Span]:
 
 def _compiled(pattern: object) -> regex.Pattern[str]:
     if not isinstance(pattern, str):
-        raise FormatError(f"a mask is text, a list of texts or a function, but holds {pattern!r}; give its .pattern")
+        raise FormatError(
+            f"a mask is a string, a list of strings or a function; it contains {pattern!r}, so give its .pattern"
+        )
     try:
         return compile_pattern(pattern)
     except ValueError as error:
-        raise FormatError(f"the mask's pattern {pattern!r} is no regular expression: {error}") from error
+        raise FormatError(f"the mask's pattern {pattern!r} is not a regular expression: {error}") from error

@@ -1,8 +1,8 @@
-"""Preference pairs: two answers to one prompt, in the forms that TRL's trainers read.
+"""Preference pairs: two answers to the same prompt, exported for TRL's trainers.
 
-The forms are described in TRL's "Dataset formats and types", the ids in ``DataCollatorForPreference`` of
-``trl/trainer/dpo_trainer.py`` and ``reward_trainer.py`` and ``DataCollatorForUnpairedPreference`` of
-``kto_trainer.py`` (trl 1.16). These train each token behind the prompt.
+TRL documents the forms in "Dataset formats and types". The ids follow ``DataCollatorForPreference`` in
+``trl/trainer/dpo_trainer.py`` and ``reward_trainer.py``, and ``DataCollatorForUnpairedPreference`` in
+``kto_trainer.py`` (trl 1.16). These train every token after the prompt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORMS = ("trl", "trl-text")
 
 
 class PairFeatures(TypedDict):
-    """Ids that TRL's collator for DPO takes."""
+    """The input of TRL's collator for DPO."""
 
     prompt_ids: list[int]
     chosen_ids: list[int]
@@ -32,7 +32,7 @@ class PairFeatures(TypedDict):
 
 
 class UnpairedFeatures(TypedDict):
-    """Ids that TRL's collator for KTO takes."""
+    """The input of TRL's collator for KTO."""
 
     prompt_ids: list[int]
     completion_ids: list[int]
@@ -40,14 +40,14 @@ class UnpairedFeatures(TypedDict):
 
 
 class RewardFeatures(TypedDict):
-    """Ids that TRL's collator for reward models takes: each answer with the prompt before it."""
+    """The input of TRL's collator for reward models: the ids of the prompt followed by each answer."""
 
     chosen_ids: list[int]
     rejected_ids: list[int]
 
 
 class _Ids(NamedTuple):
-    """A sample as ids: all of them, and the range of those that are trained."""
+    """The ids of a sample, and the range of the trained ones."""
 
     ids: list[int]
     start: int
@@ -57,14 +57,14 @@ class _Ids(NamedTuple):
 @read_only
 @dataclass(frozen=True, slots=True)
 class PreferenceSample:
-    """Two answers to one prompt, of which one is preferred.
+    """Two answers to the same prompt, one of them preferred.
 
     Args:
         chosen: The sample with the preferred answer.
-        rejected: The sample with the other.
+        rejected: The sample with the other answer.
 
     Raises:
-        FormatError: The prompts of the samples differ, or the trained text of both is the same.
+        FormatError: The samples have different prompts, or the same trained text.
     """
 
     chosen: TrainingSample
@@ -80,9 +80,9 @@ class PreferenceSample:
             )
         texts = [[sample.text[start:end] for start, end in sample.spans] for sample in self._both]
         if texts[0] == texts[1]:
-            where = " but for masked text" if self.chosen.text != self.rejected.text else ""
+            where = " except for masked text" if self.chosen.text != self.rejected.text else ""
             raise FormatError(
-                f"chosen and rejected are the same answer{where}: {''.join(texts[0])[:80]!r}; leave the pair out"
+                f"chosen and rejected have the same answer{where}: {''.join(texts[0])[:80]!r}; leave the pair out"
             )
 
     @property
@@ -90,7 +90,7 @@ class PreferenceSample:
         return self.chosen, self.rejected
 
     def _check_masks(self) -> str:
-        """Return the masked text that both answers begin with, which belongs to the prompt."""
+        """Return the masked text at the beginning of both answers, which belongs to the prompt."""
         first, other = (
             sample.text[sample.answers[0][0] : sample.spans[0][0]] if sample.spans else "" for sample in self._both
         )
@@ -103,20 +103,20 @@ class PreferenceSample:
 
     @property
     def unmatched(self) -> tuple[str, ...]:
-        """The patterns of the mask that match in neither answer."""
+        """The mask's patterns that match in neither answer."""
         return tuple(pattern for pattern in self.chosen.unmatched if pattern in self.rejected.unmatched)
 
     def export(self, form: str) -> JsonObject:
-        """Return the pair in a form that TRL reads: for DPO and reward models, and for KTO, which takes it apart.
+        """Export the pair for TRL's trainers of DPO, KTO and reward models.
 
         Args:
             form: ``trl`` for messages, ``trl-text`` for text.
 
         Returns:
-            A new dict: ``prompt``, ``chosen``, ``rejected``, and ``tools`` where there are some.
+            A new dict with ``prompt``, ``chosen``, ``rejected``, and ``tools`` if there are any.
 
         Raises:
-            FormatError: The form is unknown, or has no place for something in the pair.
+            FormatError: The form is unknown, or can't express part of the pair.
         """
         if form not in _FORMS:
             raise FormatError(
@@ -128,39 +128,39 @@ class PreferenceSample:
         return {**chosen, "chosen": completion, "rejected": rejected["completion"]}
 
     def export_unpaired(self, form: str) -> tuple[JsonObject, JsonObject]:
-        """Return two rows for KTO: ``prompt``, ``completion`` and a ``label``, True for the chosen answer.
+        """Export two rows for KTO: ``prompt``, ``completion`` and a ``label``, True for the chosen answer.
 
         Args:
-            form: As of :meth:`export`.
+            form: The form; see :meth:`export`.
 
         Raises:
-            FormatError: As of :meth:`export`.
+            FormatError: See :meth:`export`.
         """
         pair = self.export(form)
         answers = pair.pop("chosen"), pair.pop("rejected")
         return {**pair, "completion": answers[0], "label": True}, {**pair, "completion": answers[1], "label": False}
 
     def features(self, tokenizer: TokenizerLike) -> PairFeatures:
-        """Return the ids that TRL's collator for DPO takes; both answers have the same prompt's ids before them.
+        """Return the ids for TRL's collator for DPO, with one prompt for both answers.
 
-        The ids are those of the samples, up to the end of each answer. A token that holds the end of the prompt and
-        the beginning of an answer belongs to the answers if they do not share it. Masked text that both answers begin
-        with belongs to the prompt.
+        The ids are those of the samples, up to the end of each answer. A token across the border of prompt and answer
+        belongs to the answers, unless both share it. Masked text at the beginning of both answers belongs to the
+        prompt.
 
         Args:
-            tokenizer: As of :meth:`TrainingSample.labels`.
+            tokenizer: The tokenizer; see :meth:`TrainingSample.labels`.
 
         Raises:
-            FormatError: Masked text stands inside an answer, or only one answer begins with it.
-            TokenizerError: As of :meth:`TrainingSample.labels`.
+            FormatError: Masked text is inside an answer, or at the beginning of only one.
+            TokenizerError: See :meth:`TrainingSample.labels`.
         """
         begins_masked = self._check_masks()
         chosen, rejected = (_completion(sample, tokenizer) for sample in self._both)
         end = _common(chosen.ids[: chosen.start], rejected.ids[: rejected.start])
         if begins_masked and end < max(chosen.start, rejected.start):
             raise FormatError(
-                "a token holds the end of masked text and the beginning of one answer; mask the white space behind it, "
-                r"as with \s*, too"
+                "a token contains the end of masked text and the beginning of one answer; also mask the white space "
+                r"after the masked text, as with \s*"
             )
         return {
             "prompt_ids": chosen.ids[:end],
@@ -169,14 +169,14 @@ class PreferenceSample:
         }
 
     def unpaired_features(self, tokenizer: TokenizerLike) -> tuple[UnpairedFeatures, UnpairedFeatures]:
-        """Return two rows of the ids that TRL's collator for KTO takes.
+        """Return two rows of ids for TRL's collator for KTO.
 
         Args:
-            tokenizer: As of :meth:`features`.
+            tokenizer: The tokenizer; see :meth:`features`.
 
         Raises:
-            FormatError: As of :meth:`features`.
-            TokenizerError: As of :meth:`features`.
+            FormatError: See :meth:`features`.
+            TokenizerError: See :meth:`features`.
         """
         pair = self.features(tokenizer)
         prompt = pair["prompt_ids"]
@@ -186,35 +186,35 @@ class PreferenceSample:
         )
 
     def reward_features(self, tokenizer: TokenizerLike) -> RewardFeatures:
-        """Return the ids that TRL's collator for reward models takes: the whole text of both samples.
+        """Return the ids for TRL's collator for reward models: the whole text of both samples.
 
-        A mask changes nothing here: a reward model reads all of an answer.
+        A mask has no effect, because a reward model reads the whole answer.
 
         Args:
-            tokenizer: As of :meth:`features`.
+            tokenizer: The tokenizer; see :meth:`features`.
 
         Raises:
-            TokenizerError: As of :meth:`features`.
+            TokenizerError: See :meth:`features`.
         """
         chosen, rejected = (sample.labels(tokenizer).input_ids for sample in self._both)
         return {"chosen_ids": chosen, "rejected_ids": rejected}
 
 
 def _completion(sample: TrainingSample, tokenizer: TokenizerLike) -> _Ids:
-    """Return the ids of a sample and the range of the trained ones, which TRL's collators want without a gap."""
+    """Return the ids of a sample and the range of the trained ones, which must be contiguous for TRL's collators."""
     ids, labels, _ = sample.labels(tokenizer)
     trained = [at for at, label in enumerate(labels) if label != IGNORED]
     start, end = (trained[0], trained[-1] + 1) if trained else (len(ids), len(ids))
     if end - start > len(trained):
         raise FormatError(
-            "TRL's collators train each token behind the prompt, and have no place for masked text inside an answer; "
-            "mask only what both answers begin with, or give .chosen.features() and .rejected.features() to a collator "
-            "of your own"
+            "TRL's collators train each token after the prompt, so text inside an answer can't be masked; mask only "
+            "text at the beginning of both answers, or give .chosen.features() and .rejected.features() to your own "
+            "collator"
         )
     return _Ids(ids, start, end)
 
 
 def _common(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return the length of the beginning that two sequences share."""
+    """Return the length of the common prefix of two sequences."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))

@@ -1,14 +1,14 @@
-"""Fine-tuning samples: the flat text a model is trained on, which of it is trained, and the forms that trainers read.
+"""Fine-tuning samples: the flat text of a conversation, the parts of it to train, and exports for trainers.
 
-Trained is exactly what the assistant says and what ends its turn. Which parts those are was written down while they
-were written; nothing is looked for in the text.
+The trained text is the assistant's text and the markers that end its turn. Rendering records these parts; the text is
+never searched for them.
 
-The forms, and where they are described:
+The forms, and their sources:
 
-- ``openai``: OpenAI's guide to supervised fine-tuning; the ``weight`` of an assistant's message is in its API reference
+- ``openai``: OpenAI's guide to supervised fine-tuning. The ``weight`` of an assistant's message is in its API reference
   (``FineTuneChatCompletionRequestAssistantMessage``).
 - ``alpaca``, ``sharegpt``: ``data/README.md`` of LLaMA-Factory, with ``data/alpaca_en_demo.json`` and
-  ``data/glaive_toolcall_en_demo.json``; several calls at once as ``src/llamafactory/data/formatter.py`` reads them.
+  ``data/glaive_toolcall_en_demo.json``. Parallel calls are those of ``src/llamafactory/data/formatter.py``.
 - ``trl``, ``trl-text``: TRL's "Dataset formats and types", conversational and standard prompt-completion.
 """
 
@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Self, TypeAlias, TypedDict
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import Json, JsonObject, checked_object, to_json
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from lazyprompt.messages.backends import Encoded
     from lazyprompt.messages.encoding import TokenizerLike
 
-# The label that PyTorch's losses, and so all trainers, leave out.
+# The label that PyTorch's losses, and so all trainers, ignore.
 IGNORED = -100
-# How byte-level tokens write a space.
+# The space in byte-level tokens.
 _SPACE = "\u0120"
 
 
-# Which answers of a conversation are trained; a function is asked with the index of a message and the message.
+# The answers of a conversation to train; a function receives the index of each message and the message.
 Train: TypeAlias = "Literal['last', 'all'] | Callable[[int, JsonObject], bool]"
 
 
@@ -50,8 +50,8 @@ class TrainingIds(NamedTuple):
 
     Attributes:
         input_ids: The ids of the whole text.
-        labels: For each token its id where it is trained, else -100.
-        straddling: The indexes of the tokens that lie on a border of trained text, partly within and partly outside.
+        labels: The id of each trained token, and -100 for the others.
+        straddling: The indices of the tokens that are partly inside and partly outside of trained text.
     """
 
     input_ids: list[int]
@@ -60,15 +60,15 @@ class TrainingIds(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A token of a sample. It belongs to the part of the text that it begins in.
+    """A token of a sample. It belongs to the part of the text in which it begins.
 
     Attributes:
-        id: Its id.
-        text: Its characters in the text; a token with some bytes of a character has that character.
-        message: The index of its message among those of the sample; None for markers between messages, and tools.
-        slot: The slot that its text came from, as of :class:`~lazyprompt.Segment`.
-        trusted: True if the developer or the model's own layout wrote it.
-        trained: True if it is trained.
+        id: The token id.
+        text: The token's characters; a token with some bytes of a character has the whole character.
+        message: The index of the message in the sample; None for markers between messages, and for tools.
+        slot: The slot of the text; see :class:`~lazyprompt.Segment`.
+        trusted: True for the developer's text and the model's markers.
+        trained: True for a trained token.
     """
 
     id: int
@@ -80,7 +80,7 @@ class Token(NamedTuple):
 
 
 class Features(TypedDict):
-    """Features that trainers and the collators of transformers take."""
+    """The input of trainers and of transformers' collators."""
 
     input_ids: list[int]
     attention_mask: list[int]
@@ -88,7 +88,14 @@ class Features(TypedDict):
 
 
 class _Placed(NamedTuple):
-    """A token, its characters, whether it is trained, and whether it lies on a border of trained text."""
+    """A token with its place in the text.
+
+    Attributes:
+        id: The token id.
+        place: The range of characters.
+        trained: True for a trained token.
+        straddles: True if the token is partly inside and partly outside of trained text.
+    """
 
     id: int
     place: Span
@@ -99,18 +106,18 @@ class _Placed(NamedTuple):
 @read_only
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
-    """A conversation to train a model with: as flat text and as messages.
+    """A conversation for training a model, as flat text and as messages.
 
     Args:
-        parts: The parts of the text: trusted and untrusted in turn (``messages/prompt.py``).
+        parts: The parts of the text, alternately trusted and untrusted (``messages/prompt.py``).
         slots: The slot of each part.
-        trained: Whether each part is trained.
-        messages: The OpenAI dicts of the whole conversation, the answer the last of them.
-        trained_messages: Whether each message is trained.
+        trained: True for each part to train.
+        messages: The OpenAI dicts of the whole conversation; the answer is the last one.
+        trained_messages: True for each message to train.
         tools: The tools as OpenAI dicts.
-        masked: Ranges of characters in the trained parts that are not trained.
-        unmatched: The patterns of a mask that match nowhere in the answers.
-        part_messages: The index of the message of each part; None for markers, tools, and where that is not known.
+        masked: The character ranges in trained parts that are excluded from training.
+        unmatched: The patterns of the mask that match in no answer.
+        part_messages: The index of each part's message; None for markers and tools, and if it is unknown.
     """
 
     parts: tuple[str, ...]
@@ -125,24 +132,24 @@ class TrainingSample:
 
     @property
     def text(self) -> str:
-        """The whole text: the prompt, the answer and what ends its turn."""
+        """The whole text: the prompt, the answer, and the markers that end its turn."""
         return "".join(self.parts)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments of the text in order, as those of a :class:`~lazyprompt.Rendered`."""
+        """The segments of the text, in order; see :class:`~lazyprompt.Rendered`."""
         return Rendered(self.parts, self.slots).segments
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The trained text as ranges of characters, from one index to another; neighbours are one range."""
-        # What is masked lies in an answer, so that the borders of both take turns.
+        """The character ranges of the trained text; adjacent ranges are merged."""
+        # Masked ranges are inside of answers, so the sorted borders alternate between begin and end.
         borders = sorted(border for span in (*self.answers, *self.masked) for border in span)
         return tuple(span for span in zip(borders[::2], borders[1::2], strict=True) if span[0] < span[1])
 
     @property
     def answers(self) -> tuple[Span, ...]:
-        """The spans as they are without a mask."""
+        """The character ranges of the answers, with their masked text."""
         spans: list[Span] = []
         end = 0
         for part, trained in zip(self.parts, self.trained, strict=True):
@@ -152,33 +159,33 @@ class TrainingSample:
         return tuple(spans)
 
     def with_mask(self, mask: Mask) -> Self:
-        """Return a copy in which some text inside the answers is not trained, in the place of what was masked before.
+        """Return a copy with another mask, which excludes text inside the answers from training.
 
         Args:
-            mask: A regular expression, a list of them, or a function that is given the text of an answer, with what
-                ends its turn, and gives the ranges of characters in it. What matches is masked as a whole.
+            mask: A regular expression, a list of them, or a function. The function receives the text of an answer,
+                including the markers that end its turn, and returns the character ranges to mask. A pattern masks its
+                whole match.
 
         Raises:
-            FormatError: A pattern is no regular expression or takes too long, or a range is not in the answer.
+            FormatError: A pattern is invalid or takes too long, or a range is outside of the answer.
         """
         return replace(self, **find_masked(self.text, self.answers, mask)._asdict())
 
     def labels(self, tokenizer: TokenizerLike) -> TrainingIds:
-        """The token ids, and which of them are trained.
+        """Return the token ids and their labels.
 
-        A token is trained if, and only if, it begins inside trained text and holds none that is masked. Where all
-        borders of trained text are borders of tokens that is exact; the tokens that lie on a border are reported. Text
-        that is not trusted never becomes a special token. No id is added for a beginning or an end: the text has its
-        own.
+        A token is trained if it begins inside trained text and contains no masked text. Tokens across a border of
+        trained text are reported. Untrusted text never becomes a special token. No tokens are added at the beginning
+        or end; the text contains its own.
 
         Args:
-            tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast one of transformers.
+            tokenizer: A tokenizer of the packages tokenizers or tiktoken, or a fast tokenizer of transformers.
 
         Returns:
-            The ids, the labels, and the tokens that lie on a border.
+            The ids, the labels, and the tokens across a border.
 
         Raises:
-            TokenizerError: It is no such tokenizer.
+            TokenizerError: The tokenizer is not supported.
         """
         ids: list[int] = []
         labels: list[int] = []
@@ -191,13 +198,13 @@ class TrainingSample:
         return TrainingIds(ids, labels, straddling)
 
     def tokens(self, tokenizer: TokenizerLike) -> tuple[Token, ...]:
-        """Return every token with its message, its origin, and if it is trained.
+        """Return each token with its message, its slot, and whether it is trained.
 
         Args:
-            tokenizer: As in :meth:`labels`.
+            tokenizer: The tokenizer; see :meth:`labels`.
 
         Raises:
-            TokenizerError: As in :meth:`labels`.
+            TokenizerError: See :meth:`labels`.
         """
         text, messages = self.text, self._messages()
         ends = [*accumulate(map(len, self.parts))]
@@ -209,7 +216,7 @@ class TrainingSample:
         return tuple(tokens)
 
     def _messages(self) -> list[int | None]:
-        """The message of each part; the markers in an answer are of its message."""
+        """Return the message of each part; markers in an answer belong to its message."""
         messages = [*(self.part_messages or [None] * len(self.parts))]
         for trained, group in groupby(range(len(self.parts)), key=self.trained.__getitem__):
             turn = [*group]
@@ -233,38 +240,38 @@ class TrainingSample:
             yield _Placed(token, (begin, end), trained, straddles)
 
     def features(self, tokenizer: TokenizerLike) -> Features:
-        """The sample as ``datasets`` keeps it, and the collators of transformers take it.
+        """Return the sample's features for ``datasets`` and transformers' collators.
 
         Args:
-            tokenizer: As in :meth:`labels`.
+            tokenizer: The tokenizer; see :meth:`labels`.
 
         Returns:
             The ids, an attention mask of ones, and the labels.
 
         Raises:
-            TokenizerError: As in :meth:`labels`.
+            TokenizerError: See :meth:`labels`.
         """
         ids, labels, _ = self.labels(tokenizer)
         return {"input_ids": ids, "attention_mask": [1] * len(ids), "labels": labels}
 
     def export(self, form: str) -> JsonObject:
-        """The sample in a form that trainers read: one line of a JSONL file.
+        """Export the sample for a trainer, as one line of a JSONL file.
 
         Args:
             form: ``openai``, ``alpaca``, ``sharegpt``, ``trl`` or ``trl-text``.
 
         Returns:
-            A new dict that shares nothing with the sample.
+            A new dict that shares no mutable object with the sample.
 
         Raises:
-            FormatError: The form is unknown, or has no place for something in the sample.
+            FormatError: The form is unknown, or can't express part of the sample.
         """
         if form not in _FORMS:
             raise FormatError(
                 f"form {form!r} is unknown{did_you_mean(str(form), _FORMS)}; known are {', '.join(_FORMS)}"
             )
         if self.masked and form != "trl-text":
-            _refuse(form, "text inside an answer that is masked", "use features(), or trl-text")
+            _refuse(form, "masked text inside an answer", "use features(), or trl-text")
         return _FORMS[form](self)
 
     def __hash__(self) -> int:
@@ -272,36 +279,38 @@ class TrainingSample:
 
 
 def _places(encoded: Encoded, text: str, tokenizer: TokenizerLike) -> Iterator[Span]:
-    """From where to where each token goes in the text.
+    """Yield the range of each token in the text.
 
-    Some byte-level tokenizers leave the spaces that a token begins with out of its offsets (``trim_offsets``).
+    Some byte-level tokenizers exclude a token's leading spaces from its offsets (``trim_offsets``).
     """
-    token_of = getattr(getattr(tokenizer, "backend_tokenizer", tokenizer), "id_to_token", None)
+    token_of: Callable[[int], str | None] | None = getattr(
+        getattr(tokenizer, "backend_tokenizer", tokenizer), "id_to_token", None
+    )
     done = 0
     for made, (begin, end) in zip(*encoded, strict=True):
         spaces = 0
         if begin > done and token_of is not None and text[done:begin].isspace():
-            token = cast("str | None", token_of(made)) or ""
+            token = token_of(made) or ""
             spaces = len(token) - len(token.lstrip(_SPACE))
         yield min(begin, max(done, begin - spaces)), end
         done = max(done, end)
 
 
-# What to do where a form trains all answers or none.
+# Advice for forms that train either all answers or none.
 _TRAIN_ALL = 'give train="all"; with mask_history set LLaMA-Factory then trains the last answer alone'
 _SHAREGPT = "export it as sharegpt"
-_OPENAI = "export it as openai: TRL trains what the assistant says in such messages with assistant_only_loss=True"
-# The keys of messages that LLaMA-Factory's forms can show. Which result is whose, these tell by their order.
+_OPENAI = "export it as openai: TRL trains the assistant's messages of this form with assistant_only_loss=True"
+# The keys of messages that LLaMA-Factory's forms can express. Results are matched to calls by their order.
 _KEYS = {"role", "content", "weight", "tool_calls", "tool_call_id"}
 _SPEAKERS = {"user": "human", "assistant": "gpt", "tool": "observation"}
 
 
 def _refuse(form: str, what: str, instead: str) -> NoReturn:
-    raise FormatError(f"the {form} form has no place for {what}; {instead}")
+    raise FormatError(f"the {form} form can't express {what}; {instead}")
 
 
 def _copies(sample: TrainingSample) -> list[JsonObject]:
-    """Copies of the messages, without a weight that came with one: what is trained the sample says."""
+    """Return copies of the messages without weights; the sample decides what is trained."""
     return [
         checked_object({key: value for key, value in message.items() if key != "weight"}, "messages", FormatError)
         for message in sample.messages
@@ -332,7 +341,7 @@ def _alpaca(sample: TrainingSample) -> JsonObject:
     values: list[Json] = [turn.value for turn in turns]
     *history, (instruction, output) = zip(values[0::2], values[1::2], strict=True)
     if not instruction and not history:
-        # The empty turn that the documents print for AlpacaPrompter; the instruction stands above it.
+        # AlpacaPrompter's documented output has an empty user turn, and the instruction as system text.
         system, instruction = "", system
     pairs: list[Json] = [[*pair] for pair in history]
     return {"instruction": instruction, "input": "", "output": output, "system": system, "history": pairs}
@@ -358,30 +367,30 @@ class _Turn(NamedTuple):
 
 
 def _turns(sample: TrainingSample, form: str) -> tuple[str, list[_Turn]]:
-    """The system text and the turns, which LLaMA-Factory wants of the user's side and the model's side in turn."""
+    """Return the system text and the turns, which must alternate between user and model for LLaMA-Factory."""
     system = ""
     turns: list[_Turn] = []
     for index, (message, trained) in enumerate(zip(sample.messages, sample.trained_messages, strict=True)):
         where = f"messages[{index}]"
         role = message["role"]
-        # A tool's name is that of its call.
+        # The name in a tool message is implied by its call.
         if other := [key for key in message if key not in _KEYS and not (key == "name" and role == "tool")]:
             _refuse(form, f"the {other[0]} of {where}", "leave it out")
         if role in SYSTEM_ROLES and not index:
             system = _text(message, form, where)
             continue
         if role == "assistant" and not turns and index + 1 == len(sample.messages):
-            # There is no text beside the instruction, which is then the user's turn.
+            # Without other text, the instruction is the user's turn.
             system, turns = "", [_Turn("human", system)]
         if role in SYSTEM_ROLES or (role == "assistant") != len(turns) % 2:
-            _refuse(form, f"the role {role!r} of {where} at its place", "the user's turns and the model's go in turn")
+            _refuse(form, f"the role {role!r} of {where} in this position", "alternate between user and assistant")
         if role == "assistant" and not trained:
             _refuse(form, f"an answer that is not trained ({where})", _TRAIN_ALL)
-        calls = message.get("tool_calls")
+        calls = _tool_calls(message)
         if calls:
             if message.get("content"):
                 _refuse(form, f"text beside a call ({where})", "leave one of them out")
-            turns.append(_Turn("function_call", _calls(cast("Sequence[JsonObject]", calls))))
+            turns.append(_Turn("function_call", _calls(calls)))
         else:
             turns.append(_Turn(_SPEAKERS[str(role)], _text(message, form, where)))
     return system, turns
@@ -395,25 +404,31 @@ def _text(message: JsonObject, form: str, where: str) -> str:
 
 
 def _calls(calls: Sequence[JsonObject]) -> str:
-    """Calls as LLaMA-Factory reads them: one as an object, several as a list."""
-    functions = [_with_object(cast("JsonObject", call["function"])) for call in calls]
+    """Write calls for LLaMA-Factory: one as an object, several as a list."""
+    functions = [_parse_arguments(call) for call in calls]
     written: list[Json] = [{"name": function["name"], "arguments": function["arguments"]} for function in functions]
     return to_json(written if len(written) > 1 else written[0])
 
 
-def _with_object(function: JsonObject) -> JsonObject:
-    """A function that is called, its arguments no JSON text but what that means."""
-    return function | {"arguments": json.loads(str(function["arguments"]))}
+def _tool_calls(message: JsonObject) -> list[JsonObject]:
+    calls = message.get("tool_calls")
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def _parse_arguments(call: JsonObject) -> JsonObject:
+    """Return the function of a call, with its arguments parsed."""
+    function = call["function"]
+    return {**function, "arguments": json.loads(str(function["arguments"]))} if isinstance(function, dict) else {}
 
 
 def _trl(sample: TrainingSample) -> JsonObject:
     form = "trl"
     if not any(sample.trained_messages):
-        _refuse(form, "a conversation of which nothing is trained", "leave the sample out")
+        _refuse(form, "a conversation without trained text", "leave the sample out")
     first = sample.trained_messages.index(True)
     if not all(sample.trained_messages[first:]):
         after = sample.trained_messages.index(False, first)
-        _refuse(form, f"messages[{after}], which is not trained, behind messages[{first}], which is", _OPENAI)
+        _refuse(form, f"messages[{after}], which is not trained, after messages[{first}], which is", _OPENAI)
     messages = [_for_templates(message) for message in _copies(sample)]
     prompt: list[Json] = [*messages[:first]]
     completion: list[Json] = [*messages[first:]]
@@ -421,22 +436,22 @@ def _trl(sample: TrainingSample) -> JsonObject:
 
 
 def _for_templates(message: JsonObject) -> JsonObject:
-    """A message as TRL documents them, and chat templates take them: arguments are objects, no content is no key."""
-    calls = cast("Sequence[JsonObject] | None", message.get("tool_calls"))
+    """Return a message in TRL's documented form, for chat templates: with parsed arguments and without null content."""
+    calls = _tool_calls(message)
     if not calls:
         return message
-    written: list[Json] = [{**call, "function": _with_object(cast("JsonObject", call["function"]))} for call in calls]
+    written: list[Json] = [{**call, "function": _parse_arguments(call)} for call in calls]
     return {**{key: value for key, value in message.items() if value is not None}, "tool_calls": written}
 
 
 def _trl_text(sample: TrainingSample) -> JsonObject:
     form, text, spans = "trl-text", sample.text, sample.spans
     if not spans:
-        _refuse(form, "a text of which nothing is trained", "leave the sample out")
+        _refuse(form, "a conversation without trained text", "leave the sample out")
     (start, end), *others = spans
-    # White space behind the answer would keep TRL from seeing that the answer ends with its end of text.
+    # With white space after the answer, TRL would not recognize that it ends with the end-of-text token.
     if others or text[end:].strip():
-        _refuse(form, "text that is not trained behind text that is", "use features()")
+        _refuse(form, "untrained text after trained text", "use features()")
     return {"prompt": text[:start], "completion": text[start:end]}
 
 
@@ -450,17 +465,17 @@ _FORMS: dict[str, Callable[[TrainingSample], JsonObject]] = {
 
 
 def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool, ...]:
-    """Find the messages of a conversation that are trained.
+    """Select the messages of a conversation to train.
 
     Args:
-        messages: The OpenAI dicts of the conversation; the last of them is the answer.
-        train: The answers that are.
+        messages: The OpenAI dicts of the conversation; the last one is the answer.
+        train: The selection.
 
     Returns:
-        Whether each message is trained.
+        True for each message to train.
 
     Raises:
-        FormatError: There is no such choice.
+        FormatError: The selection is unknown.
     """
     known = ("last", "all")
     if not callable(train) and train not in known:
@@ -470,7 +485,7 @@ def trained_messages(messages: Sequence[JsonObject], train: Train) -> tuple[bool
     if train == "last":
         return (*[False] * (len(messages) - 1), True)
     return tuple(
-        # A function may do with a message what it likes.
+        # A function may modify the message.
         message["role"] == "assistant" and (not callable(train) or bool(train(index, deepcopy(message))))
         for index, message in enumerate(messages)
     )

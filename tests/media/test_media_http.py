@@ -83,7 +83,7 @@ def test_bodies_of_each_framing_are_read(site: Site) -> None:
 def test_a_host_that_is_not_listed_is_not_asked(site: Site) -> None:
     url = site.gives("/a.png?SECRET")
     for hosts in ((), ("example.com",), ("*.0.0.example",)):
-        assert "may not be asked; allow it with MediaResolver(hosts=['...'])" in fault(url, hosts=hosts)
+        assert "is not allowed; allow it with MediaResolver(hosts=['...'])" in fault(url, hosts=hosts)
     assert "has credentials" in fault(url.replace("//", "//SECRET@"))
     assert site.seen == []
 
@@ -120,10 +120,10 @@ def test_answers_that_break_the_protocol_are_refused(site: Site) -> None:
         ("/a.jpg", PNG, None, "is 'image/jpeg' by its ending"),
         ("/a.jpg", PNG, "application/octet-stream", "is 'image/jpeg' by its ending"),
         ("/a.png", b"<html>", "text/html", "text/html"),
-        ("/a.png", b"<html>", "image/png", "its bytes are none"),
+        ("/a.png", b"<html>", "image/png", "its bytes are not"),
         ("/a.md", b"# hi", "text/plain; charset=utf-8", "text/plain"),
         ("/a.md", b"# hi", None, "text/markdown"),
-        ("/a", b"hi", None, "tells no type"),
+        ("/a", b"hi", None, "has an unknown type"),
     ],
 )
 def test_a_content_type_must_be_true(site: Site, name: str, data: bytes, header: str | None, media_type: str) -> None:
@@ -209,7 +209,7 @@ def test_tls_is_verified_for_the_name_of_the_host(safe_site: Site, monkeypatch: 
 
 def test_a_redirect_from_https_to_http_is_not_followed(safe_site: Site) -> None:
     url = safe_site.gives("/a", b"", "302 Found", Location="http://127.0.0.1/?SECRET")
-    assert "leads from https to http ('http://127.0.0.1/')" in fault(url)
+    assert "redirects from https to http ('http://127.0.0.1/')" in fault(url)
 
 
 def drips(start: bytes) -> Callable[[socket.socket], Iterator[bytes]]:
@@ -234,24 +234,24 @@ def drips(start: bytes) -> Callable[[socket.socket], Iterator[bytes]]:
 def test_a_slow_drip_ends(site: Site, start: bytes) -> None:
     began = time.monotonic()
     told = fault(site.does("/a.png", drips(start)), timeout=0.3)
-    assert "did not come within 0.3 s; give the media resolver a longer timeout=" in told
+    assert "was not fetched within 0.3 s; give the media resolver a longer timeout=" in told
     assert time.monotonic() - began < 15
 
 
 def test_a_slow_drip_over_tls_ends(safe_site: Site) -> None:
-    assert "did not come within" in fault(safe_site.does("/a", drips(b"HTTP/1.1 200 OK\r\nX: ")), timeout=0.5)
+    assert "was not fetched within" in fault(safe_site.does("/a", drips(b"HTTP/1.1 200 OK\r\nX: ")), timeout=0.5)
 
 
 def test_servers_and_resolvers_that_say_nothing_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert "did not come within" in fault(f"http://127.0.0.1:{port}/", timeout=0.2)
+        assert "was not fetched within" in fault(f"http://127.0.0.1:{port}/", timeout=0.2)
         began = time.monotonic()
         assert "127.0.0.1" in fault(f"https://127.0.0.1:{port}/", timeout=0.2)
         assert time.monotonic() - began < 15
     done = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: done.wait(20) and [])
-    assert "did not come within" in fault("http://localhost/", timeout=0.2)
+    assert "was not fetched within" in fault("http://localhost/", timeout=0.2)
     done.set()
 
 
@@ -277,7 +277,7 @@ async def test_a_file_is_read_beside_the_loop(root: Path) -> None:
     (root / "a.png").write_bytes(PNG)
     resolver = MediaResolver(roots=[root])
     assert await resolver.aload(URLSource(str(root / "a.png")), WHERE) == source("image/png", PNG)
-    with pytest.raises(MediaError, match="does not lie in"):
+    with pytest.raises(MediaError, match="is not in"):
         await resolver.aload(URLSource("/etc/hostname.png"), WHERE)
 
 

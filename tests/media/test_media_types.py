@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt.errors import MediaError
-from lazyprompt.media.resolver import MediaResolver, check_url, checked_source, is_local, media_type_of, sniffed
+from lazyprompt.media.resolver import MediaResolver, check_url, checked_source, is_local, media_type_of, sniff_type
 from lazyprompt.messages.msg import Base64Source
 from support.media import HEADS, JPEG, MP4, PNG, WHERE, fault, source
 
@@ -39,12 +39,12 @@ http://a..b/ http://-h/ http://h_/x\y http://h.com\@127.0.0.1/ ftp://h/ a.png da
 
 @pytest.mark.parametrize(("media_type", "head"), [(kind, head) for kind, heads in HEADS.items() for head in heads])
 def test_bytes_tell_their_type(media_type: str, head: bytes) -> None:
-    assert sniffed(head) == media_type
+    assert sniff_type(head) == media_type
 
 
 @pytest.mark.parametrize("head", TEXTS)
 def test_texts_and_unknown_bytes_tell_none(head: bytes) -> None:
-    assert sniffed(head) is None
+    assert sniff_type(head) is None
 
 
 LOCAL = "a.png ./a a/b ../x ~/a .hidden /etc/x file:///etc/x FILE:/x C:\\x C:/x a\\b 图.png what?.png 1:2/x"
@@ -182,9 +182,9 @@ def test_only_listed_hosts_are_passed_on() -> None:
     ("fields", "told"),
     [
         ({"roots": "/tmp"}, "roots is a str; give a list of roots"),  # noqa: S108 - nothing is put there
-        ({"roots": [""]}, "roots has '', which is no directory"),
-        ({"roots": ["/no/such"]}, "roots has '/no/such', which is no directory"),
-        ({"roots": [__file__]}, "which is no directory"),
+        ({"roots": [""]}, "roots has '', which is not a directory"),
+        ({"roots": ["/no/such"]}, "roots has '/no/such', which is not a directory"),
+        ({"roots": [__file__]}, "which is not a directory"),
         ({"roots": [5]}, "roots has 5"),
         ({"hosts": "example.com"}, "hosts is a str"),
         *(

@@ -81,14 +81,14 @@ def test_templates_take_masks_too() -> None:
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        ("(", r"'\(' is no regular expression"),
+        ("(", r"'\(' is not a regular expression"),
         ([re.compile("a")], "give its .pattern"),
-        ([3], "a list of texts or a function, but holds 3"),
-        (lambda _: [(2, 1)], r"gave \(2, 1\) for an answer of 12 characters"),
-        (lambda text: [(0, len(text) + 1)], "of 12 characters"),
-        (lambda _: [3], "gave 3"),
-        (lambda _: ["ab"], "gave 'ab'"),
-        (lambda _: [(-1, 1)], "gave"),
+        ([3], "a list of strings or a function; it contains 3"),
+        (lambda _: [(2, 1)], r"returned \(2, 1\) for 12 characters of an answer"),
+        (lambda text: [(0, len(text) + 1)], "for 12 characters"),
+        (lambda _: [3], "returned 3"),
+        (lambda _: ["ab"], "returned 'ab'"),
+        (lambda _: [(-1, 1)], "returned"),
     ],
 )
 def test_a_mask_that_is_none_is_refused(mask: Any, message: str) -> None:
@@ -105,7 +105,7 @@ def test_a_pattern_that_would_take_forever_is_stopped() -> None:
 @pytest.mark.parametrize("form", ["openai", "alpaca", "sharegpt", "trl"])
 def test_forms_of_messages_have_no_place_for_a_mask(form: str) -> None:
     sample = PROMPTER.training_sample(VALUES, f"{SCAFFOLD}Oui.", mask=EMPTY_THOUGHT)
-    with pytest.raises(FormatError, match="masked; use features"):
+    with pytest.raises(FormatError, match="masked text inside an answer; use features"):
         sample.export(form)
     assert PROMPTER.training_sample(VALUES, "Oui.", mask=EMPTY_THOUGHT).export(form)
 
@@ -114,7 +114,7 @@ def test_text_forms_count_a_masked_beginning_to_the_prompt() -> None:
     sample = PROMPTER.training_sample(VALUES, f"{SCAFFOLD}Oui.", mask=EMPTY_THOUGHT)
     prompt = PROMPTER.generate_prompt(VALUES)
     assert sample.export("trl-text") == {"prompt": f"{prompt}{SCAFFOLD}", "completion": "Oui.<|im_end|>"}
-    with pytest.raises(FormatError, match="not trained behind text that is"):
+    with pytest.raises(FormatError, match="untrained text after trained text"):
         PROMPTER.training_sample(VALUES, "a[1]b", mask=r"\[1\]").export("trl-text")
 
 

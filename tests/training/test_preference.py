@@ -65,9 +65,9 @@ def test_an_answer_may_be_a_message_that_calls() -> None:
 
 
 def test_one_answer_twice_is_no_pair() -> None:
-    with pytest.raises(FormatError, match=r"chosen and rejected are the same answer: 'Oui\.<\|im_end\|>'; leave"):
+    with pytest.raises(FormatError, match=r"chosen and rejected have the same answer: 'Oui\.<\|im_end\|>'; leave"):
         PROMPTER.preference_sample(VALUES, "Oui.", "Oui.")
-    with pytest.raises(FormatError, match="same answer but for masked text"):
+    with pytest.raises(FormatError, match="same answer except for masked text"):
         PROMPTER.preference_sample(VALUES, "[1]Oui.", "[2]Oui.", mask=r"\[\d\]")
     assert PROMPTER.preference_sample(VALUES, "", "Oui.").export("trl-text")["chosen"] == "<|im_end|>"
 
@@ -96,7 +96,7 @@ def test_a_masked_beginning_belongs_to_the_prompt() -> None:
     ]
     whole = pair.reward_features(chatml())
     assert chatml().decode(whole["chosen_ids"]) == pair.chosen.text
-    with pytest.raises(FormatError, match="masked; use features"):
+    with pytest.raises(FormatError, match="masked text inside an answer; use features"):
         pair.export("trl")
 
 
@@ -112,11 +112,11 @@ def test_masked_beginnings_that_differ_are_refused(rejected: str) -> None:
 def test_masked_text_inside_an_answer_is_refused_where_trl_would_train_it() -> None:
     pair = PROMPTER.preference_sample(VALUES, "a [1] b", "c", mask=r"\[1\]")
     for made in (pair.features, pair.unpaired_features):
-        with pytest.raises(FormatError, match="no place for masked text inside an answer"):
+        with pytest.raises(FormatError, match="text inside an answer can't be masked"):
             made(chatml())
     assert pair.chosen.features(chatml())["labels"].count(-100) > 0
     pair = PROMPTER.preference_sample(VALUES, f"{SCAFFOLD}\n\nOui.", f"{SCAFFOLD}Non.", mask="<think>\n\n</think>\n\n")
-    with pytest.raises(FormatError, match="mask the white space behind it"):
+    with pytest.raises(FormatError, match="also mask the white space"):
         pair.features(chatml())
 
 

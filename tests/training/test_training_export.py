@@ -211,25 +211,25 @@ PARALLEL = [CALLS[0], {**CALLS[1], "tool_calls": [call(1), call(2)]}, result(1),
         ("alpaca", CALLS, None, "all", r"a tool's call or result \(turn 1\); export it as sharegpt"),
         ("alpaca", [PICTURE, ANSWER], None, "all", r"the parts of messages\[1\].content"),
         ("sharegpt", [PICTURE, ANSWER], None, "all", r"the parts of messages\[1\].content"),
-        ("sharegpt", [USER, SYSTEM, USER, ANSWER], None, "all", r"the role 'system' of messages\[2\] at its place"),
-        ("alpaca", [USER, USER, ANSWER], None, "all", r"the role 'user' of messages\[2\] at its place"),
-        ("sharegpt", [ANSWER, USER, ANSWER], None, "all", r"the role 'assistant' of messages\[1\] at its place"),
-        ("sharegpt", PARALLEL, TOOLS, "all", r"the role 'tool' of messages\[4\] at its place"),
+        ("sharegpt", [USER, SYSTEM, USER, ANSWER], None, "all", r"the role 'system' of messages\[2\] in this position"),
+        ("alpaca", [USER, USER, ANSWER], None, "all", r"the role 'user' of messages\[2\] in this position"),
+        ("sharegpt", [ANSWER, USER, ANSWER], None, "all", r"the role 'assistant' of messages\[1\] in this position"),
+        ("sharegpt", PARALLEL, TOOLS, "all", r"the role 'tool' of messages\[4\] in this position"),
         ("sharegpt", [USER, {**CALLS[1], "content": "I look."}], None, "all", r"text beside a call \(messages\[2\]\)"),
         ("sharegpt", [USER, ANSWER], [FUNNY_TOOL], "all", "a tool of type 'custom'"),
         ("sharegpt", [{**USER, "name": "Ann"}, ANSWER], None, "all", r"the name of messages\[1\]; leave it out"),
         ("alpaca", [USER, {**ANSWER, "refusal": "no"}], None, "all", r"the refusal of messages\[2\]"),
-        ("trl", CALLS, None, "all", r"messages\[3\], which is not trained, behind messages\[2\], which is; export"),
-        ("trl", CALLS, None, lambda at, _: at == 2, r"messages\[3\], which is not trained, behind messages\[2\]"),
-        ("trl", CALLS, None, lambda *_: False, "a conversation of which nothing is trained"),
-        ("trl-text", CALLS, None, "all", "text that is not trained behind text that is"),
-        ("trl-text", CALLS, None, lambda at, _: at == 2, "text that is not trained behind text that is"),
-        ("trl-text", CALLS, None, lambda *_: False, "a text of which nothing is trained"),
+        ("trl", CALLS, None, "all", r"messages\[3\], which is not trained, after messages\[2\], which is; export"),
+        ("trl", CALLS, None, lambda at, _: at == 2, r"messages\[3\], which is not trained, after messages\[2\]"),
+        ("trl", CALLS, None, lambda *_: False, "a conversation without trained text"),
+        ("trl-text", CALLS, None, "all", "untrained text after trained text"),
+        ("trl-text", CALLS, None, lambda at, _: at == 2, "untrained text after trained text"),
+        ("trl-text", CALLS, None, lambda *_: False, "a conversation without trained text"),
     ],
 )
 def test_what_a_form_has_no_place_for_is_an_error(form: str, history: Any, tools: Any, train: Any, reason: str) -> None:
     made = PROMPTER.training_sample({"style": "kind"}, None, history, tools, train=train)
-    with pytest.raises(FormatError, match=f"the {form} form has no place for {reason}"):
+    with pytest.raises(FormatError, match=f"the {form} form can't express {reason}"):
         made.export(form)
 
 
