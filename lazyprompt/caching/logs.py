@@ -1,13 +1,14 @@
-"""Logs of calls, as JSON lines and OpenTelemetry spans; :class:`lazyprompt.CallLog` writes one."""
+"""Reads logs of calls: JSON Lines, as :class:`lazyprompt.CallLog` writes them, and OpenTelemetry spans."""
 
 from __future__ import annotations
 
 import json
 import os
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lazyprompt._base.files import open_regular
+from lazyprompt._base.json import is_list
 from lazyprompt.caching.reading import MESSAGE_KEYS, PromptCall
 from lazyprompt.errors import FormatError
 
@@ -16,21 +17,21 @@ if TYPE_CHECKING:
 
     Object = dict[str, Any]
 
-# The keys under which a line has a payload: those of this log, and of the batch files of OpenAI, Anthropic and Gemini.
+# The keys of payloads in the lines of a CallLog, and of the batch files of OpenAI, Anthropic and Gemini.
 _PAYLOADS = ("payload", "body", "params", "request")
 _NANOSECONDS = 1e9
-# A time beyond this is in nanoseconds.
+# Larger times are in nanoseconds.
 _MOST_SECONDS = 1e14
-# The values of OTLP's JSON that are what they say.
+# The keys of OTLP values that need no conversion.
 _PLAIN = ("stringValue", "boolValue", "doubleValue", "bytesValue")
 
 
 def read_calls(file: str | os.PathLike[str] | Iterable[str]) -> Iterator[PromptCall]:
-    """Read the calls of a log, one after the other.
+    """Read the calls of a log, one by one.
 
-    Each line is an object: a line of :class:`CallLog`; a payload; a line of a batch file of OpenAI, Anthropic or
-    Gemini; or a span of OpenTelemetry. A whole file may also be JSON over several lines: a list of these, spans as OTLP
-    has them, or one behind the other. Spans that are no calls of models are passed over.
+    Each line is a JSON object: a line of :class:`CallLog`; a payload; a line of a batch file of OpenAI, Anthropic or
+    Gemini; or a span of OpenTelemetry. Objects may also span several lines, alone, in sequence, in a list or in OTLP's
+    structure. Spans of other operations than model calls are skipped.
 
     Args:
         file: The path of the file, or its lines.
@@ -39,7 +40,7 @@ def read_calls(file: str | os.PathLike[str] | Iterable[str]) -> Iterator[PromptC
         The calls.
 
     Raises:
-        FormatError: A line is none of these, or a span does not have the messages.
+        FormatError: A line is not such an object, or a span lacks the messages.
         OSError: The file cannot be read.
     """
     if not isinstance(file, str | os.PathLike):
@@ -69,18 +70,18 @@ def _calls_of(lines: Iterator[str], place: str) -> Iterator[PromptCall]:
             except FormatError:
                 raise
             except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-                raise FormatError(f"{where}: this is no call: {type(error).__name__}: {error}") from error
+                raise FormatError(f"{where}: this is not a call: {type(error).__name__}: {error}") from error
 
 
 def _values(text: str, where: str) -> Iterator[object]:
-    """Read a file with JSON values over several lines, one behind the other."""
+    """Yield the JSON values of a text, in sequence."""
     decoder, at = json.JSONDecoder(), 0
     text = text.strip()
     while at < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"{where}: this is no JSON, neither by itself nor with all lines: {error}") from error
+            raise FormatError(f"{where}: neither this line nor the whole file is JSON: {error}") from error
         yield value
         while text[at : at + 1].isspace():
             at += 1
@@ -88,13 +89,13 @@ def _values(text: str, where: str) -> Iterator[object]:
 
 def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
     """Yield the calls of a JSON value."""
-    if isinstance(value, list):
-        for at, each in enumerate(cast("list[object]", value)):
+    if is_list(value):
+        for at, each in enumerate(value):
             yield from _calls_in(each, f"{where}[{at}]")
         return
     if not isinstance(value, dict):
         raise FormatError(f"{where}: a call is an object, not {value!r:.60}")
-    line = cast("Object", value)
+    line: Object = value
     if "resourceSpans" in line:
         for resource in line["resourceSpans"]:
             for scope in resource.get("scopeSpans", ()):
@@ -117,9 +118,10 @@ def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
 
 
 def _span(span: Object, where: str) -> Iterator[PromptCall]:
-    """Yield the call of a span of OpenTelemetry's GenAI conventions; nothing of any other span."""
+    """Yield the call of a span, by OpenTelemetry's GenAI conventions, if it is a model call."""
     found = _attributes(span["attributes"])
-    for event in cast("list[Object]", span.get("events") or []):
+    events: list[Object] = span.get("events") or []
+    for event in events:
         found = {**_attributes(event.get("attributes") or {}), **found}
     if found.get("gen_ai.operation.name") not in ("chat", "text_completion", "generate_content"):
         return
@@ -129,7 +131,8 @@ def _span(span: Object, where: str) -> Iterator[PromptCall]:
             "the content of messages"
         )
     system, tools, given = (
-        _parsed(found.get(f"gen_ai.{name}")) for name in ("system_instructions", "tool.definitions", "input.messages")
+        _parse_list(found.get(f"gen_ai.{name}"))
+        for name in ("system_instructions", "tool.definitions", "input.messages")
     )
     messages: list[Object] = [*([{"role": "system", "parts": system}] if system else []), *given]
     payload = {
@@ -145,7 +148,7 @@ def _span(span: Object, where: str) -> Iterator[PromptCall]:
 
 
 def _content(message: Object) -> str | list[Object]:
-    """Return the parts of a message as content: one text as it is."""
+    """Return the parts of a message as content; a single text part as a string."""
     parts: list[Object] = message.get("parts") or []
     blocks = [
         {"type": "text", "text": str(part.get("content", ""))} if part.get("type") == "text" else part for part in parts
@@ -154,20 +157,21 @@ def _content(message: Object) -> str | list[Object]:
     return blocks[0]["text"] if is_text else blocks
 
 
-def _parsed(value: object) -> list[Object]:
-    """Return a list that may be written as JSON."""
-    return cast("list[Object]", json.loads(value) if isinstance(value, str) else value or [])
+def _parse_list(value: Any) -> list[Object]:  # noqa: ANN401 - an attribute of a span
+    """Return a list, which may be given as JSON text."""
+    found: list[Object] = json.loads(value) if isinstance(value, str) else value or []
+    return found
 
 
-def _attributes(given: object) -> Object:
-    """Return attributes by name; OTLP has a list of them."""
+def _attributes(given: Object | list[Object]) -> Object:
+    """Return attributes by name; OTLP lists them as pairs."""
     if isinstance(given, dict):
-        return cast("Object", given)
-    return {each["key"]: _value(each.get("value") or {}) for each in cast("list[Object]", given)}
+        return given
+    return {each["key"]: _value(each.get("value") or {}) for each in given}
 
 
 def _value(value: Object) -> object:
-    """Return a value of OTLP."""
+    """Convert a value of OTLP."""
     if "intValue" in value:
         return int(value["intValue"])
     if "arrayValue" in value:
@@ -178,7 +182,7 @@ def _value(value: Object) -> object:
 
 
 def _time(value: object) -> float | None:
-    """Return a time in seconds: of a number of seconds or nanoseconds, or of ISO 8601."""
+    """Return a time in seconds, from a number of seconds or nanoseconds, or ISO 8601."""
     if isinstance(value, str):
         value = int(value) if value.isdigit() else datetime.fromisoformat(value).timestamp()
     if not isinstance(value, int | float):

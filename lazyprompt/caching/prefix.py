@@ -1,8 +1,8 @@
-"""Prefixes: does a prompt continue the one before it, and if not, what changed."""
+"""Compares two prompts of a conversation: does the later one extend the earlier one, and if not, what changed?"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.difference import shared_length
 from lazyprompt.caching.reading import call_of, read_call
@@ -21,14 +21,14 @@ _PARTS = {"tools": "the tools", "system": "the system text", "history": "earlier
 
 
 class PrefixChange(NamedTuple):
-    """The first place in which a prompt does not continue the one before it.
+    """The first difference of a prompt from the earlier one that it should extend.
 
     Attributes:
         message: The index of the message in the later prompt; None outside of the messages, as in the tools.
-        slot: The slot, or ``tools``, ``system`` or ``history``; None if a payload does not tell.
-        reason: What changed it: the budget, a rule of the provider, or the caller.
-        thoughts: The number of signed thoughts behind the place. They are void: Anthropic may refuse the request,
-            OpenAI ignores them.
+        slot: The slot, or ``tools``, ``system`` or ``history``; None if the payload doesn't reveal it.
+        reason: The cause: the budget, a rule of the provider, or the caller.
+        thoughts: The number of signed thoughts after the difference. They are void: Anthropic may reject the request,
+            and OpenAI ignores them.
     """
 
     message: int | None
@@ -38,24 +38,24 @@ class PrefixChange(NamedTuple):
 
     def __str__(self) -> str:
         place = "" if self.message is None else f"message {self.message}, "
-        void = f"; void signed thoughts behind it: {self.thoughts}" if self.thoughts else ""
+        void = f"; void signed thoughts after it: {self.thoughts}" if self.thoughts else ""
         return f"{place}{self.slot or 'text'}: {self.reason}{void}"
 
 
 def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa: A002 - the pair is a contract
-    """Find the first place in which a prompt does not continue the one before it.
+    """Find the first difference of a prompt from the earlier one that it should extend.
 
-    Providers cache a prefix, and bind signed thoughts to it: a prompt that only adds messages keeps both.
+    Providers cache prefixes, and bind signed thoughts to them. A prompt that only adds messages keeps both.
 
     Args:
         previous: The earlier prompt: a payload, a Rendered, a record of a module, or a :class:`PromptCall`.
-        next: The later prompt of the same conversation. A payload of a formatter tells more, by its reports.
+        next: The later prompt of the same conversation. The reports of a formatter's payload reveal more causes.
 
     Returns:
-        The first change; None if there is none. Cache marks do not count.
+        The first difference; None if there is none. Cache marks are ignored.
 
     Raises:
-        FormatError: One of them is no prompt.
+        FormatError: An argument is not a prompt.
     """
     rules, counter = rules_for("openai"), CharTokenCounter()
     before, after = (read_call(call_of(prompt), rules, counter) for prompt in (previous, next))
@@ -63,20 +63,21 @@ def check_prefix(previous: object, next: object) -> PrefixChange | None:  # noqa
     if shared == len(before.text):
         return None
     at = min(shared, len(after.text) - 1)
-    # Where something is gone, the later prompt has nothing, or a message, in its place.
-    pieces = (before.piece_at(shared), *([after.piece_at(at)] if at == shared else []))
-    piece = min(pieces, key=lambda each: each.message is not None)
+    # If a part was removed, the later prompt has nothing or a message in its place.
+    parts = (before.part_at(shared), *([after.part_at(at)] if at == shared else []))
+    part = min(parts, key=lambda each: each.message is not None)
     slots = [slot for start, slot in after.slots if start <= at]
-    slot = slots[-1] if slots else piece.slot or ("history" if piece.message is not None else None)
-    return PrefixChange(piece.message, slot, _reason(previous, next, slot), after.signed_behind(at))
+    slot = slots[-1] if slots else part.slot or ("history" if part.message is not None else None)
+    return PrefixChange(part.message, slot, _reason(previous, next, slot), after.count_signed_after(at))
 
 
 def _reason(previous: object, changed: object, slot: str | None) -> str:
-    """Return what changed a prompt: its budget, a rule, or the caller."""
-    before, after = (cast("TrimReport | None", getattr(prompt, "trim", None)) for prompt in (previous, changed))
+    """Return the cause of a change: the budget, a rule, or the caller."""
+    before: TrimReport | None = getattr(previous, "trim", None)
+    after: TrimReport | None = getattr(changed, "trim", None)
     if after is not None and _dropped(after) != (() if before is None else _dropped(before)):
         return "the budget dropped or cut earlier messages"
-    reports = [cast("Report", getattr(prompt, "report", ())) for prompt in (changed, previous)]
+    reports: list[Report] = [getattr(prompt, "report", ()) for prompt in (changed, previous)]
     news = [entry for report, other in (reports, reports[::-1]) for entry in report if entry not in other]
     entries = [entry for entry in news if _is_about(entry, slot)]
     if entries:

@@ -1,4 +1,4 @@
-"""Texts of earlier calls by their shared beginnings, with token counts at the ends of their pieces."""
+"""A prefix tree of the texts of earlier calls, with token counts at the ends of their parts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SWEEP = 1_000
-# The longest word whose beginning may be shared by chance, and the text of a later call that is looked at.
+# The longest word whose beginning two texts may share by chance.
 _WORD = 30
+# The number of characters of a later call to compare.
 _BEHIND = 2_000
 
 
 class Edge:
-    """A run of text that no shorter run of earlier calls divides.
+    """An edge of the prefix tree.
 
     Attributes:
-        text: The text.
-        call: The last call whose text has all of it.
-        time: When that was.
-        ends: The calls that end in it, by index into the whole text.
-        tokens: The tokens up to the end of a piece, by index.
-        children: What follows, by its first character.
+        text: The edge's text.
+        call: The index of the last call that contains the whole edge.
+        time: The time of that call.
+        ends: The calls that end in this edge, by their length.
+        tokens: The tokens up to the end of each part, by index into the whole text.
+        children: The following edges, by their first character.
     """
 
     __slots__ = ("call", "children", "ends", "text", "time", "tokens")
@@ -37,11 +38,11 @@ class Edge:
         self.children: dict[str, Edge] = {}
 
     def split(self, at: int, index: int) -> None:
-        """Split the run in two.
+        """Split the edge in two.
 
         Args:
-            at: Where in the run.
-            index: The same place in the whole text.
+            at: The index in the edge's text.
+            index: The same position in the whole text.
         """
         rest = Edge(self.text[at:], self.call, self.time)
         rest.children, self.children = self.children, {rest.text[0]: rest}
@@ -52,14 +53,14 @@ class Edge:
                 setattr(own, name, {key: value for key, value in found.items() if (key <= index) == (own is self)})
 
 
-class Match(NamedTuple):
-    """The longest beginning that a text shares with an earlier call.
+class PrefixMatch(NamedTuple):
+    """The longest prefix that a text shares with an earlier call.
 
     Attributes:
-        length: Its number of characters.
-        path: The runs it consists of.
-        call: The earlier call; the last of several. None if there is none.
-        behind: The text of that call behind it; empty if all of that call is shared.
+        length: The number of characters.
+        path: The edges of the prefix.
+        call: The index of the last call with this prefix; None if there is none.
+        behind: The text of that call after the prefix; empty if the whole call is shared.
     """
 
     length: int
@@ -68,14 +69,14 @@ class Match(NamedTuple):
     behind: str
 
     def tokens_at(self, index: int) -> int | None:
-        """Return the tokens up to an index, if an earlier call has counted them."""
+        """Return the tokens up to an index, if they were counted for an earlier call."""
         return next((edge.tokens[index] for edge in self.path if index in edge.tokens), None)
 
-    def later(self, text: str) -> Match | None:
-        """Return the match with a later call that shares all but the beginning of a word; None if there is none.
+    def later(self, text: str) -> PrefixMatch | None:
+        """Return the match with a later call that shares all of this prefix except part of its last word, if any.
 
         Args:
-            text: The text that was matched.
+            text: The matched text.
         """
         cut = self.length
         while cut > self.length - _WORD and text[cut - 1 : cut].isalnum():
@@ -86,18 +87,18 @@ class Match(NamedTuple):
             if end >= cut and self.call is not None and edge.call > self.call:
                 behind = edge.text[len(edge.text) - (end - cut) :]
                 while len(behind) < _BEHIND and (nexts := [e for e in edge.children.values() if e.call == edge.call]):
-                    edge = nexts[0]  # noqa: PLW2901 - the way of the later call
+                    edge = nexts[0]  # noqa: PLW2901 - follows the later call
                     behind += edge.text
                 shared = shared_length(behind, text[cut:])
-                return Match(cut + shared, self.path, edge.call, behind[shared:])
+                return PrefixMatch(cut + shared, self.path, edge.call, behind[shared:])
         return None
 
 
 class PrefixTree:
-    """The texts of calls; those that share a beginning share its memory.
+    """The texts of calls, with shared prefixes stored once.
 
     Args:
-        lifetime: The seconds after which a text that no call has used is forgotten; None for never.
+        lifetime: The number of seconds after which an unused text is forgotten; None for never.
     """
 
     def __init__(self, lifetime: float | None) -> None:
@@ -106,13 +107,13 @@ class PrefixTree:
         self._added = 0
         self.time: float | None = -inf
 
-    def match(self, text: str, now: float | None, lifetime: float | None) -> Match:
-        """Return the longest beginning of a text that an earlier call shares.
+    def match(self, text: str, now: float | None, lifetime: float | None) -> PrefixMatch:
+        """Return the longest prefix that a text shares with an earlier call.
 
         Args:
             text: The text.
             now: The time of its call.
-            lifetime: The seconds after which a text that no call has used is not shared; None for never.
+            lifetime: The number of seconds after which an unused text no longer matches; None for never.
         """
         edge, at, path = self._root, 0, list[Edge]()
         while True:
@@ -124,15 +125,17 @@ class PrefixTree:
             at += length
             if length < len(child.text):
                 ended = next((call for index, call in child.ends.items() if index == at), None)
-                return Match(at, tuple(path), *((child.call, child.text[length:]) if ended is None else (ended, "")))
+                return PrefixMatch(
+                    at, tuple(path), *((child.call, child.text[length:]) if ended is None else (ended, ""))
+                )
             edge = child
         if not path:
-            return Match(0, (), None, "")
+            return PrefixMatch(0, (), None, "")
         alive = [each for each in edge.children.values() if not is_over(each.time, now, lifetime)]
         if at in edge.ends or not alive:
-            return Match(at, tuple(path), edge.ends.get(at, edge.call), "")
+            return PrefixMatch(at, tuple(path), edge.ends.get(at, edge.call), "")
         latest = max(alive, key=lambda each: each.call)
-        return Match(at, tuple(path), latest.call, latest.text)
+        return PrefixMatch(at, tuple(path), latest.call, latest.text)
 
     def add(self, text: str, call: int, now: float | None, tokens: Mapping[int, int]) -> None:
         """Add the text of a call.
@@ -140,15 +143,15 @@ class PrefixTree:
         Args:
             text: The text.
             call: The call's index.
-            now: Its time.
-            tokens: The tokens up to indices of the text.
+            now: The call's time.
+            tokens: The number of tokens up to each index.
         """
         self.time = _later(self.time, now)
         edge, at, path = self._root, 0, list[Edge]()
         while at < len(text):
             child = edge.children.get(text[at])
             if child is None:
-                # A run that only this text continues grows; any other gets a child.
+                # An edge that no other text continues is extended; any other gets a child.
                 if path and not edge.children:
                     edge.text += text[at:]
                 else:
@@ -174,7 +177,7 @@ class PrefixTree:
             self._sweep(now)
 
     def _sweep(self, now: float | None) -> None:
-        """Forget what no call has used for a lifetime."""
+        """Forget edges that were unused for a lifetime."""
         edges = [self._root]
         while edges:
             edge = edges.pop()
@@ -185,10 +188,10 @@ class PrefixTree:
 
 
 def _later(one: float | None, other: float | None) -> float | None:
-    """Return the later of two times; None, which is no time, if one of them is."""
+    """Return the later of two times; None if one is unknown."""
     return None if one is None or other is None else max(one, other)
 
 
 def is_over(time: float | None, now: float | None, lifetime: float | None) -> bool:
-    """Return True if a lifetime is over that began at a time; None is no time, and no end."""
+    """Return True if a lifetime that began at a time is over; False if a value is unknown."""
     return lifetime is not None and now is not None and time is not None and now - time > lifetime

@@ -1,4 +1,4 @@
-"""Calls as one text each, in the order in which a cache reads them: tools, system text, messages."""
+"""Writes each call as one text, in the order in which a cache reads it: tools, system text, messages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from lazyprompt._base.json import is_list, is_mapping, is_sequence
 from lazyprompt._base.secret import shown
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.prompt import Prompt, Rendered
@@ -19,17 +20,18 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.tokens.counter import TokenCounter
 
-# Around the pieces of a call: no prompt has these characters, so no text can look like the end of its piece.
+# Control characters that separate the parts of a call. No prompt contains them.
 _BEGIN, _ROLE_END, END = "\x1e", "\x1f", "\x1d"
 _SYSTEM_KEYS = ("system", "system_instruction", "systemInstruction", "instructions")
 MESSAGE_KEYS = ("messages", "contents", "input", "prompt")
 _ANSWERS = frozenset(("assistant", "model", "tool", "function", "function_call", "function_call_output"))
 _SYSTEM = ("system", "developer")
 _TEXT_KINDS = ("text", "input_text", "output_text")
-# The breakpoints of Anthropic and of OpenAI.
+# The keys of Anthropic's and OpenAI's breakpoints.
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
 _NEWLINE = ("\n", "instruction")
 Form: TypeAlias = "Mapping[str, Any]"
+# Texts with their slots.
 Spans: TypeAlias = "list[tuple[str, str]]"
 
 
@@ -37,13 +39,13 @@ class PromptCall(NamedTuple):
     """A call to simulate.
 
     Attributes:
-        prompt: A payload; a Rendered; or a prompter or prompt file, which is filled with the next three.
-        input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with history and tools).
-        history: The conversation before.
-        tools: The tools that the model may call.
-        time: The time of the call in seconds, from any beginning.
+        prompt: A payload; a Rendered; or a prompter or prompt file, to fill with input, history and tools.
+        input: The input; see :meth:`lazyprompt.Prompter.generate_prompt`, also for history and tools.
+        history: The earlier messages.
+        tools: The tools.
+        time: The time of the call in seconds, from any point.
         conversation: The id of its conversation.
-        model: The model; None is that of the payload.
+        model: The model; by default, that of the payload.
     """
 
     prompt: object
@@ -55,18 +57,18 @@ class PromptCall(NamedTuple):
     model: str | None = None
 
 
-class Piece(NamedTuple):
-    """A part of a call that is counted by itself: a tool, a system text, a message or one of its blocks.
+class CallPart(NamedTuple):
+    """A part of a call with its own token count: a tool, a system text, a message or one of its blocks.
 
     Attributes:
-        start: The index of its first character, framing included.
+        start: The index of its first character, including framing.
         begin: The index of its own text.
-        end: The index behind it.
+        end: The index after its last character.
         message: The index of its message; None outside of the messages.
-        slot: The slot of all its text; None if unknown.
-        tokens: Returns its tokens, framing included.
-        is_framed: True if it has tokens beside those of its text.
-        is_signed: True if it is a thought that the provider signed, so that it is bound to all before it.
+        slot: The slot of its whole text; None if unknown.
+        tokens: A function that counts its tokens, including framing.
+        is_framed: True if it has more tokens than its text.
+        is_signed: True for a thought with a signature, which is bound to everything before it.
     """
 
     start: int
@@ -83,50 +85,51 @@ def call_of(given: object) -> PromptCall:
     """Return a payload, a Rendered or a record of a module as a call."""
     if isinstance(given, PromptCall):
         return given
-    payload: object = getattr(given, "payload", None)
-    if isinstance(payload, Mapping):
-        record = cast("Any", given)
-        return PromptCall(cast("Form", payload), model=record.model)
+    payload = getattr(given, "payload", None)
+    if is_mapping(payload):
+        return PromptCall(payload, model=getattr(given, "model", None))
     return PromptCall(given)
 
 
-def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Reading:
-    """Lay a call out as a cache reads it.
+def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> CallText:
+    """Write a call as a cache reads it.
 
     Args:
         call: The call.
         rules: The rules of the cache.
-        counter: What counts tokens.
+        counter: The token counter.
 
     Raises:
-        FormatError: It is no payload, Rendered or prompter, or the prompt cannot be made.
+        FormatError: The prompt is not a payload, Rendered or prompter, or it can't be rendered.
     """
     prompt: object = call.prompt
     owner = prompt if isinstance(prompt, Prompter) else getattr(prompt, "prompter", None)
     spans: tuple[Spans, Spans] | None = None
-    model = call.model or (cast("Form", prompt).get("model") if isinstance(prompt, Mapping) else None)
+    model = call.model
+    if not model and is_mapping(prompt) and isinstance(named := prompt.get("model"), str):
+        model = named
     rules = rules.of(model)
     if isinstance(owner, Prompter):
         if rules.form == "flat":
             prompt = owner.render(call.input, call.history, call.tools, model=model)
         else:
-            # OpenAI's form is the same for all models, and a model given with it would have to be of a known family.
+            # OpenAI's form is the same for all models, and passing a model would require a known family.
             target = owner.target(rules.form, None if rules.form == "openai" else model)
             filled, _ = owner.fitted(owner.fill(call.input, call.history, call.tools), target)
             spans = _spans_of(owner, filled)
             prompt = target.render(filled)
     if isinstance(prompt, str | Rendered):
-        return Reading(rules, counter, model).flat(prompt)
-    if isinstance(prompt, Mapping):
-        payload = {**cast("Form", prompt)}
-        # Google's client takes the system text and the tools in a config; DashScope has the messages in its input.
+        return CallText(rules, counter, model).write_flat(prompt)
+    if is_mapping(prompt):
+        payload: dict[str, Any] = {**prompt}
+        # Google's client nests the system text and the tools in a config, DashScope nests the messages in an input.
         for key in ("config", "input"):
             if isinstance(payload.get(key), Mapping):
                 payload |= payload.pop(key)
         if isinstance(text := payload.get("prompt"), str) and not any(map(payload.get, _SYSTEM_KEYS)):
-            return Reading(rules, counter, model).flat(text)
+            return CallText(rules, counter, model).write_flat(text)
         if any(key in payload for key in MESSAGE_KEYS):
-            return Reading(rules, counter, model).payload(payload, spans)
+            return CallText(rules, counter, model).write_payload(payload, spans)
     raise FormatError(
         f"a call is a payload with one of {', '.join(MESSAGE_KEYS)}, a Rendered, or a prompter with its input; "
         f"not a {type(call.prompt).__name__}"
@@ -134,7 +137,7 @@ def read_call(call: PromptCall, rules: CacheRules, counter: TokenCounter) -> Rea
 
 
 def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
-    """Return the texts of the system part with their slots, and those of the user's turn."""
+    """Return the texts and slots of the system part, and those of the user's turn."""
     system = prompter.made_of.system if prompt.system is None else prompt.system
     own = [*zip(prompt.instruction.parts, prompt.instruction.slots, strict=True)]
     joint = [_NEWLINE] if system and any(prompt.instruction.parts) else []
@@ -142,25 +145,25 @@ def _spans_of(prompter: Prompter, prompt: Prompt) -> tuple[Spans, Spans]:
     return [(system, "system"), *joint, *own], [*user, (prompt.input or "", "input")]
 
 
-class Reading:
-    """A call as a cache reads it, written piece by piece.
+class CallText:
+    """The text of a call, as a cache reads it.
 
     Args:
         rules: The rules of the model.
-        counter: What counts tokens.
+        counter: The token counter.
         model: The model.
 
     Attributes:
-        pieces: The pieces of the text, in order.
-        slots: The slots with the index at which each begins; empty if unknown.
-        past: The index behind the last answer or tool result of the conversation.
+        parts: The parts of the text, in order.
+        slots: The slots with the index of each one's first character; empty if unknown.
+        past: The index after the last answer or tool result of the conversation.
         messages: The number of messages.
-        overhead: The tokens of a call without any message.
+        overhead: The tokens of a call without messages.
     """
 
     def __init__(self, rules: CacheRules, counter: TokenCounter, model: str | None) -> None:
         self.rules, self.model = rules, model
-        self.pieces: list[Piece] = []
+        self.parts: list[CallPart] = []
         self.slots: list[tuple[int, str]] = []
         self.past = self.messages = self.overhead = 0
         self._counter = counter
@@ -170,16 +173,16 @@ class Reading:
 
     @cached_property
     def text(self) -> str:
-        """All text, with framing."""
+        """The whole text, with framing."""
         return "".join(self._texts)
 
-    def flat(self, prompt: str | Rendered) -> Reading:
-        """Lay a flat text out: one piece."""
+    def write_flat(self, prompt: str | Rendered) -> CallText:
+        """Write a flat text as one part."""
         text = str(prompt)
         self._put("", text, None, None, partial(self._counter.count_text, text), end="")
-        self.pieces[-1] = self.pieces[-1]._replace(is_framed=False)
+        self.parts[-1] = self.parts[-1]._replace(is_framed=False)
         if isinstance(prompt, Rendered):
-            at = self.pieces[-1].begin
+            at = self.parts[-1].begin
             for part, slot in zip(prompt.parts, prompt.slots, strict=True):
                 if part:
                     self.slots.append((at, slot))
@@ -187,8 +190,13 @@ class Reading:
                     self.past = at if slot == "history" else self.past
         return self
 
-    def payload(self, payload: Form, spans: tuple[Spans, Spans] | None) -> Reading:
-        """Lay a payload out; ``spans`` are the slots of its system text and its last turn."""
+    def write_payload(self, payload: Form, spans: tuple[Spans, Spans] | None) -> CallText:
+        """Write a payload.
+
+        Args:
+            payload: The payload.
+            spans: The texts and slots of its system text and its last turn, if known.
+        """
         counter = self._counter
         self.overhead = counter.count([])
         if payload.get("response_format"):
@@ -210,13 +218,13 @@ class Reading:
             self.slots = [*self._with_slots(spans)]
         return self
 
-    def piece_at(self, index: int) -> Piece:
-        """Return the piece of an index into the text."""
-        return self.pieces[bisect_right([each.start for each in self.pieces], index) - 1]
+    def part_at(self, index: int) -> CallPart:
+        """Return the part at an index of the text."""
+        return self.parts[bisect_right([each.start for each in self.parts], index) - 1]
 
-    def signed_behind(self, index: int) -> int:
-        """Return the number of signed thoughts that stand at an index into the text or behind it."""
-        return sum(each.is_signed for each in self.pieces if each.end > index)
+    def count_signed_after(self, index: int) -> int:
+        """Return the number of signed thoughts that end after an index of the text."""
+        return sum(each.is_signed for each in self.parts if each.end > index)
 
     def _put(
         self,
@@ -233,11 +241,11 @@ class Reading:
         begin = self._at + len(frame)
         self._texts += (frame, text, end)
         stop = begin + len(text) + len(end)
-        self.pieces.append(Piece(self._at, begin, stop, message, slot, count, is_signed=is_signed))
+        self.parts.append(CallPart(self._at, begin, stop, message, slot, count, is_signed=is_signed))
         self._at = stop
 
     def _message(self, message: Form, at: int | None, spans: tuple[Spans, Spans] | None) -> None:
-        """Put a message: its text, or its blocks; other fields stand behind them."""
+        """Write a message: its text or its blocks, followed by its other fields."""
         key = "parts" if "parts" in message else "content"
         content: object = message.get(key)
         role = str(message.get("role") or message.get("type") or "")
@@ -245,9 +253,8 @@ class Reading:
         behind = f"{_ROLE_END}{_json(rest)}" if rest else ""
         system = role in _SYSTEM
         slot = "system" if system else None if spans is None else "history"
-        if isinstance(content, list) and content:
-            parts = cast("list[object]", content)
-            blocks = [cast("Form", part) if isinstance(part, Mapping) else {"text": str(part)} for part in parts]
+        if is_list(content) and content:
+            blocks: list[Form] = [part if is_mapping(part) else {"text": str(part)} for part in content]
             for index, block in enumerate(blocks):
                 text = block.get("text")
                 is_text = isinstance(text, str) and block.get("type", "text") in _TEXT_KINDS
@@ -272,20 +279,20 @@ class Reading:
         return self._counter.count([], tools[: at + 1]) - before
 
     def _with_slots(self, spans: tuple[Spans, Spans]) -> Iterator[tuple[int, str]]:
-        """Yield the slots of all pieces: known texts begin the system text, and end the last message."""
+        """Yield the slots of all parts. Known texts are at the beginning of the system text or the end of the text."""
         system, user = spans
-        last = len(self.pieces) - 1
-        first = next((at for at, piece in enumerate(self.pieces) if piece.slot == "system"), None)
-        for at, piece in enumerate(self.pieces):
+        last = len(self.parts) - 1
+        first = next((at for at, part in enumerate(self.parts) if part.slot == "system"), None)
+        for at, part in enumerate(self.parts):
             known = system if at == first else user if at == last else []
             joined = "".join(each for each, _ in known)
-            # Three texts stand for each piece: its framing, its own text, and its end.
+            # Each part consists of three texts: its framing, its own text, and its end.
             text = self._texts[3 * at + 1]
             before = 0 if at == first else len(text) - len(joined)
             if not joined or not text.startswith(joined, before) or before:
-                yield piece.start, piece.slot or "history"
+                yield part.start, part.slot or "history"
             if joined and text.startswith(joined, before):
-                begin = piece.begin + before
+                begin = part.begin + before
                 for each, slot in known:
                     if each:
                         yield begin, slot
@@ -293,15 +300,17 @@ class Reading:
 
 
 def _objects(values: object, what: str) -> list[Form]:
-    """Return a list of objects; an empty one for none.
+    """Return a list of objects; for a single object, a list with it.
 
     Raises:
-        FormatError: It is no such list.
+        FormatError: An item is not an object.
     """
-    found = cast("list[Form]", values if isinstance(values, list | tuple) else [values] if values else [])
-    for at, each in enumerate(found):
-        if not isinstance(cast("object", each), Mapping):
+    given = values if is_sequence(values) else [values] if values else []
+    found: list[Form] = []
+    for at, each in enumerate(given):
+        if not is_mapping(each):
             raise FormatError(f"{what} {at} is a {type(each).__name__}, not an object")
+        found.append(each)
     return found
 
 
@@ -319,8 +328,8 @@ def _json(value: object) -> str:
     return json.dumps(shown(value), ensure_ascii=False, default=str)
 
 
-def texts_between(text: str, marks: Iterable[str] = (_BEGIN, _ROLE_END, END)) -> str:
-    """Return a text up to the first of the characters that stand around pieces."""
+def until_separator(text: str, marks: Iterable[str] = (_BEGIN, _ROLE_END, END)) -> str:
+    """Return a text up to the first separator."""
     for mark in marks:
         text = text.partition(mark)[0]
     return text

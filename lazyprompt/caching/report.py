@@ -30,23 +30,23 @@ class CachedCall(NamedTuple):
 
     @property
     def hit_rate(self) -> float:
-        """The part of the tokens that was read from the cache."""
+        """The fraction of the tokens that was read from the cache."""
         return self.read / (self.total or 1)
 
 
 class Break(NamedTuple):
-    """A place at which a call differs from an earlier one, so that cached tokens were lost.
+    """A difference between a call and an earlier one that lost cached tokens.
 
     Attributes:
         call: The index of the call.
         message: The index of the message; None outside of the messages, as in the tools or in flat text.
-        slot: The slot that changed, or ``tools``, ``system``, ``history``; None if a payload does not tell.
+        slot: The slot that changed, or ``tools``, ``system``, ``history``; None if the payload doesn't reveal it.
         line: The line within the message, the system text, the tool or the flat text, from 1.
-        before: The text that stood there in the earlier call; secrets are masked.
-        after: The text that stands there now.
-        lost: The tokens that were cached and are computed again.
-        advice: What to do about it.
-        thoughts: The number of signed thoughts behind it in the later call, which are void.
+        before: The earlier call's text around the difference; secrets are masked.
+        after: The call's own text around the difference.
+        lost: The number of cached tokens that are computed again.
+        advice: The advice to avoid the break.
+        thoughts: The number of signed thoughts after the difference; they are void.
     """
 
     call: int
@@ -61,20 +61,20 @@ class Break(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The slot; the message where no slot is known."""
+        """The slot, or the message if the slot is unknown."""
         return self.slot or f"message {self.message}"
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class CacheReport:
-    """Tokens and breaks of a series of calls with a prompt cache.
+    """The tokens and breaks of a series of calls with a prompt cache.
 
     Attributes:
         rules: The rules that were simulated.
         calls: The tokens of each call.
         breaks: The breaks, in order.
-        notes: What the rules do not tell, and what was assumed.
+        notes: The unpublished rules, with the assumptions in their place.
     """
 
     rules: CacheRules
@@ -89,17 +89,17 @@ class CacheReport:
 
     @property
     def read(self) -> int:
-        """The tokens read from the cache, of all calls."""
+        """The tokens of all calls that were read from the cache."""
         return sum(call.read for call in self.calls)
 
     @property
     def hit_rate(self) -> float:
-        """The part of all tokens that was read from the cache."""
+        """The fraction of all tokens that was read from the cache."""
         return self.read / (self.total or 1)
 
     @property
     def slots(self) -> dict[str, int]:
-        """The tokens lost in each slot, the worst first; ``message N`` where no slot is known."""
+        """The tokens lost in each slot, the most first; ``message N`` if the slot is unknown."""
         lost: dict[str, int] = {}
         for each in self.breaks:
             lost[each.where] = lost.get(each.where, 0) + each.lost

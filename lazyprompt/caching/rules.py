@@ -1,4 +1,4 @@
-"""Rules of prompt caches as dated data: one entry for each provider. A field that is None is not published."""
+"""Rules of providers' prompt caches, with source and date. A field that is None is not published."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     _T = TypeVar("_T")
-    # Values by a pattern of the model's name; the first that matches counts.
+    # Values by patterns of model names; the first match counts.
     ByModel: TypeAlias = "tuple[tuple[str, _T], ...]"
 
 _MINUTES = 60.0
@@ -23,18 +23,18 @@ _MINUTES = 60.0
 @read_only
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRules:
-    """The rules by which a provider caches the beginning of a prompt. Make a variant with ``dataclasses.replace``.
+    """The rules by which a provider caches prefixes of prompts. Create variants with ``dataclasses.replace``.
 
     Args:
         name: The provider or server.
-        source: The page that the rules were read from.
-        date: The day on which it was read.
-        form: The form that a prompter renders for the provider, as ``format`` of ``generate_prompt``.
-        least: The fewest tokens that are cached, by a pattern of the model's name; the first match counts.
+        source: The URL of the provider's documentation.
+        date: The date of the documentation's last check.
+        form: The ``format`` of ``generate_prompt`` for the provider.
+        least: The minimum number of cached tokens, by patterns of model names; the first match counts.
         step: The number of tokens by which a cached prefix grows.
-        lifetime: The seconds that a prefix stays cached after its last use; None if not published.
-        unknown: The rules that are not published or not simulated, with what is assumed instead.
-        others: The rules of models that have their own, by a pattern of the model's name.
+        lifetime: The number of seconds that an unused prefix stays cached; None if not published.
+        unknown: The rules that are not published or not simulated, with the assumptions in their place.
+        others: The rules of models that differ, by patterns of model names.
     """
 
     name: str
@@ -52,12 +52,12 @@ class CacheRules:
         return _by_model(self.others, model) or self
 
     def least_for(self, model: str | None) -> int:
-        """Return the fewest tokens that are cached for a model; the strictest known number for an unknown model."""
+        """Return the minimum number of cached tokens of a model; for an unknown model, the highest known minimum."""
         found = _by_model(self.least, model)
         return max((least for _, least in self.least), default=0) if found is None else found
 
     def knows(self, model: str | None) -> bool:
-        """Return True if the fewest cached tokens of a model are known."""
+        """Return True if a model's minimum number of cached tokens is known."""
         return not self.least or _by_model(self.least, model) is not None
 
 
@@ -179,10 +179,10 @@ def rules_for(rules: CacheRules | str) -> CacheRules:
     """Return the rules of a provider.
 
     Args:
-        rules: The provider's name, or rules, which are returned.
+        rules: The provider's name, or rules, which are returned unchanged.
 
     Raises:
-        FormatError: No rules of this name are known.
+        FormatError: The name is unknown.
     """
     if isinstance(rules, CacheRules):
         return rules

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.secrets_in import masked, secrets_in
-from lazyprompt.caching.prefix_tree import Match, PrefixTree, is_over
-from lazyprompt.caching.reading import END, Piece, Reading, call_of, read_call, texts_between
+from lazyprompt.caching.prefix_tree import PrefixMatch, PrefixTree, is_over
+from lazyprompt.caching.reading import END, CallPart, CallText, call_of, read_call, until_separator
 from lazyprompt.caching.report import Break, CachedCall, CacheReport
 from lazyprompt.caching.rules import CacheRules, rules_for
 from lazyprompt.errors import FormatError
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
     from lazyprompt.tokens.counter import TokenCounter
 
-# The characters of a text that are shown around a change, and those that are searched for secrets.
+# The numbers of characters around a change that are shown, and that are searched for secrets.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 30, 50
 _SEARCHED, _SEARCHED_BEHIND = 1_000, 200
 _PRIVATE_KEY = "-----BEGIN"
-# The characters around a place of which a token may be made.
+# The maximum number of characters of a token on each side of an index.
 _NEAR = 100
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?:\d\d|\d\d?[./]\d\d?[./]\d{2,4}|\b\d{10,13}\b")
 _SWEEP = 1_000
-# Parts of a call that are no text of a message, and slots that are not a value's.
+# The parts of a call besides messages, and the slots that contain no value.
 _PARAMETERS = {"tools": "tools, in one order,", "model": "model", "response_format": "response format"}
 _FIXED = (None, "system", "history", "input", "instruction", "user", "markers")
-_TRIMMED = "The history was trimmed: trim it seldom and deep, with Budget(policy='cache') and a lower low_water."
+_TRIMMED = "The history was trimmed: trim it rarely and by much, with Budget(policy='cache') and a lower low_water."
 
 
 class _Cached(NamedTuple):
-    """Memory of a call for later ones: its cached tokens, slots, messages and time."""
+    """The data of a call that later calls are compared with."""
 
     tokens: int
     slots: list[tuple[int, str]]
@@ -44,22 +44,22 @@ class _Cached(NamedTuple):
 def simulate(calls: Iterable[object], rules: CacheRules | str, counter: TokenCounter) -> CacheReport:
     """Simulate a prompt cache, and find what broke it.
 
-    A call is compared with the earlier call that shares the longest beginning within the lifetime: of the same
-    conversation if calls name theirs, of all otherwise. The first call of a conversation is no break. Without names, a
-    call that differs only behind its last answer counts as a first one.
+    Each call is compared with the earlier call that shares the longest prefix within the lifetime: a call of the same
+    conversation if calls have conversation ids, any call otherwise. The first call of a conversation is not a break.
+    Without ids, a call that differs only after its last answer counts as a first one.
 
     Args:
         calls: Payloads, Rendereds, records of modules, and :class:`PromptCall` for prompters with their inputs, times
-            and conversations. They are read one after the other.
+            and conversations. They are read one by one.
         rules: The rules, or the name of a provider: ``openai``, ``anthropic``, ``gemini``, ``deepseek``, ``vllm``,
             ``llama.cpp``.
-        counter: The counter. Each text is counted once, as long as a call that has it is open.
+        counter: The token counter. Text that is still cached is not counted again.
 
     Returns:
         The report.
 
     Raises:
-        FormatError: A call is no prompt, or rules are unknown.
+        FormatError: A call is not a prompt, or the rules are unknown.
     """
     simulation = _Simulation(rules_for(rules), counter)
     for call in calls:
@@ -68,7 +68,7 @@ def simulate(calls: Iterable[object], rules: CacheRules | str, counter: TokenCou
 
 
 class _Simulation:
-    """A simulation under way."""
+    """The state of a simulation."""
 
     def __init__(self, rules: CacheRules, counter: TokenCounter) -> None:
         self._rules, self._counter = rules, counter
@@ -89,7 +89,7 @@ class _Simulation:
         return CacheReport(self._rules, tuple(self._calls), tuple(self._breaks), (*self._notes, *few))
 
     def _note(self, model: str | None, rules: CacheRules) -> None:
-        """Note what is unknown of a model."""
+        """Record the unpublished rules of a model."""
         self._notes |= dict.fromkeys(rules.unknown)
         if not rules.knows(model):
             least = f"{rules.least_for(model):,} are assumed"
@@ -131,7 +131,7 @@ class _Simulation:
             self._sweep(now)
 
     def _sweep(self, now: float | None) -> None:
-        """Forget the calls and conversations that no later call can be compared with."""
+        """Forget calls and conversations whose lifetime is over."""
         self._kept = {at: each for at, each in self._kept.items() if not is_over(each.time, now, self._lifetime)}
         self._conversations = {
             key: tree for key, tree in self._conversations.items() if not is_over(tree.time, now, self._lifetime)
@@ -144,38 +144,38 @@ def _cacheable(tokens: int, step: int, least: int) -> int:
     return whole if whole >= least else 0
 
 
-def _break(at: int, reading: Reading, own: Match, earlier: _Cached, lost: int) -> Break:
+def _break(at: int, reading: CallText, own: PrefixMatch, earlier: _Cached, lost: int) -> Break:
     index = min(own.length, len(reading.text) - 1)
-    piece = reading.piece_at(index)
-    line = reading.text.count("\n", piece.begin, max(index, piece.begin)) + 1
-    before, after = _shown(reading.text, own, piece)
-    slot = _slot(reading, own, earlier) or piece.slot
-    advice = _advice(piece, slot, before, after, reading, earlier)
-    return Break(at, piece.message, slot, line, before, after, lost, advice, reading.signed_behind(index))
+    part = reading.part_at(index)
+    line = reading.text.count("\n", part.begin, max(index, part.begin)) + 1
+    before, after = _shown(reading.text, own, part)
+    slot = _slot(reading, own, earlier) or part.slot
+    advice = _advice(part, slot, before, after, reading, earlier)
+    return Break(at, part.message, slot, line, before, after, lost, advice, reading.count_signed_after(index))
 
 
 class _Tokens:
-    """The tokens of a call up to each index, counted where no earlier call has done so."""
+    """The tokens of a call up to each index; shared parts are not counted again."""
 
-    def __init__(self, reading: Reading, match: Match, counter: TokenCounter) -> None:
+    def __init__(self, reading: CallText, match: PrefixMatch, counter: TokenCounter) -> None:
         self._reading, self._counter = reading, counter
-        self._starts = [piece.start for piece in reading.pieces]
+        self._starts = [part.start for part in reading.parts]
         self._before: list[int] = []
         self.ends: dict[int, int] = {}
         until = 0
-        for piece in reading.pieces:
+        for part in reading.parts:
             self._before.append(until)
-            known = match.tokens_at(piece.end) if piece.end <= match.length else None
-            until = until + piece.tokens() if known is None else known
-            self.ends[piece.end] = until
+            known = match.tokens_at(part.end) if part.end <= match.length else None
+            until = until + part.tokens() if known is None else known
+            self.ends[part.end] = until
         self.total = until + reading.overhead
         self._known: dict[tuple[int, int | None], int] = {}
 
-    def until(self, match: Match) -> int:
+    def until(self, match: PrefixMatch) -> int:
         """Return the tokens that are shared with an earlier call."""
         return self.until_index(match.length, match)
 
-    def until_index(self, index: int, match: Match) -> int:
+    def until_index(self, index: int, match: PrefixMatch) -> int:
         """Return the tokens up to an index that a match shares."""
         if index in self.ends:
             return self.ends[index]
@@ -184,29 +184,29 @@ class _Tokens:
             self._known[key] = self._inside(index, match)
         return self._known[key]
 
-    def _inside(self, index: int, match: Match) -> int:
+    def _inside(self, index: int, match: PrefixMatch) -> int:
         at = bisect_right(self._starts, index) - 1
-        piece = self._reading.pieces[at]
-        before, end = self._before[at], self.ends[piece.end]
-        if index < piece.begin:
+        part = self._reading.parts[at]
+        before, end = self._before[at], self.ends[part.end]
+        if index < part.begin:
             return before
         count, text = self._counter.count_text, self._reading.text
-        whole, head = text[piece.begin : piece.end].rstrip(END), text[piece.begin : index].rstrip(END)
-        framing = max(end - before - count(whole), 0) if piece.is_framed else 0
+        whole, head = text[part.begin : part.end].rstrip(END), text[part.begin : index].rstrip(END)
+        framing = max(end - before - count(whole), 0) if part.is_framed else 0
         counted = match.tokens_at(index)
         inside = count(head) if counted is None else counted - before - framing
-        # A token that stands across the index, in this call or in the earlier one, is not shared.
+        # A token across the index, in this call or in the earlier one, is not shared.
         tails = [whole[len(head) :]]
         if index == match.length:
-            tails.append(texts_between(match.behind))
+            tails.append(until_separator(match.behind))
         near = head[-_NEAR:]
         if any(tail and near and count(near + tail[:_NEAR]) < count(near) + count(tail[:_NEAR]) for tail in tails):
             inside -= 1
         return before + min(framing + inside, end - before)
 
 
-def _slot(reading: Reading, own: Match, earlier: _Cached) -> str | None:
-    """Return the slot that changed: the first that ends elsewhere than in the earlier call, or holds the difference."""
+def _slot(reading: CallText, own: PrefixMatch, earlier: _Cached) -> str | None:
+    """Return the slot that changed: the first with another end than in the earlier call, or that of the difference."""
     slots, others = reading.slots, earlier.slots
     at = bisect_right([start for start, _ in slots], own.length) - 1
     for index in range(at):
@@ -215,25 +215,27 @@ def _slot(reading: Reading, own: Match, earlier: _Cached) -> str | None:
     return slots[at][1] if at >= 0 else None
 
 
-def _shown(text: str, own: Match, piece: Piece) -> tuple[str, str]:
-    """Return what stood at the difference before, and what stands there now, in one line each."""
-    begin = max(piece.begin, own.length - _SEARCHED, 0)
-    key = text.rfind(_PRIVATE_KEY, piece.begin, begin)
+def _shown(text: str, own: PrefixMatch, part: CallPart) -> tuple[str, str]:
+    """Return the earlier text at the difference and the present one, a line each."""
+    begin = max(part.begin, own.length - _SEARCHED, 0)
+    key = text.rfind(_PRIVATE_KEY, part.begin, begin)
     begin = begin if key < 0 else key
-    at = max(own.length, piece.begin) - begin
+    at = max(own.length, part.begin) - begin
     shown: list[str] = []
     for behind in (own.behind, text[own.length : own.length + _SEARCHED]):
-        skipped = max(piece.begin - own.length, 0)
-        whole = texts_between(text[begin : own.length]) + texts_between(behind[skipped : skipped + _SEARCHED_BEHIND])
+        skipped = max(part.begin - own.length, 0)
+        whole = until_separator(text[begin : own.length]) + until_separator(
+            behind[skipped : skipped + _SEARCHED_BEHIND]
+        )
         safe = masked(whole, secrets_in(whole, len(whole)))
         start = max(safe.rfind("\n", 0, at) + 1, at - _SHOWN_BEFORE)
         shown.append(safe[start : at + _SHOWN_BEHIND])
     return shown[0], shown[1]
 
 
-def _advice(piece: Piece, slot: str | None, before: str, after: str, reading: Reading, earlier: _Cached) -> str:
-    """Return what to do about a break."""
-    in_history = piece.message not in (None, 0) and slot in (None, "history")
+def _advice(part: CallPart, slot: str | None, before: str, after: str, reading: CallText, earlier: _Cached) -> str:
+    """Return the advice to avoid a break."""
+    in_history = part.message not in (None, 0) and slot in (None, "history")
     causes = (
         (slot in _PARAMETERS, f"Send the same {_PARAMETERS.get(slot or '', '')} in every call of a conversation."),
         (before.split() == after.split(), "Only white space differs: write the text the same way in every call."),
@@ -244,9 +246,9 @@ def _advice(piece: Piece, slot: str | None, before: str, after: str, reading: Re
         ),
         (
             bool(_DATE.search(before) and _DATE.search(after)),
-            "Pin the date or time for the whole conversation, or put it behind the history.",
+            "Pin the date or time for the whole conversation, or put it after the history.",
         ),
-        (slot not in _FIXED, f"Move the slot {slot!r} behind the history, into the user's last message."),
+        (slot not in _FIXED, f"Move the slot {slot!r} after the history, into the user's last message."),
     )
-    last = "Keep this text the same in every call, or move what changes behind the history."
+    last = "Keep this text the same in every call, or move the changing part after the history."
     return next((advice for is_cause, advice in causes if is_cause), last)

@@ -181,7 +181,7 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
     ("text", "fault"),
     [
         ('{"messages": []}\n{"messages"\n', "a.jsonl:2: this line is not JSON"),
-        ("hello\nyou\n", "a.jsonl:1: this is no JSON, neither by itself nor with all lines"),
+        ("hello\nyou\n", "a.jsonl:1: neither this line nor the whole file is JSON"),
         ("3\n", "a.jsonl:1: a call is an object, not 3"),
         (
             '{"question": "Hi"}\n',
@@ -190,16 +190,16 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
         (json.dumps({"name": "chat x", "attributes": {"gen_ai.operation.name": "chat"}}), "no gen_ai.input.messages"),
         (
             '{"payload": {"messages": []}, "time": "noon"}\n',
-            "a.jsonl:1: this is no call: ValueError: Invalid isoformat",
+            "a.jsonl:1: this is not a call: ValueError: Invalid isoformat",
         ),
-        ('{"attributes": [1]}\n', "a.jsonl:1: this is no call: TypeError"),
-        (json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "Hi"}}), "a.jsonl:1: this is no call: JSONDecode"),
+        ('{"attributes": [1]}\n', "a.jsonl:1: this is not a call: TypeError"),
+        (json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "Hi"}}), "a.jsonl:1: this is not a call: JSONDecode"),
         (
             json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "[" * 100_000}}),
-            "a.jsonl:1: this is no call: RecursionError",
+            "a.jsonl:1: this is not a call: RecursionError",
         ),
-        ('{"resourceSpans": [3]}\n', "a.jsonl:1: this is no call: AttributeError"),
-        ("[" * 100_000, "a.jsonl:1: this is no JSON"),
+        ('{"resourceSpans": [3]}\n', "a.jsonl:1: this is not a call: AttributeError"),
+        ("[" * 100_000, "a.jsonl:1: neither this line nor the whole file is JSON"),
     ],
 )
 def test_what_is_no_call_is_an_error_with_its_line(tmp_path: Path, text: str, fault: str) -> None:

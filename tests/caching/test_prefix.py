@@ -100,7 +100,7 @@ def test_a_budget_and_a_rule_say_that_it_was_they() -> None:
 
 def test_thoughts_are_counted_in_the_text_of_a_change() -> None:
     change = check_prefix(payload(USER, system="a"), payload(USER, THOUGHT, THOUGHT, system="b"))
-    assert str(change) == "system: the caller changed the system text; void signed thoughts behind it: 2"
+    assert str(change) == "system: the caller changed the system text; void signed thoughts after it: 2"
 
 
 def test_what_is_no_prompt_is_an_error() -> None:

@@ -305,7 +305,7 @@ def test_the_first_change_of_two_saved_payloads(run: Run, tmp_path: Path) -> Non
     }
     text = run("inspect", "a.json", "--diff", "b.json").out.decode()
     assert text.endswith(
-        "\nfirst change: system: the caller changed the system text; void signed thoughts behind it: 1\n"
+        "\nfirst change: system: the caller changed the system text; void signed thoughts after it: 1\n"
     )
     assert "first change" not in run("inspect", "a.json", "--diff", "a.json").out.decode()
 
