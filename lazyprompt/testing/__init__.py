@@ -1,4 +1,4 @@
-"""Prompts under test: cases beside prompts, checks, and the difference of two versions. Read cases.py first."""
+"""Tests prompts: test cases, checks, and comparisons of two versions of a prompt. Read cases.py first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["assert_prompt", "render_cases"]
 
 
 def __getattr__(name: str) -> object:
-    # pytest imports this package at each start, for its plugin.
+    # pytest imports this package at every start, for its plugin.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("lazyprompt.testing.cases"), name)

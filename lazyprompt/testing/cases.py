@@ -1,7 +1,7 @@
-"""Test cases: in YAML, rows of JSON Lines or CSV, and in code by :func:`assert_prompt`.
+"""Test cases, in YAML, JSON Lines, CSV, and in code with :func:`assert_prompt`.
 
-``greeting.test.yaml`` holds the cases of ``greeting.prompty`` beside it; ``greeting.test.jsonl`` and
-``greeting.test.csv`` hold inputs alone.
+``greeting.test.yaml`` contains the cases of ``greeting.prompty`` in the same directory. ``greeting.test.jsonl`` and
+``greeting.test.csv`` contain only inputs.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _CASE_FIELDS: Final = ("name", "inputs", "history", "tools", "prompt", "answer")
 
 
 class Case(NamedTuple):
-    """Inputs of a prompt, and the checks on what becomes of them.
+    """The inputs of a prompt, and the checks on the result.
 
     Attributes:
-        file: The file that it stands in.
-        line: Its line there, from 1.
-        name: Its name; its number if it has none.
-        arguments: The inputs, the history and the tools; of a row none.
+        file: The file of the case.
+        line: The line in the file, from 1.
+        name: The case's name; by default, its number.
+        arguments: The inputs, the history and the tools; empty for a row.
         prompt: The checks on the prompt.
         answer: The checks on the answer.
-        row: The row of a table, with a history and tools in columns; None if it is no row.
-        fault: The reason why the row cannot be read.
+        row: The row of a table, with history and tools in columns; None for a case in YAML.
+        fault: The error if the row can't be read.
     """
 
     file: Path
@@ -70,7 +70,7 @@ class Case(NamedTuple):
 
     @property
     def inputs(self) -> object:
-        """The inputs; of a row all its columns."""
+        """The inputs; for a row, all columns."""
         return self.arguments[0] if self.row is None else self.row
 
 
@@ -79,11 +79,11 @@ class CaseFile:
     """A file of cases.
 
     Args:
-        path: Its path.
+        path: The file's path.
         prompt: The prompt file.
         params: The values of ``${params:name}``.
-        listed: The cases that are written in it.
-        rows: The file of rows that are cases too; no link to it that is made later is followed.
+        listed: The cases in the file itself.
+        rows: A file of rows that are also cases, with its link already resolved.
         prompt_checks: The checks on the prompt of each row.
         answer_checks: The checks on the answer of each row.
     """
@@ -101,11 +101,11 @@ class CaseFile:
         """Read a file of cases.
 
         Args:
-            path: Its path.
-            roots: Directories that the files it names may lie in, beside its own.
+            path: The file's path.
+            roots: More directories that the file may refer to, besides its own.
 
         Raises:
-            PromptFileError: It is wrong, has no prompt, or names a file elsewhere.
+            PromptFileError: The file is invalid, has no prompt, or refers to a file outside of these directories.
         """
         places = References(path.parent, tuple(map(Path, roots)))
         if path.name.endswith(ROW_ENDS):
@@ -118,7 +118,7 @@ class CaseFile:
         _check_names(source, fields, _FIELDS, "a file of cases")
         given = source.text_of(fields.get("file"), "file")
         prompt = _beside(path, YAML_ENDS) if given is None else _prompt(source, fields["file"], path, given, places)
-        params = cast("dict[str, object]", plain(fields.get("params")) or {})
+        params = _params(source, fields.get("params"))
         common = {kind: read_checks(source, fields.get(kind), kind) for kind in (PROMPT, ANSWER)}
         rows = source.text_of(fields.get("rows"), "rows")
         items = source.list_of(fields["cases"], "cases") if "cases" in fields else []
@@ -131,7 +131,7 @@ class CaseFile:
                 )
             seen[case.name] = case.line
         if not cases and rows is None:
-            raise source.pointed(0, "there is no case; give cases: [{inputs: {...}}], or rows: FILE.jsonl")
+            raise source.pointed(0, "there are no cases; give cases: [{inputs: {...}}], or rows: FILE.jsonl")
         try:
             table = None if rows is None else _rows(path, rows, places)
         except ValueError as error:
@@ -139,10 +139,10 @@ class CaseFile:
         return cls(path, prompt, params, tuple(cases), table, common[PROMPT], common[ANSWER])
 
     def check_no_code(self) -> None:
-        """Check that no answer is checked by a function.
+        """Check that no check calls a function.
 
         Raises:
-            BatchError: A check names one.
+            BatchError: A check calls one.
         """
         places = [(self.path, 1, self.answer_checks), *((each.file, each.line, each.answer) for each in self.listed)]
         for file, line, checks in places:
@@ -152,10 +152,10 @@ class CaseFile:
                 )
 
     def cases(self) -> Iterator[Case]:
-        """Yield the cases; rows are read as they are asked for.
+        """Yield the cases; rows are read lazily.
 
         Raises:
-            BatchError: The file of rows cannot be read.
+            BatchError: The file of rows can't be read.
         """
         yield from self.listed
         if self.rows is None:
@@ -170,19 +170,25 @@ class CaseFile:
                 yield Case(self.rows.path, line, name, _NONE, *checks, row)
 
 
+def _params(source: Source, node: Node | None) -> dict[str, object]:
+    if node is None or node.value is None:
+        return {}
+    return {name: plain(value) for name, value in source.mapping_of(node, "params").items()}
+
+
 def _prompt(source: Source, node: Node, path: Path, given: str, places: References) -> Path:
     """Return the prompt file that a file of cases names."""
     if not given.lower().endswith(_PROMPT_ENDS):
-        raise source.pointed(node.at, f"{given!r} is no prompt file; its name ends in {', '.join(_PROMPT_ENDS)}")
+        raise source.pointed(node.at, f"{given!r} is not a prompt file; its name must end in {', '.join(_PROMPT_ENDS)}")
     try:
         found = places.path_of(given)
     except ValueError as error:
         raise source.pointed(node.at, str(error)) from error
     if not found.name.lower().endswith(_PROMPT_ENDS):
-        raise source.pointed(node.at, f"{given!r} is a link to {found.name!r}, which is no prompt file")
+        raise source.pointed(node.at, f"{given!r} is a link to {found.name!r}, which is not a prompt file")
     if not found.is_file():
         raise source.pointed(node.at, f"there is no prompt file {given!r}")
-    # Its own name, unless that is a link to another directory, where its references are relative to.
+    # References are relative to the directory that a link leads to.
     named = path.parent / given
     return named if os.path.realpath(named.parent) == str(found.parent) else found
 
@@ -191,8 +197,8 @@ def _rows(path: Path, given: str, places: References) -> RowFile:
     """Return the file of rows of a file of cases.
 
     Raises:
-        ValueError: It lies elsewhere.
-        BatchError: Its name is not that of a file of rows.
+        ValueError: The file is outside of the allowed directories.
+        BatchError: The file has another suffix.
     """
     return row_file(path.parent / given, resolved=places.path_of(given))
 
@@ -215,11 +221,11 @@ def _check_names(source: Source, fields: Mapping[str, Node], known: tuple[str, .
 
 
 def _beside(path: Path, ends: tuple[str, ...]) -> Path:
-    """Return the prompt of a file of cases: of the same name, in the same directory."""
+    """Return the prompt file with the same name and directory as a file of cases."""
     found = _prompts_beside(path, ends)
     if len(found) == 1:
         return found[0]
-    what = f"{' and '.join(each.name for each in found)} are both beside it" if found else "no prompt is beside it"
+    what = f"{' and '.join(each.name for each in found)} both match" if found else "its directory has no such prompt"
     raise PromptFileError(f"{path}:1:1: {what}; name the prompt with file:")
 
 
@@ -229,7 +235,7 @@ def _prompts_beside(path: Path, ends: tuple[str, ...]) -> list[Path]:
 
 
 def is_case_file(path: Path) -> bool:
-    """Return True if a file is meant as cases: other tools have files of such names."""
+    """Return True if a file contains cases; other tools use the same file names."""
     beside = _prompts_beside(path, YAML_ENDS)
     if any(each.suffix not in YAML_SUFFIXES for each in beside):
         return True
@@ -244,8 +250,8 @@ def case_files(place: Path) -> Iterator[Path]:
     """Find the files of cases at a path.
 
     Args:
-        place: A directory, in which hidden files are passed over; a file of cases; or a prompt file, which stands for
-            the files of cases beside it.
+        place: A directory, whose hidden files are skipped; a file of cases; or a prompt file, for the files of its
+            cases.
     """
     if place.is_dir():
         for path in shown_files(place):
@@ -277,16 +283,16 @@ def render_cases(
     params: Mapping[str, object] | None = None,
     allowed_roots: Sequence[str] = (),
 ) -> list[RenderedCase]:
-    """Return the cases of a prompt file, rendered, for ``pytest.mark.parametrize(..., ids=str)``.
+    """Render the cases of a prompt file, for ``pytest.mark.parametrize(..., ids=str)``.
 
     Args:
-        prompt: A prompt file, whose cases stand beside it; or a file of cases.
-        params: The values of ``${params:name}``, beside those of the files of cases.
-        allowed_roots: Directories that the prompt file may refer to, beside its own.
+        prompt: A prompt file with cases in its directory, or a file of cases.
+        params: The values of ``${params:name}``, in addition to those of the files of cases.
+        allowed_roots: More directories that the prompt file may refer to, besides its own.
 
     Raises:
-        PromptFileError: A file is wrong, or there is no case.
-        LazyPromptError: The inputs of a case do not fit.
+        PromptFileError: A file is invalid, or there are no cases.
+        LazyPromptError: The inputs of a case don't fit the prompt.
     """
     path = Path(prompt)
     found: list[RenderedCase] = []
@@ -296,9 +302,9 @@ def render_cases(
             if case.fault:
                 raise PromptFileError(f"{case.file}:{case.line}:1: {case.fault}")
             given = case.arguments if case.row is None else loaded.arguments(case.row)
-            found.append(loaded.rendered(*given, case.name))
+            found.append(loaded.render(*given, case.name))
     if not found:
-        raise PromptFileError(f"{path}:1:1: there is no case; write {path.with_name(path.stem)}.test.yaml")
+        raise PromptFileError(f"{path}:1:1: there are no cases; write {path.with_name(path.stem)}.test.yaml")
     return found
 
 
@@ -309,10 +315,10 @@ def assert_prompt(
     tools: ToolsLike = None,
     **checks: Unpack[PromptChecks],
 ) -> RenderedCase:
-    """Check a prompt as a file of cases does.
+    """Check a prompt, with the checks of files of cases.
 
     Args:
-        prompt: A case of :func:`render_cases`; or a prompt, a prompter or a prompt file, with what it is called with.
+        prompt: A case of :func:`render_cases`; or a prompt, a prompter or a prompt file, to fill with the arguments.
         inputs: The inputs.
         history: The history.
         tools: The tools of the call.
@@ -322,16 +328,16 @@ def assert_prompt(
         The rendered prompt.
 
     Raises:
-        AssertionError: A check fails; all that fail are in the message.
-        ValueError: The value of a check is wrong.
-        LazyPromptError: The inputs do not fit.
+        AssertionError: Checks fail; the message lists all of them.
+        ValueError: The value of a check is invalid.
+        LazyPromptError: The inputs don't fit the prompt.
     """
     if isinstance(prompt, RenderedCase):
         case = prompt
     elif isinstance(prompt, str | os.PathLike):
-        case = LoadedPrompt.load(Path(prompt), text=text_of_file(os.fspath(prompt))).rendered(inputs, history, tools)
+        case = LoadedPrompt.load(Path(prompt), text=text_of_file(os.fspath(prompt))).render(inputs, history, tools)
     else:
-        case = LoadedPrompt.of(prompt).rendered(inputs, history, tools)
+        case = LoadedPrompt.of(prompt).render(inputs, history, tools)
     failures = prompt_failures(case, [make_check(PROMPT, kind, cast("Json", value)) for kind, value in checks.items()])
     if failures:
         raise AssertionError("\n".join(f"{each.check}: {each.message}" for each in failures))

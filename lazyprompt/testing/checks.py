@@ -1,4 +1,4 @@
-"""The checks of cases: on a prompt, and on the answer of a model."""
+"""The checks of cases, on prompts and on a model's answers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import time
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from lazyprompt._base.json import is_dict
 from lazyprompt._base.patterns import PatternTimeoutError, compile_pattern, find_first
 from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing_extra
 from lazyprompt.files.yaml_nodes import Node, Source, plain
@@ -33,7 +34,7 @@ PROMPT: Final = "prompt"
 ANSWER: Final = "answer"
 _MOST: Final = 80
 _MOST_FAULTS: Final = 100
-# The time that a schema may take for one answer: references to one another can double the work at each step.
+# The time limit of a schema for one answer. Mutual references can double the work with each step.
 _SCHEMA_SECONDS: Final = 5.0
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ROLES: Final = ("system", "developer", "user", "assistant", "model", "tool")
@@ -43,10 +44,10 @@ class Check(NamedTuple):
     """A check.
 
     Attributes:
-        kind: Its name, as ``contains``.
-        value: What is expected.
-        role: The role whose messages are looked at; None is all.
-        counter: The token counter; None is that of the prompt's model.
+        kind: The check's name, such as ``contains``.
+        value: The expected value.
+        role: The role of the messages to check; None for all.
+        counter: The token counter; None for that of the prompt's model.
     """
 
     kind: str
@@ -60,8 +61,8 @@ class Failure(NamedTuple):
 
     Attributes:
         check: The name of the check.
-        message: What was expected, and what was found.
-        slot: The slot that is to blame; the prompt's own text is ``instruction``, and ``""`` is no slot.
+        message: The message with the expected and the actual value.
+        slot: The slot that causes the failure; ``instruction`` for the prompt's own text, ``""`` for none.
         text: The part of the text to show.
     """
 
@@ -141,19 +142,19 @@ def _function(value: Json) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a text for a message, in quotes, cut if it is long."""
+    """Return a text for a message: quoted, and shortened."""
     return repr(text if len(text) <= _MOST else f"{text[:_MOST]}…")
 
 
 class _TextKind(NamedTuple):
-    """A kind of check that looks for a pattern.
+    """A kind of check that searches for texts or patterns.
 
     Attributes:
-        fault: The words for a text on which the check fails.
-        is_found: True if a text must have it.
-        is_pattern: True if its value is a pattern; else it is a text.
-        begin: The pattern before the text, which then counts without white space around it.
-        end: The pattern behind it.
+        fault: The words of the failure's message.
+        is_found: True if the pattern must match; False if it must not.
+        is_pattern: True if the check's value is a regular expression; False for plain text.
+        begin: The pattern before the text, which is stripped if there is one.
+        end: The pattern after the text.
     """
 
     fault: str
@@ -178,15 +179,15 @@ _ANSWER_TEXT_KINDS: Final = {
 
 
 def _text_check(kind: str, value: Json, role: str | None) -> Check:
-    """Make a check that looks for texts or patterns.
+    """Create a check that searches for texts or patterns.
 
     Args:
-        kind: Its name.
+        kind: The check's name.
         value: The text, or a list of texts.
-        role: The role whose messages are looked at.
+        role: The role of the messages to check.
 
     Raises:
-        ValueError: It is no text, or no pattern.
+        ValueError: The value is not text, or not a valid pattern.
     """
     texts, rule = _texts(value), _ANSWER_TEXT_KINDS[kind]
     patterns: list[tuple[str, regex.Pattern[str]]] = []
@@ -246,7 +247,7 @@ def _check_tokens(case: RenderedCase, check: Check) -> Iterator[Failure]:
 def _check_safe(case: RenderedCase, _: Check) -> Iterator[Failure]:
     try:
         marks = case.marks
-    except LazyPromptError:  # flat text shows no pictures; values can be searched all the same
+    except LazyPromptError:  # flat text can't contain images, but the values can still be searched
         for slot, text in case.slots.items():
             if slot and neutralize(text) != text:
                 yield Failure("safe", "a control sequence is neutralised", slot, text)
@@ -258,8 +259,7 @@ def _check_safe(case: RenderedCase, _: Check) -> Iterator[Failure]:
 def _check_valid(case: RenderedCase, check: Check) -> Iterator[Failure]:
     for provider in check.value:
         try:
-            payload = case.source.prompter.target(provider).render(case.prompt)
-            ChatFormatter(provider).validate(cast("dict[str, Any]", payload))
+            ChatFormatter(provider).validate(case.render(provider))
         except LazyPromptError as error:
             yield Failure("valid", f"{provider}: {error}")
 
@@ -279,12 +279,12 @@ def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:
     try:
         value = json.loads(answer)
     except (ValueError, RecursionError) as error:
-        yield Failure("json_schema", f"the answer is no JSON: {error}", text=answer)
+        yield Failure("json_schema", f"the answer is not JSON: {error}", text=answer)
         return
     try:
         found = [*islice(validator.iter_errors(value), _MOST_FAULTS)]
     except referencing.exceptions.Unresolvable as error:
-        yield Failure("json_schema", f"the schema is wrong: nothing is at {error.ref}")
+        yield Failure("json_schema", f"the schema is wrong: {error.ref} doesn't exist")
         return
     except RecursionError as error:
         yield Failure("json_schema", f"the answer is nested too deeply for the schema: {error}", text=answer)
@@ -297,11 +297,11 @@ def _check_schema(answer: str, check: Check, _: object) -> Iterator[Failure]:
 
 
 class _SchemaTimeoutError(Exception):
-    """A schema takes longer than an answer is validated."""
+    """The time limit of a schema is exceeded."""
 
 
 def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may be missing
-    """Return a class of validators whose patterns end, and which end themselves."""
+    """Return a validator class with a time limit, also for its patterns."""
     end = time.thread_time() + _SCHEMA_SECONDS
 
     def bounded(keyword: Callable[..., Iterable[Any] | None]) -> Callable[..., Iterator[Any]]:
@@ -318,7 +318,7 @@ def _bounded_validator(library: Any) -> Any:  # noqa: ANN401 - the package may b
 
 
 def _pattern_keywords(library: Any) -> dict[str, Callable[..., Iterator[Any]]]:  # noqa: ANN401 - as above
-    """Return the keywords of JSON Schema that hold patterns; the package's own ones have no time limit."""
+    """Return JSON Schema's keywords with patterns; those of jsonschema have no time limit."""
 
     def pattern(_: object, given: str, text: object, __: object) -> Iterator[Any]:
         if isinstance(text, str) and not _is_found(given, text):
@@ -344,8 +344,8 @@ def _is_found(pattern: str, text: str) -> bool:
     return find_first(compile_pattern(pattern), text) is not None
 
 
-def _fields_of(value: object) -> Iterable[tuple[str, Json]]:
-    return cast("dict[str, Json]", value).items() if isinstance(value, dict) else ()
+def _fields_of(value: object) -> Iterable[tuple[str, object]]:
+    return value.items() if is_dict(value) else ()
 
 
 def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failure]:
@@ -362,7 +362,7 @@ def _check_function(answer: str, check: Check, inputs: object) -> Iterator[Failu
         yield Failure("python", f"{check.value}: {found or 'returned False'}", text=answer)
 
 
-# How the value of each check is read, and what finds its failures.
+# For each check, the function that parses its value, and the one that finds its failures.
 _PROMPT_KINDS: Final[Mapping[str, tuple[Callable[[Json], Any], Callable[..., Iterator[Failure]]]]] = {
     "roles": (_texts, _check_roles),
     "max_tokens": (_count, _check_tokens),
@@ -378,17 +378,17 @@ _KINDS: Final = {PROMPT: (_TEXT_KINDS, _PROMPT_KINDS), ANSWER: (_ANSWER_TEXT_KIN
 
 
 def make_check(of: str, kind: str, value: Json, role: str | None = None, counter: str | None = None) -> Check:
-    """Make a check.
+    """Create a check.
 
     Args:
         of: ``prompt`` or ``answer``.
-        kind: Its name.
-        value: Its value, as in a file.
-        role: The role whose messages are looked at.
+        kind: The check's name.
+        value: The check's value, as in a file.
+        role: The role of the messages to check.
         counter: The token counter.
 
     Raises:
-        ValueError: There is no such check, its value is wrong, or it takes no role or counter.
+        ValueError: The check is unknown, its value is invalid, or it accepts no role or counter.
     """
     texts, others = _KINDS[of]
     if kind not in texts and kind not in others:
@@ -421,14 +421,14 @@ def read_checks(source: Source, node: Node | None, of: str) -> tuple[Check, ...]
         of: ``prompt`` or ``answer``.
 
     Raises:
-        PromptFileError: A check is unknown, or its value is wrong.
+        PromptFileError: A check is unknown, or its value is invalid.
     """
     found: list[Check] = []
     for item in source.list_of(node, of) if node else []:
         fields = source.mapping_of(item, "a check")
         role, counter = (source.text_of(fields.pop(name, None), name) for name in ("role", "counter"))
         if not fields:
-            raise source.pointed(item.at, "a check is empty; it is as contains: TEXT, or roles: [system, user]")
+            raise source.pointed(item.at, "a check is empty; write contains: TEXT, or roles: [system, user]")
         for name, value in fields.items():
             try:
                 found.append(make_check(of, name, plain(value), role, counter))
@@ -441,13 +441,13 @@ def read_checks(source: Source, node: Node | None, of: str) -> tuple[Check, ...]
 def prompt_failures(
     case: RenderedCase, checks: Iterable[Check], snapshot_fault: _SnapshotFault | None = None, name: str = ""
 ) -> list[Failure]:
-    """Return the checks on a prompt that fail.
+    """Return the failed checks on a prompt.
 
     Args:
         case: The prompt.
         checks: The checks.
-        snapshot_fault: Compares the prompt with the snapshot of a name: returns a message, no slot and the lines that
-            differ, or None; left out, none are compared.
+        snapshot_fault: A function that compares the prompt with a named snapshot and returns a message, an empty slot
+            and the differing lines, or None if they are equal. By default, snapshots are not compared.
         name: The name of the case, and of its snapshot.
     """
     found: list[Failure] = []
@@ -464,15 +464,15 @@ def prompt_failures(
 
 
 def answer_failures(answer: str, checks: Iterable[Check], inputs: object) -> list[Failure]:
-    """Return the checks on an answer that fail.
+    """Return the failed checks on an answer.
 
     Args:
         answer: The answer.
         checks: The checks.
-        inputs: The inputs of the case, for functions.
+        inputs: The inputs of the case, which functions receive.
 
     Raises:
-        BatchError: A function is not there.
+        BatchError: A function doesn't exist.
         MissingExtraError: A check needs a package that is not installed.
     """
     turns = [TurnText(ANSWER, ((ANSWER, answer),))]

@@ -1,4 +1,4 @@
-"""Another version of prompts, in git or in a directory, and the difference of its requests for a case."""
+"""Compares the requests of cases with those of another version of the prompts, in git or a directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt._base.difference import Change, Part, compare, shared_length
 from lazyprompt._base.secret import shown
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase, TurnText
 
 PROVIDERS: Final = ("openai", "anthropic", "gemini")
-"""A case has changed if its request to one of these has."""
+"""A case counts as changed if its request to one of these providers changes."""
 _OWN_TEXT: Final = "instruction"
-# So many files of a commit are in memory at once.
+# The number of a commit's files in memory at once.
 _AT_ONCE: Final = 200
 
 
@@ -39,13 +39,13 @@ class CaseChange(NamedTuple):
     """The change of a case from one version to another.
 
     Attributes:
-        kinds: The names of what changed: ``instruction``, ``slot NAME``, ``roles``, ``order``, ``tools``, ``model``,
-            ``parameters``, ``answer form``, ``safety``; ``error`` if one version has no prompt, ``new`` if the other
-            has no such file.
-        tokens: About how many tokens its texts have more.
-        size: The number of characters that differ, which orders changes.
-        before: The prompt of the other version, or the reason why there is none.
-        after: The prompt, or the reason why there is none.
+        kinds: The changed parts: ``instruction``, ``slot NAME``, ``roles``, ``order``, ``tools``, ``model``,
+            ``parameters``, ``answer form``, ``safety``; ``error`` if one version can't be rendered, ``new`` if the
+            other version has no such file.
+        tokens: The approximate number of added tokens.
+        size: The number of differing characters, by which changes are sorted.
+        before: The prompt of the other version, or its error.
+        after: The prompt, or its error.
     """
 
     kinds: tuple[str, ...]
@@ -56,7 +56,7 @@ class CaseChange(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The text before and after."""
+        """The texts before and after."""
         return _text(self.before), _text(self.after)
 
 
@@ -64,8 +64,8 @@ class Comparison:
     """Compares the prompts of two versions of a file, case by case.
 
     Args:
-        before: The other version, or the reason why it cannot be read; ``""`` if there is no such file.
-        after: The version that is tested, or the reason why there is none.
+        before: The other version, or its error; ``""`` if it has no such file.
+        after: The tested version, or its error.
     """
 
     def __init__(self, before: LoadedPrompt | str, after: LoadedPrompt | str) -> None:
@@ -79,11 +79,11 @@ class Comparison:
         self._controls = controls_of(DEFAULT_MARKERS)
 
     def change(self, before: RenderedCase | str, after: RenderedCase | str) -> CaseChange | None:
-        """Compare the prompts of a case, or the reasons why there are none.
+        """Compare the prompts of a case.
 
         Args:
-            before: The prompt of the other version.
-            after: The prompt.
+            before: The prompt of the other version, or its error.
+            after: The prompt, or its error.
 
         Returns:
             The change; None if no request differs.
@@ -98,7 +98,7 @@ class Comparison:
         is_alike = not kinds and before.value == after.value
         if is_alike and not _has_calls(after.value):
             return None
-        if not _says_else(before, after) and not _differ(before, after, is_alike=is_alike):
+        if not _has_other_text(before, after) and not _differ(before, after, is_alike=is_alike):
             return None
         shape = _shape_kinds(before.turns, after.turns)
         changes = [
@@ -115,15 +115,15 @@ class Comparison:
         return CaseChange(tuple(kinds) or ("form",), tokens, size, before, after)
 
     def _is_forged_in_one(self, change: Change) -> bool:
-        """Return True if one of two texts holds a control sequence of any model, and the other does not."""
+        """Return True if one of two texts contains a control sequence of any model, and the other doesn't."""
         before, after = change.before, change.after
         if self._controls.is_clean(f"{before}\n{after}"):
             return False
         return (neutralize(before) != before) != (neutralize(after) != after)
 
 
-def _says_else(before: RenderedCase, after: RenderedCase) -> bool:
-    """Return True if a turn has another text: requests need not be rendered to see that they differ."""
+def _has_other_text(before: RenderedCase, after: RenderedCase) -> bool:
+    """Return True if a turn's text differs, so that the requests need not be rendered to compare them."""
     old, new = before.turns, after.turns
     is_chat = before.source.is_chat and after.source.is_chat
     if not is_chat or [turn.role for turn in old] != [turn.role for turn in new]:
@@ -133,19 +133,19 @@ def _says_else(before: RenderedCase, after: RenderedCase) -> bool:
 
 
 def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> bool:
-    """Return True if a request differs, by its bytes."""
+    """Return True if the bytes of a request differ."""
     first, *others = PROVIDERS
     old, new = _request(before, first), _request(after, first)
     if old != new or json.dumps(old) != json.dumps(new):
         return True
-    # OpenAI's request shows the order of fields, which equality does not; all other requests are made of these two.
+    # OpenAI's request also shows the order of fields, which equality ignores.
     return not is_alike and any(
         json.dumps(_request(before, each)) != json.dumps(_request(after, each)) for each in others
     )
 
 
 def _has_calls(value: Prompt | Filled) -> bool:
-    """Return True if there may be calls of the text, of which equality does not see the order of fields."""
+    """Return True if the text may contain tool calls; equality ignores the order of their fields."""
     if not isinstance(value, Filled):
         return any(isinstance(message.content, tuple) for message in value.history.messages)
     turns = (step for step in value.steps if isinstance(step, Turn))
@@ -153,20 +153,20 @@ def _has_calls(value: Prompt | Filled) -> bool:
 
 
 def _own_tools(before: RenderedCase, after: RenderedCase) -> tuple[str, ...]:
-    """Return the kind of a change of the tools that the text of a file names; ``()`` if there are none."""
+    """Return ``("tools",)`` if the tools in the text of a file changed."""
     own, others = (each.value.tools if isinstance(each.value, Filled) else () for each in (before, after))
     return ("tools",) if (own or others) and json.dumps(own) != json.dumps(others) else ()
 
 
 def _request(case: RenderedCase, provider: str) -> JsonObject:
     try:
-        return {**cast("JsonObject", case.payload(provider))}
+        return {**case.payload(provider)}
     except LazyPromptError as error:
         return {"error": str(error)}
 
 
 def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[str]:
-    """Return the kinds of changes of roles, own text and order; the values of slots don't matter."""
+    """Return the kinds of changes of roles, own text and order, regardless of slot values."""
     old, new = ([(turn.role, _own_text(turn, "\0")) for turn in turns] for turns in (before, after))
     if sorted(old) == sorted(new):
         return ["order"] if old != new else []
@@ -182,28 +182,28 @@ def _shape_kinds(before: Sequence[TurnText], after: Sequence[TurnText]) -> list[
 
 
 def _own_text(turn: TurnText, mark: str = "") -> str:
-    """Return the own text of a turn; a mark stands for each slot, with its name."""
+    """Return the own text of a turn, with each slot replaced by its marked name."""
     return "".join(f"{mark}{slot}{mark}" * bool(mark) if slot else text for slot, text in turn.pieces)
 
 
 def _parts(slots: Mapping[str, str]) -> list[Part]:
-    """Return the own text of a case, and the text of each slot."""
+    """Return the own text of a case and the text of each slot."""
     return [Part(f"slot {slot}" if slot else _OWN_TEXT, text) for slot, text in slots.items()]
 
 
 @lru_cache(maxsize=64)
 def _tokens(text: str) -> int:
-    """Return about how many tokens a text has; the own text is the same for most rows."""
+    """Return the approximate number of tokens of a text; cached, because most rows share their own text."""
     return approximate_tokens(text)
 
 
 def _text(case: RenderedCase | str) -> str:
-    """Return the messages as text to be shown, or the reason why there are none."""
+    """Return the messages as printable text, or the error."""
     return case if isinstance(case, str) else "\n\n".join(f"{turn.role}:\n{turn.text}" for turn in case.turns)
 
 
 def _distance(before: str, after: str) -> int:
-    """Return the number of characters between the common beginning and the common end of two texts."""
+    """Return the number of characters between the common prefix and the common suffix of two texts."""
     if after.startswith(before):
         return len(after) - len(before)
     begin = shared_length(before, after)
@@ -213,14 +213,14 @@ def _distance(before: str, after: str) -> int:
 
 @contextmanager
 def older_version(against: str, places: Sequence[Path]) -> Generator[Callable[[Path], Path]]:
-    """Yield a function that finds the file of another version.
+    """Yield a function from the path of a file to that of its other version.
 
     Args:
-        against: A directory, in which files lie as in the directory that is tested; or a revision of git.
-        places: The directories or files that are tested.
+        against: A directory with the same structure as the tested one, or a git revision.
+        places: The tested directories or files.
 
     Raises:
-        BatchError: It is neither, or git fails.
+        BatchError: ``against`` is neither, or git fails.
     """
     if against and Path(against).is_dir():
         yield _finder(Path(against), [place if place.is_dir() else place.parent for place in places])
@@ -235,15 +235,15 @@ def older_version(against: str, places: Sequence[Path]) -> Generator[Callable[[P
 
 
 def _write_tree(top: Path, commit: str, against: str, tree: Path) -> None:
-    """Write the files of a commit, as its objects hold them: a checkout would run the repository's filters and hooks.
+    """Write the files of a commit from its objects; a checkout would run the repository's filters and hooks.
 
-    Links are left out. The names of files are those of git, which refuses "..".
+    Links are skipped. Git rejects file names with "..".
     """
     listed = _git(["-C", str(top), "ls-tree", "-r", "-l", "-z", "--full-tree", commit], against)
     found = (
         (head.split(), name) for head, _, name in (entry.partition(b"\t") for entry in listed.split(b"\0")) if head
     )
-    # No file of a prompt may be larger.
+    # Larger prompt files are not supported.
     blobs = [(head[2], os.fsdecode(name)) for head, name in found if _is_file(head) and int(head[3]) <= MAX_BYTES]
     for begin in range(0, len(blobs), _AT_ONCE):
         _write_blobs(top, blobs[begin : begin + _AT_ONCE], against, tree)
@@ -262,7 +262,7 @@ def _write_blobs(top: Path, blobs: Sequence[tuple[bytes, str]], against: str, tr
         begin, size = end + 1, int(content[at:end].split()[2])
         path = Path(tree, name)
         if not path.resolve().is_relative_to(tree.resolve()):
-            raise BatchError(f"{against!r} has a file that lies outside of it: {name!r}")
+            raise BatchError(f"{against!r} contains a file outside of its directory: {name!r}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content[begin : begin + size])
         at = begin + size + 1
@@ -275,13 +275,13 @@ def _finder(root: Path, bases: Sequence[Path]) -> Callable[[Path], Path]:
         whole = path.parent.resolve() / path.name
         base = next((each for each in resolved if whole.is_relative_to(each)), None)
         if base is None:
-            raise BatchError(f"{path} lies outside of {bases[0]}, so it has no other version")
+            raise BatchError(f"{path} is outside of {bases[0]}, so it has no other version")
         return root / whole.relative_to(base)
 
     return find
 
 
-# Settings of a repository that run programs; the repository may be an unpacked archive of somebody else.
+# Disables git's settings that run programs, because the repository may be untrusted.
 _NO_PROGRAMS: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
 
 
@@ -291,8 +291,8 @@ def _git(arguments: list[str], against: str, given: bytes = b"") -> bytes:
     try:
         made = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)  # noqa: S603 - the user's git
     except OSError as error:
-        raise BatchError(f"{against} is no directory, and git cannot be run: {error.strerror}") from error
+        raise BatchError(f"{against} is not a directory, and git can't be run: {error.strerror}") from error
     if made.returncode:
-        why = made.stderr.decode(errors="replace").strip() or "it is no revision, or a shallow clone lacks it"
+        why = made.stderr.decode(errors="replace").strip() or "unknown revision, or missing from a shallow clone"
         raise BatchError(f"{against!r} is neither a directory nor a revision of git here: {why}")
     return made.stdout

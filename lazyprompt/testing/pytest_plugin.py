@@ -1,6 +1,6 @@
-"""The pytest plugin, which collects the ``*.test.yaml`` files beside prompts.
+"""The pytest plugin, which collects ``*.test.yaml`` files.
 
-pytest imports it at every start, and before coverage measures. It imports the rest of the package only for a test file.
+pytest imports it at every start, before coverage begins. The rest of the package is imported only for test files.
 """
 
 # pytest does not know all of its own types.
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the setting of further directories, as ``--root`` of the command."""
-    parser.addini("lazyprompt_roots", "directories that test files of prompts may read from, beside their own", "paths")
+    """Declare the setting ``lazyprompt_roots``, which corresponds to the option ``--root``."""
+    parser.addini(
+        "lazyprompt_roots", "more directories that test files of prompts may read from, besides their own", "paths"
+    )
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a file of cases, unless it is that of another tool, which has no prompt."""
+    """Collect a file of cases; files of other tools, which have no prompt, are skipped."""
     if not file_path.name.endswith((".test.yaml", ".test.yml")):
         return None
     from lazyprompt.testing.cases import is_case_file
@@ -63,7 +65,7 @@ class PromptCase(pytest.Item):
             raise PromptCaseError(self.result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: None = None) -> str:  # type: ignore[override]  # a text is a representation
-        """Return the checks that fail, without a traceback."""
+        """Return the failed checks, without a traceback."""
         if not isinstance(excinfo.value, PromptCaseError):
             return str(super().repr_failure(excinfo, style))
         from lazyprompt.testing.report import failure_lines
@@ -71,16 +73,16 @@ class PromptCase(pytest.Item):
         return "\n".join(map("".join, failure_lines(excinfo.value.result)))
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the place of the case."""
+        """Return the location of the case."""
         case = self.result.case
         return self.path, case.line - 1, f"{self.path.name}: {case.name}"
 
 
 class PromptCaseError(AssertionError):
-    """A case whose checks fail.
+    """The failure of a case.
 
     Args:
-        result: Its result.
+        result: The result of the case.
     """
 
     def __init__(self, result: Result) -> None:

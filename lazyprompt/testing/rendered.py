@@ -1,4 +1,4 @@
-"""A prompt under test, and a case of it rendered: turns, requests, tokens, control sequences."""
+"""Prompts under test, and their rendered cases: turns, requests, tokens, control sequences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lazyprompt._base.secret import HiddenEnvironment, SecretText, secrets_within
 from lazyprompt.batch.plan import RowPlan
@@ -27,7 +27,7 @@ from lazyprompt.templates.slots import Value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt._base.json import JsonObject
+    from lazyprompt._base.json import Json, JsonObject
     from lazyprompt.batch.cells import Cells
     from lazyprompt.batch.rows import Row
     from lazyprompt.formatters.report import Payload
@@ -47,7 +47,7 @@ class TurnText(NamedTuple):
     """The text of a message.
 
     Attributes:
-        role: Its role.
+        role: The message's role.
         pieces: Pairs of a slot and a text; the prompt's own text has the slot ``""``.
     """
 
@@ -60,7 +60,7 @@ class TurnText(NamedTuple):
         return "".join(text for _, text in self.pieces)
 
     def slot_at(self, start: int, end: int) -> str:
-        """Return the slot that most of a range of the text stands in; ``instruction`` is the prompt's own text."""
+        """Return the slot that contains most of a range of the text; ``instruction`` for the prompt's own text."""
         at, best = 0, (0, "")
         for slot, text in self.pieces:
             inside = min(end, at + len(text)) - max(start, at)
@@ -74,10 +74,10 @@ class LoadedPrompt:
     """A prompt under test.
 
     Args:
-        prompter: Its prompter.
+        prompter: The prompter.
         file: The prompt file, if it is a ``.prompty`` file.
-        settings: The contents of requests beside messages: model, parameters, tools, the form of the answer.
-        sent: The same prompt with values of the environment, which a model is sent; None if it is this one.
+        settings: The contents of requests besides messages: model, parameters, tools, the form of the answer.
+        sent: The same prompt with values of environment variables, to send to a model; None to send this one.
     """
 
     prompter: Prompter
@@ -96,19 +96,19 @@ class LoadedPrompt:
         environment: Mapping[str, str] | None = _HIDDEN,
         named: frozenset[str] | None = None,
     ) -> LoadedPrompt:
-        """Read a prompt file; a link that leads out of its directory is refused.
+        """Read a prompt file. A link out of its directory is an error.
 
         Args:
             path: The path.
             params: The values of ``${params:name}``.
-            roots: Directories that files may refer to, beside its own.
-            text: Its text, if it has been read.
-            environment: The values of ``${env:NAME}``; None are those of the process. Left out, each is its reference,
-                as all that a test makes is shown.
-            named: The variables that may be used outside of connection settings; None is all.
+            roots: More directories that files may refer to, besides its own.
+            text: The file's text, if it was already read.
+            environment: The values of ``${env:NAME}``; None for those of the process. By default, references are not
+                resolved, because tests print prompts.
+            named: The environment variables allowed outside of connection settings; None for all.
 
         Raises:
-            PromptFileError: It is wrong, or not there.
+            PromptFileError: The file is invalid, or doesn't exist.
         """
         held = text_in_place(path, roots) if text is None else text
         if path.suffix.lower() in YAML_SUFFIXES:
@@ -120,29 +120,30 @@ class LoadedPrompt:
 
     @classmethod
     def of(cls, prompt: Prompty | Prompter) -> LoadedPrompt:
-        """Return a prompt as one under test."""
+        """Return a prompt or prompter as a prompt under test."""
         if not isinstance(prompt, Prompty):
             return cls(prompt, None, {"tools": [*prompt.made_of.tools]})
         spec = prompt.spec
         model = {name: value for name, value in spec.model.items() if name != "connection"}
         options = model.pop("options", None)
-        tools, outputs = ([each.to_dict() for each in some] for some in (spec.tools, spec.outputs))
-        settings = {"model": model, "parameters": options, "tools": tools, "answer form": outputs}
-        return cls(prompt.prompter, prompt, cast("JsonObject", settings))
+        tools: list[Json] = [each.to_dict() for each in spec.tools]
+        outputs: list[Json] = [each.to_dict() for each in spec.outputs]
+        settings: JsonObject = {"model": model, "parameters": options, "tools": tools, "answer form": outputs}
+        return cls(prompt.prompter, prompt, settings)
 
     @cached_property
     def secrets(self) -> tuple[SecretText, ...]:
-        """The texts out of the environment in its front matter."""
+        """The values of environment variables in the file's front matter."""
         return () if self.file is None else tuple(secrets_within([plain(each) for each in self.file.seen.values()]))
 
     @cached_property
     def system(self) -> str:
-        """The system text of a prompt that has none of its own."""
+        """The default system text."""
         return self.prompter.made_of.system
 
     @property
     def is_chat(self) -> bool:
-        """True if requests have all turns."""
+        """True if requests contain all turns."""
         return self.file is None or self.file.spec.model.get("apiType") in (None, "chat", "responses")
 
     @cached_property
@@ -152,7 +153,7 @@ class LoadedPrompt:
 
     @cached_property
     def counter(self) -> tuple[str, TokenCounter]:
-        """The counter of the prompt's model, with its name; the approximate one if none is known on this machine."""
+        """The name and the token counter of the prompt's model; approximate if no vocabulary is available."""
         model = self.settings.get("model")
         name = f"tiktoken:{str(model.get('id') if isinstance(model, dict) else model).rpartition('/')[2]}"
         try:
@@ -161,20 +162,20 @@ class LoadedPrompt:
             return "approximate", counter_named("approximate")
 
     def reads_like(self, other: LoadedPrompt) -> bool:
-        """Return True if another version finds the same arguments in a row."""
+        """Return True if another version reads the same arguments from a row."""
         return self.cells == other.cells
 
     def arguments(self, row: Row) -> Arguments:
         """Return the inputs, the history and the tools of a row.
 
         Raises:
-            LazyPromptError: A column is missing, or its value is wrong.
+            LazyPromptError: A column is missing, or has an invalid value.
         """
         cells = self.cells
         history = cells.history_of(row) if cells.history in row else None
         return cells.input_of(row), history, cells.tools_of(row) if cells.tools in row else None
 
-    def rendered(
+    def render(
         self, inputs: object = None, history: HistoryLike | None = None, tools: ToolsLike = None, name: str = ""
     ) -> RenderedCase:
         """Fill the prompt.
@@ -186,7 +187,7 @@ class LoadedPrompt:
             name: The name of the case.
 
         Raises:
-            LazyPromptError: The inputs do not fit.
+            LazyPromptError: The inputs don't fit the prompt.
         """
         if self.file is not None and tools is None:
             return RenderedCase(self, inputs, history, tools, self.file.filled(inputs, history), name)
@@ -202,7 +203,7 @@ class RenderedCase:
         inputs: The inputs.
         history: The history.
         tools: The tools of the call.
-        value: The prompt as a value, before it takes any form.
+        value: The filled prompt.
         name: The name of the case.
     """
 
@@ -223,27 +224,37 @@ class RenderedCase:
 
     @cached_property
     def prompt(self) -> Prompt:
-        """The prompt as a value."""
+        """The filled prompt, as a ``Prompt``."""
         return self.source.prompter.fill(*self.call) if isinstance(self.value, Filled) else self.value
 
     def payload(self, provider: str = "openai") -> Payload:
-        """Return the request to a provider; of a file without settings only messages and tools.
+        """Return the request to a provider; without a file's settings, only messages and tools.
 
         Args:
             provider: The provider.
 
         Raises:
-            FormatError: The provider is unknown, or cannot carry the prompt.
+            FormatError: The provider is unknown, or can't represent the prompt.
         """
-        file, value = self.source.file, self.value
-        if file is None or not isinstance(value, Filled) or not _takes_requests(file, provider):
-            prompt = self.prompt if isinstance(value, Filled) else value
-            return cast("Payload", self.source.prompter.target(provider).render(prompt))
+        file = self.source.file
+        if file is None or not isinstance(self.value, Filled) or not _takes_requests(file, provider):
+            return self.render(provider)
         return file.prompter.request(self.prompt, provider)
+
+    def render(self, provider: str) -> Payload:
+        """Render the messages and tools for a provider.
+
+        Raises:
+            FormatError: The provider is unknown, or can't represent the prompt.
+        """
+        payload = self.source.prompter.target(provider).render(self.prompt)
+        if isinstance(payload, str):
+            raise FormatError(f"{provider!r} renders text; give a provider with a payload")
+        return payload
 
     @cached_property
     def turns(self) -> tuple[TurnText, ...]:
-        """The messages in order, as their texts."""
+        """The texts of the messages, in order."""
         if isinstance(self.value, Filled):
             return tuple(_turns_of_file(self.value))
         return tuple(_turns_of_prompt(self.value, self.source.system))
@@ -255,7 +266,7 @@ class RenderedCase:
 
     @property
     def slots(self) -> dict[str, str]:
-        """The text of each slot; the prompt's own text is that of ``""``."""
+        """The text of each slot; the prompt's own text has the slot ``""``."""
         found: dict[str, str] = {}
         for turn in self.turns:
             for slot, text in turn.pieces:
@@ -270,15 +281,14 @@ class RenderedCase:
     def count(self, counter: TokenCounter) -> int:
         """Return the tokens of messages and tools."""
         try:
-            fields = cast("JsonObject", self.source.prompter.target("openai").render(self.prompt))
-        except LazyPromptError:  # it shows what OpenAI does not take
+            fields = self.render("openai")
+        except LazyPromptError:  # the prompt contains something that OpenAI doesn't support
             return counter.count_text(self.text)
-        messages, tools = (cast("list[JsonObject]", fields.get(name)) for name in ("messages", "tools"))
-        return counter.count(messages, tools)
+        return counter.count(fields["messages"], fields.get("tools"))
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
-        """The control sequences in values, which flat text has neutralised."""
+        """The control sequences in values, which are neutralised in flat text."""
         prompter = self.source.prompter.with_safety("neutralize")
         shown = prompter.text_target().segments(self.prompt)
         return marks_of(shown, shown)[0]
@@ -328,7 +338,7 @@ def _turns_of_prompt(prompt: Prompt, default: str) -> Iterator[TurnText]:
 
 
 def _pieces_of_text(text: Text) -> list[tuple[str, str]]:
-    """Return the pieces of an instruction: its own text stands at the even places."""
+    """Return the slots and texts of an instruction; parts with even indices are its own text."""
     return [
         (slot if at % 2 else "", part)
         for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))

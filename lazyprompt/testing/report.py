@@ -1,4 +1,4 @@
-"""The results of cases: counted, and written as a table, JSON, JUnit's XML or commands of GitHub's workflows."""
+"""Counts the results of cases, and writes them as a table, JSON, JUnit XML or GitHub workflow commands."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MOST_SHOWN: Final = 10
 _MOST_LINES: Final = 30
 
 
-class Changed(NamedTuple):
-    """A case that has changed.
+class ChangedCase(NamedTuple):
+    """A case that changed.
 
     Attributes:
-        file: Its file.
-        name: Its name.
-        kinds: The names of what changed.
-        tokens: About how many tokens it has more.
+        file: The file of the case.
+        name: The case's name.
+        kinds: The changed parts.
+        tokens: The approximate number of added tokens.
     """
 
     file: str
@@ -41,18 +41,18 @@ class Changed(NamedTuple):
     tokens: int
 
 
-# The size of a change, minus its number, the case, and the change.
-_Ranked: TypeAlias = "tuple[int, int, Changed, CaseChange]"
+# The size of a change, its negative number, the case, and the change.
+_Ranked: TypeAlias = "tuple[int, int, ChangedCase, CaseChange]"
 
 
 class Group(NamedTuple):
-    """Cases that changed in the same.
+    """Cases with the same changed parts.
 
     Attributes:
-        kinds: The names of what changed.
-        file: The file of the first.
-        rows: Their number.
-        tokens: About how many tokens they have more, together.
+        kinds: The changed parts.
+        file: The file of the first case.
+        rows: The number of cases.
+        tokens: The approximate number of added tokens in all cases.
     """
 
     kinds: tuple[str, ...]
@@ -66,7 +66,7 @@ class Group(NamedTuple):
 
 @dataclass
 class Report:
-    """The results so far. Of cases that passed only their number is kept.
+    """The results so far. Passed cases are only counted.
 
     Args:
         compares: True if there is another version to compare with.
@@ -77,7 +77,7 @@ class Report:
     keeps_names: bool = False
     passed: dict[str, int] = field(default_factory=dict[str, int])
     failed: list[Result] = field(default_factory=list["Result"])
-    changed: list[Changed] = field(default_factory=list[Changed])
+    changed: list[ChangedCase] = field(default_factory=list[ChangedCase])
     cases: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     counters: Counter[str] = field(default_factory=Counter[str])
     _largest: list[_Ranked] = field(default_factory=list["_Ranked"])
@@ -95,10 +95,10 @@ class Report:
             if check.kind == "max_tokens" and rendered is not None:
                 self.counters[counter_of(rendered, check)[0]] += 1
         if change is not None:
-            row = Changed(file, case.name, change.kinds, change.tokens)
+            row = ChangedCase(file, case.name, change.kinds, change.tokens)
             self.changed.append(row)
             if len(self._largest) < _MOST_SHOWN or change.size > self._largest[0][0]:
-                # The number keeps the heap from comparing more, and the first of equal ones in it.
+                # The number breaks ties, in favor of earlier cases.
                 heapq.heappush(self._largest, (change.size, -len(self.changed), row, change))
                 if len(self._largest) > _MOST_SHOWN:
                     heapq.heappop(self._largest)
@@ -109,19 +109,19 @@ class Report:
         return sum(self.passed.values()) + len(self.failed)
 
     def groups(self) -> list[Group]:
-        """Return the changed cases by what changed, the largest group first."""
+        """Return the changed cases, grouped by the changed parts, largest group first."""
         found: dict[tuple[str, ...], Group] = {}
         for file, _, kinds, tokens in self.changed:
             group = found.get(kinds, Group(kinds, file, 0, 0))
             found[kinds] = group._replace(rows=group.rows + 1, tokens=group.tokens + tokens)
         return sorted(found.values(), key=lambda group: -group.rows)
 
-    def largest(self) -> list[tuple[Changed, CaseChange]]:
-        """Return the ten cases that differ most."""
+    def largest(self) -> list[tuple[ChangedCase, CaseChange]]:
+        """Return the ten cases with the largest changes, largest first."""
         return [(row, change) for _, _, row, change in sorted(self._largest, key=lambda each: each[:2], reverse=True)]
 
     def to_dict(self) -> JsonObject:
-        """Return it as JSON."""
+        """Return the report as JSON values."""
         failed: list[Json] = []
         for result in self.failed:
             case = result.case
@@ -141,7 +141,7 @@ class Report:
         return found
 
     def summary(self) -> str:
-        """Return the numbers in a line."""
+        """Return the numbers as one line."""
         parts = [f"{sum(self.passed.values()):,} passed", f"{len(self.failed):,} failed"]
         if self.compares:
             parts.append(f"{len(self.changed):,} changed")
@@ -150,7 +150,7 @@ class Report:
 
 
 def table_rows(report: Report) -> list[tuple[str, ...]]:
-    """Return a row for each file, with its numbers; the first is the heading."""
+    """Return the heading and a row of numbers for each file."""
     failed = Counter(str(each.case.file) for each in report.failed)
     counts = [Counter(report.passed), failed]
     if report.compares:
@@ -160,9 +160,9 @@ def table_rows(report: Report) -> list[tuple[str, ...]]:
 
 
 def failure_lines(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a failed case: a text, and the text to colour behind it.
+    """Yield the lines of a failed case: a text, and a text to color after it.
 
-    Control characters are written out, as a log is shown on a terminal too.
+    Control characters are escaped, because logs are shown in terminals too.
     """
     case = result.case
     yield visible(f"{case.file}:{case.line}: {case.name}"), ""
@@ -172,7 +172,7 @@ def failure_lines(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def change_lines(report: Report) -> Iterator[str]:
-    """Yield the lines of the changes: the groups, and the cases that differ most; control characters written out."""
+    """Yield the lines of the changes: the groups and the largest changes, with control characters escaped."""
     yield from (visible(str(group)) for group in report.groups())
     for row, change in report.largest():
         yield ""
@@ -181,7 +181,7 @@ def change_lines(report: Report) -> Iterator[str]:
 
 
 def junit(report: Report) -> str:
-    """Return the results as JUnit's XML, which CI systems read."""
+    """Return the results as JUnit XML, for CI systems."""
     failed = {(str(each.case.file), each.case.name): each for each in report.failed}
     counts = {"tests": str(report.total), "failures": str(len(failed))}
     suites = Element("testsuites", counts)
@@ -201,7 +201,7 @@ def _message(result: Result) -> str:
 
 
 def _xml(text: str) -> str:
-    """Return a text without characters that XML has not."""
+    """Return a text without characters that XML can't represent."""
     return visible(text).replace("\x0c", "").replace("\x0b", "").encode("utf-8", "replace").decode()
 
 

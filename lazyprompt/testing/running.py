@@ -1,4 +1,4 @@
-"""Cases run: each prompt filled, checked, compared with its snapshot and another version, and answered by a model."""
+"""Runs cases: fills each prompt, checks it, compares it with its snapshot and another version, and asks a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from errno import ESTALE
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as a block."""
+    """Writes multi-line text as a block."""
 
 
 _Dumper.add_representer(
@@ -50,7 +50,7 @@ class Snapshots:
 
     Args:
         cases: The file of cases.
-        update: True to take prompts as they are.
+        update: True to replace the snapshots with the present prompts.
     """
 
     def __init__(self, cases: Path, *, update: bool = False) -> None:
@@ -64,26 +64,28 @@ class Snapshots:
             self._kept = {name: plain(node) for name, node in fields.items()}
 
     def fault(self, name: str, case: RenderedCase) -> tuple[str, str, str] | None:
-        """Return a message, no slot and the lines that differ; None if a prompt is that of its snapshot.
+        """Return a message, an empty slot and the differing lines; None if the prompt equals its snapshot.
 
         Args:
             name: The name of the snapshot.
             case: The prompt.
         """
-        payload = {**cast("JsonObject", case.source.prompter.target("openai").render(case.prompt))}
+        payload: JsonObject = {**case.render("openai")}
         if self._update:
             self._used[name] = payload
             return None
         if name not in self._kept:
-            return "there is no snapshot yet; --update writes it", "", ""
+            return "there is no snapshot yet; create it with --update", "", ""
         lines = changed_lines(_dump(self._kept[name]), _dump(payload))
-        return ("the prompt differs from its snapshot; --update takes it", "", "\n".join(lines)) if lines else None
+        return (
+            ("the prompt differs from its snapshot; accept it with --update", "", "\n".join(lines)) if lines else None
+        )
 
     def save(self) -> None:
-        """Write the snapshots, if they are to be updated.
+        """Write the snapshots, if they are updated.
 
         Raises:
-            OSError: They cannot be written.
+            OSError: The file can't be written.
         """
         if not self._update or self._used == self._kept:
             return
@@ -94,14 +96,14 @@ class Snapshots:
 
 
 def _dump(value: object) -> str:
-    # A copy that shares nothing: YAML would write an alias for what stands there twice.
+    # Copy first: YAML writes an alias for an object that appears twice.
     text: str = yaml.dump(
         json.loads(json.dumps(shown(value))), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=10_000
     )
     return text
 
 
-# Kinds of module errors that are the fault of one request; after any other, no further case is asked.
+# Kinds of module errors that concern only one request. After any other error, the model is not asked again.
 _OF_ONE: Final = frozenset(("request", "overflow", "refusal", "empty", "invalid"))
 
 
@@ -110,9 +112,9 @@ class Result(NamedTuple):
 
     Attributes:
         case: The case.
-        failures: The checks that fail; ``render`` if there is no prompt, ``answer`` if there is no answer.
-        rendered: The prompt; None if there is none.
-        change: The difference to the other version; None if there is none, or no other version.
+        failures: The failed checks; ``render`` without a prompt, ``answer`` without an answer.
+        rendered: The prompt; None if it can't be rendered.
+        change: The difference to the other version, if there is any.
         answer: The answer; None if no model was asked.
     """
 
@@ -124,16 +126,16 @@ class Result(NamedTuple):
 
 
 class Answers:
-    """A model, and the answers that it has given, kept by the content of the request; many threads may use it.
+    """A model and its recorded answers, by request. Threads can share it.
 
     Args:
-        path: The SQLite file that keeps the answers.
+        path: The SQLite file of the answers.
         module: The model.
         name: The name of the source and the model, which is part of each key.
-        params: Finds the parameters that a prompt asks for.
+        params: A function that returns the parameters of a prompt.
 
     Raises:
-        BatchError: The file cannot be read or written.
+        BatchError: The file can't be read or written.
     """
 
     def __init__(
@@ -146,12 +148,12 @@ class Answers:
         self.asked = 0
         self.left = 0
         self.fault: ModuleError | None = None
-        """The error that ended the asking, if there is one."""
+        """The error after which the model is not asked again, if any."""
         self._module, self._name, self._params = module, name, params
         self._lock = Lock()
         try:
             if make_own_directory(path.parent):
-                path.with_name(".gitignore").write_text("*\n", encoding="utf-8")  # answers are no source
+                path.with_name(".gitignore").write_text("*\n", encoding="utf-8")  # answers don't belong in a repository
             self._database = _own_database(path)
             self._database.execute("PRAGMA journal_mode = WAL")
             with self._database:
@@ -160,14 +162,14 @@ class Answers:
             raise BatchError(f"{path} cannot keep answers: {error}; give another file with --answers") from error
 
     def answer(self, case: RenderedCase, *, ask: bool) -> str | None:
-        """Return the answer to a case; None if there is none and the model is not to be asked.
+        """Return the answer to a case; None without a recorded answer, unless the model is asked.
 
         Args:
             case: The case.
-            ask: True to ask the model if no answer is kept.
+            ask: True to ask the model if there is no recorded answer.
 
         Raises:
-            ModuleError: The model gives no answer.
+            ModuleError: The model doesn't answer.
         """
         source = case.source.sent or case.source
         module, params = self._module.share(source.prompter), self._params(source)
@@ -197,23 +199,23 @@ class Answers:
 
 
 def _own_database(path: Path) -> sqlite3.Connection:
-    """Open a database of ours; make it where there is none.
+    """Open or create a database.
 
     Raises:
-        OSError: Its name belongs to something else, as a link, or was changed meanwhile.
+        OSError: The path is a link or another kind of file, or it was replaced meanwhile.
     """
     os.close(open_own(path))
     before = own_database_status(path)
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
-        connection.execute("PRAGMA schema_version")  # SQLite opens the file only now
+        connection.execute("PRAGMA schema_version")  # opens the file
         after = own_database_status(path)
     except BaseException:
         connection.close()
         raise
     if before is None or after is None or not os.path.samestat(before, after):
         connection.close()
-        raise OSError(ESTALE, "another file has been put in its place")
+        raise OSError(ESTALE, "the file was replaced")
     return connection
 
 
@@ -222,14 +224,14 @@ class Runner:
     """Runs files of cases.
 
     Args:
-        params: The values of ``${params:name}``, beside those of the files.
-        roots: Directories that prompt files may refer to.
-        update: True to take snapshots as they are.
-        older: Finds the file of another version that stands in the place of a prompt file; None compares none.
-        answers: The answers of a model; None asks none.
-        concurrency: The number of cases asked at once.
-        env: The variables of the environment that may be sent to the model outside of connection settings.
-        allow_code: True to call the functions that checks of answers name, which runs code.
+        params: The values of ``${params:name}``, in addition to those of the files.
+        roots: More directories that prompt files may refer to.
+        update: True to replace the snapshots with the present prompts.
+        older: A function from a prompt file to its other version; None for no comparison.
+        answers: The answers of a model; None to ask no model.
+        concurrency: The number of parallel requests.
+        env: The environment variables that may be sent to the model outside of connection settings.
+        allow_code: True to call the functions of checks, which runs code.
     """
 
     params: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -248,7 +250,7 @@ class Runner:
             files: The files of cases.
 
         Raises:
-            BatchError: A file of rows cannot be read, or a function of a check is not there, or may not be called.
+            BatchError: A file of rows can't be read, or the function of a check doesn't exist or is not allowed.
         """
         files = [*files]
         if self.answers is not None and not self.allow_code:
@@ -271,7 +273,7 @@ class Runner:
                 pool.shutdown(cancel_futures=True)
 
     def _ask(self, answers: Answers, result: Result) -> str | None:
-        """Return the answer: a recorded one, or of a new or changed prompt the model's."""
+        """Return the recorded answer; for new or changed prompts, ask the model."""
         if result.rendered is None:
             return None
         return answers.answer(result.rendered, ask=self.older is None or result.change is not None)
@@ -285,7 +287,7 @@ class Runner:
         older = None if self.older is None else self._loaded(file, self.older(file.prompt))
         snapshots = Snapshots(file.path, update=self.update)
         comparison = None if older is None else Comparison(older, loaded)
-        # Both versions read most rows alike.
+        # Reuse the arguments if both versions read rows the same way.
         is_alike = isinstance(loaded, LoadedPrompt) and isinstance(older, LoadedPrompt) and loaded.reads_like(older)
         for case in file.cases():
             made = _rendered(case, loaded)
@@ -312,18 +314,18 @@ class Runner:
                 path, {**file.params, **self.params}, self.roots, environment=environment, named=named
             )
         except LazyPromptError as error:
-            # The other version lies in a temporary directory.
+            # The other version is in a temporary directory.
             return str(error).replace(str(path), str(file.prompt)) if path.exists() or path == file.prompt else ""
 
 
 def _rendered(case: Case, source: LoadedPrompt | str, given: Arguments | None = None) -> RenderedCase | str:
-    """Return the prompt of a case, or the reason why there is none."""
+    """Return the prompt of a case, or its error."""
     if case.fault or isinstance(source, str):
         return case.fault or str(source)
     try:
         if given is None:
             given = case.arguments if case.row is None else source.arguments(case.row)
-        return source.rendered(*given)
+        return source.render(*given)
     except LazyPromptError as error:
         return str(error)
 

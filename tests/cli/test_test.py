@@ -128,7 +128,7 @@ def test_a_prompt_with_a_picture_is_searched_for_control_sequences_too(run: Run)
     [
         ("cases: [{input: {}}]", "greet.test.yaml:1:10: a case has no field 'input' (did you mean 'inputs'?); it has "),
         ("case: []", "greet.test.yaml:1:1: a file of cases has no field 'case' (did you mean 'cases'?); it has "),
-        ("cases: []", "greet.test.yaml:1:1: there is no case; give cases: [{inputs: {...}}], or rows: FILE.jsonl"),
+        ("cases: []", "greet.test.yaml:1:1: there are no cases; give cases: [{inputs: {...}}], or rows: FILE.jsonl"),
         ("cases: [{prompt: [{contain: x}]}]", "there is no check 'contain' of a prompt (did you mean 'contains'?)"),
         ("cases: [{prompt: [{max_tokens: many}]}]", "greet.test.yaml:1:32: max_tokens is a number of tokens"),
         ("cases: [{prompt: [{regex: '('}]}]", "regex is a regular expression: "),
@@ -226,7 +226,7 @@ def test_the_model_of_a_prompt_chooses_the_counter_of_tokens(run: Run, monkeypat
 
 def test_a_snapshot_is_written_compared_and_taken_again(run: Run) -> None:
     cases("{snapshot: true}")
-    assert b"there is no snapshot yet; --update writes it" in run("test").out
+    assert b"there is no snapshot yet; create it with --update" in run("test").out
     assert run("test", "--update").status == 0
     kept = Path("greet.test.snapshots.yaml").read_text(encoding="utf-8")
     assert "You greet Ann kindly." in kept

@@ -277,7 +277,7 @@ STEEP = "(a|a)+$"
 @pytest.mark.parametrize("pattern", [STEEP, "(a|aa)+$", "^(?:b|(a|a)+$)"])
 def test_a_pattern_of_a_test_file_ends(kind: str, pattern: str) -> None:
     """``re`` searched without an end: 2 ** 60 steps."""
-    case = LoadedPrompt.load(Path("x"), text="user:\n" + "a" * 60 + "!").rendered()
+    case = LoadedPrompt.load(Path("x"), text="user:\n" + "a" * 60 + "!").render()
     begun = time.process_time()
     (failure,) = prompt_failures(case, [make_check("prompt", kind, pattern)])
     assert "takes more than 1 s" in failure.message
@@ -360,7 +360,7 @@ def test_nothing_is_retrieved_for_a_schema(monkeypatch: pytest.MonkeyPatch) -> N
         {"$id": "http://127.0.0.1:1/b", "properties": {"a": {"$ref": "c"}}},
     ):
         (failure,) = answer_failures('{"a": 1}', [check._replace(value=schema)], None)
-        assert failure.message.startswith("the schema is wrong: nothing is at")
+        assert failure.message.startswith("the schema is wrong: ")
     assert not asked
 
 

@@ -36,7 +36,7 @@ def test_the_cases_of_a_prompt_are_rendered() -> None:
 
 def test_a_prompt_without_cases_is_an_error() -> None:
     Path("greet.test.yaml").unlink()
-    with pytest.raises(PromptFileError, match="greet.prompty:1:1: there is no case; write greet.test.yaml"):
+    with pytest.raises(PromptFileError, match="greet.prompty:1:1: there are no cases; write greet.test.yaml"):
         render_cases("greet.prompty")
 
 
