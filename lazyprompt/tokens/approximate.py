@@ -1,17 +1,17 @@
-"""Tokens counted without a vocabulary: about as many as OpenAI's o200k_base has for the same text.
+"""Estimates the number of tokens of OpenAI's o200k_base, without a vocabulary.
 
-A text is first written with one letter for the kind of each character. Its pieces (words, numbers, signs, spaces) are
-found as o200k_base finds them, and most of them are one token. What makes them more has a price: long words, capitals,
-accents, other scripts, as short tables have them. Chinese has no spaces, so its commonest words are listed.
+Each character is replaced by a letter for its kind. The text is split into pieces (words, numbers, signs, spaces) as
+o200k_base does, and most pieces are one token. Tables of prices add tokens for long words, capitals, accents and other
+scripts. Chinese has no spaces, so its most common words are listed.
 
-The prices were fitted to 2,000 files of prose, code, JSON and manuals in some forty languages. On 2,000 others, in
-parts of about 2,000 characters, the mean error is 3 % for English and JSON, 4 % for code and Markdown, 5 % for Chinese,
-Japanese and Korean, 9 % for other languages (Finnish, Italian and Indonesian count a quarter too little). Nineteen of
-twenty parts of the first five are within 12 %, of other languages within 22 %.
+The prices were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. On 2,000 other files,
+in parts of about 2,000 characters, the mean error is 3 % for English and JSON, 4 % for code and Markdown, 5 % for
+Chinese, Japanese and Korean, and 9 % for other languages (for Finnish, Italian and Indonesian, counts are a quarter too
+low). 95 % of the parts are within 12 %, or within 22 % for other languages.
 
-Against the older cl100k_base the errors are the same for English, code and JSON. It knows less of other scripts: it has
-a quarter more tokens than are counted here for Chinese and Japanese, a half more for Korean and Russian, about twice as
-many for Arabic, Greek, Hebrew and Thai, three times as many for Hindi.
+For the older cl100k_base, the errors are the same for English, code and JSON. It has more tokens for other scripts: a
+quarter more than this estimate for Chinese and Japanese, half more for Korean and Russian, about twice as many for
+Arabic, Greek, Hebrew and Thai, three times as many for Hindi.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 
-# OpenAI's rule, which is about right for most models: 3 tokens around a message, its role, a name, and the beginning of
-# the answer.
+# OpenAI's rule, which roughly fits most models: 3 tokens around a message, its role, a name, and the beginning of the
+# answer.
 _MESSAGE: Final = 4
 _NAME: Final = 1
 _PRIMING: Final = 3
 
-# The letters for the kinds of characters. What is not listed is another sign, ".".
+# The letters for the kinds of ASCII characters. All others are signs, ".".
 _ASCII: Final = (
     ("v", "aeiouy"),
     ("c", "".join(sorted(set(ascii_lowercase) - set("aeiouy")))),
@@ -45,10 +45,10 @@ _ASCII: Final = (
     ("t", "\t\v\f"),
     ("n", "\r\n"),
     ("'", "'"),
-    # Signs of which lines are drawn: a run of them is one token.
+    # Signs that draw lines: a run of them is one token.
     ("-", "-=*#~+_./"),
 )
-# All other characters by the first byte that UTF-8 has for them; the other bytes are left out.
+# The letters for other characters, by their first byte in UTF-8; further bytes are removed.
 _OTHERS: Final = (
     ("S", 0xC2, 0xC2),  # signs
     ("L", 0xC3, 0xCD),  # Latin with accents
@@ -69,7 +69,7 @@ _OTHERS: Final = (
     ("E", 0xF0, 0xF4),  # emoji
     ("T", 0xFF, 0xFF),  # Thai: a byte that UTF-8 never has
 )
-# Where the first byte is not enough: how characters begin, and the byte that stands for that.
+# The first bytes of characters whose kind depends on more than one byte, and their replacements.
 _BEGINNINGS: Final = (
     (b"\xc4\x91", b"\xc6"),  # Vietnamese
     (b"\xe1\xba", b"\xc6"),
@@ -85,7 +85,7 @@ _CONTINUATION: Final = bytes(range(0x80, 0xC0))
 
 
 def _table() -> bytes:
-    """The letter for every byte."""
+    """Return the letter of every byte."""
     table = bytearray(b"." * 256)
     for letter, characters in _ASCII:
         for character in characters:
@@ -97,7 +97,7 @@ def _table() -> bytes:
 
 _KINDS: Final = _table()
 
-# The pieces, as o200k_base has them; of a long word, ten letters are one. No text has fewer than its beginning has.
+# The pieces of o200k_base, but at most ten letters of a word. No text has fewer pieces than its beginning.
 _PIECE: Final = re.compile(
     rb"""
     [ .\-'St]?+ A*+ [vcLV]{1,10}+         # a word, with the space or sign before it
@@ -115,7 +115,7 @@ _PIECE: Final = re.compile(
 )
 _WIDE: Final = re.compile(rb"[CEK]+")
 
-# A piece is one token. What these add to it, in hundredths of a token.
+# The hundredths of a token that each occurrence adds to the one token of its piece.
 _PRICES: Final = (
     (b"AA", 28),
     (b"cAA", 140),
@@ -126,7 +126,7 @@ _PRICES: Final = (
     (b"....", 40),
     (b"t", 35),
 )
-# Only where not all is ASCII.
+# Only for text that is not all ASCII.
 _OTHER_PRICES: Final = (
     (b"L", 80),
     (b"Lcv", 200),
@@ -144,7 +144,8 @@ _OTHER_PRICES: Final = (
     (b"TTTT", 160),
 )
 
-# Chinese: a character is a piece, and so is a word of two characters of these: a first one, and all that follow it.
+# Chinese: a piece is one of these words of two characters, or a character. Each group is a first character and all
+# second ones.
 _CHINESE: Final = re.compile("[\u4000-\u9fff]+")
 _WORDS: Final = {
     group[0]: group[1:]
@@ -201,33 +202,33 @@ _WORDS: Final = {
 
 
 class ApproximateTokenCounter:
-    """Counts tokens about, for any model: no vocabulary, no file, no network, nothing to install.
+    """Estimates token counts for any model, without a vocabulary, files, network access or other packages.
 
-    What it counts is near OpenAI's o200k_base; see :func:`approximate_tokens`. Media count as any model might have
-    them at most. More text never counts less, and each message counts the same whichever stand beside it.
+    The counts approximate OpenAI's o200k_base; see :func:`approximate_tokens`. Media count the maximum of all models.
+    Adding text never lowers a count, and the count of a message doesn't depend on other messages.
     """
 
     __slots__ = ()
     additive: ClassVar[bool] = True
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """About the number of tokens of messages and tools, and of the beginning of the answer.
+        """Return the approximate number of tokens of messages and tools, and of the beginning of the answer.
 
         Args:
             messages: Messages in any provider's form, or Msg.
             tools: The tools in any provider's form.
 
         Returns:
-            The number: texts, media and tools (as JSON), and what models put around them by OpenAI's rule.
+            The tokens of texts, media and tools (as JSON), and of the framing by OpenAI's rule.
 
         Raises:
-            FormatError: A call or a tool is no JSON value.
+            FormatError: A call or a tool is not a JSON value.
         """
         counted = _PRIMING + sum(map(_message, forms(messages)))
         return counted + sum(approximate_tokens(json_text(tool, "a tool")) for tool in tools or ())
 
     def count_text(self, text: str) -> int:
-        """About the number of tokens of a text; see :func:`approximate_tokens`."""
+        """Return the approximate number of tokens of a text; see :func:`approximate_tokens`."""
         return approximate_tokens(text)
 
 
@@ -238,13 +239,10 @@ def _message(message: Form) -> int:
 
 
 def approximate_tokens(text: str) -> int:
-    """About the number of tokens of a text.
-
-    Args:
-        text: Any text. Its time grows with its length, and no more.
+    """Return the approximate number of tokens of a text, in linear time.
 
     Returns:
-        The number: 0 for no text, 1 and more for any, and never less for a text with something behind it.
+        The number. It is 0 only for an empty text, and never decreases when text is added at the end.
     """
     price = pieces = 0
     if text.isascii():
@@ -252,7 +250,7 @@ def approximate_tokens(text: str) -> int:
     else:
         encoded = text.encode("utf-8", "surrogatepass")
         for beginning, byte in _BEGINNINGS:
-            # Looking for one byte takes next to no time.
+            # Searching for one byte is fast.
             if beginning[0] in encoded:
                 encoded = encoded.replace(beginning, byte)
         kinds = encoded.translate(_KINDS, _CONTINUATION)
@@ -268,7 +266,7 @@ def approximate_tokens(text: str) -> int:
 
 
 def _chinese(run: str) -> int:
-    """Count words and single characters that stand together."""
+    """Count the words and single characters of Chinese text."""
     pieces = 0
     following = ""
     for character in run:

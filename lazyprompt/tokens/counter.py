@@ -1,10 +1,10 @@
-"""Token counters: the protocols, the simplest counter, and the texts and media of a message that all counters count."""
+"""The protocols of token counters, the simplest counter, and the texts and media of messages that counters count."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, get_args
 
-from lazyprompt._base.json import checked, dump
+from lazyprompt._base.json import checked, dump, is_dict, is_sequence
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, Msg, URLSource, VideoBlock, message_of
 from lazyprompt.messages.openai_form import OpenAIWriter, openai_dicts, write_part
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 Form: TypeAlias = "Mapping[str, Any]"
 
 _BLOCKS = get_args(Block)
-# The keys of a message that hold its content, in any provider's form.
+# The keys of a message's content, in any provider's form.
 _CONTENT = ("content", "parts", "output", "reasoning_content", "thinking")
-# Calls in the forms that have them beside the content.
+# The keys of calls, in forms that separate them from the content.
 _CALLS = ("tool_calls", "function_call", "arguments")
-# Parts that hold no text, by their type or by a key of theirs, and what they hold.
+# The kinds of media parts, by their type or one of their keys.
 MEDIA_KINDS = {
     form.format(word): "file" if word == "document" else word
     for word in ("image", "audio", "video", "file", "document")
@@ -31,11 +31,11 @@ MEDIA_KINDS = {
 
 
 class CountsMessages(Protocol):
-    """Anything that counts the tokens of messages.
+    """The protocol of objects that count the tokens of messages.
 
-    A counter may also have an attribute ``additive``. ``True``: the count of messages is the sum of what each of them
-    adds to the count of none, so that a budget need count each of them but once. ``False``: messages change each
-    other's count. Of a counter without it, a budget finds out.
+    A counter may have an attribute ``additive``. If it is True, the count of messages is the sum of their separate
+    counts and the count of an empty request, so a budget counts each message once. If it is False, messages change each
+    other's counts. A budget tests counters without the attribute.
     """
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
@@ -44,7 +44,7 @@ class CountsMessages(Protocol):
 
 
 class TokenCounter(CountsMessages, Protocol):
-    """Anything that counts tokens, of messages and of texts."""
+    """The protocol of objects that count the tokens of messages and texts."""
 
     def count_text(self, text: str) -> int:
         """Return the number of tokens of a text."""
@@ -52,11 +52,10 @@ class TokenCounter(CountsMessages, Protocol):
 
 
 class CharTokenCounter:
-    """Counts characters: the unit is a character, not a token of any model.
+    """Counts characters instead of tokens.
 
-    It counts what is text: names, contents, tool calls and tools as JSON. Roles, ids and the signs that a provider puts
-    around messages are not counted, and neither are pictures and other media. Each message counts the same whichever
-    stand beside it.
+    It counts text: names, contents, and tool calls and tools as JSON. It doesn't count roles, ids, the markers between
+    messages, or media. The count of a message doesn't depend on other messages.
     """
 
     __slots__ = ()
@@ -70,10 +69,10 @@ class CharTokenCounter:
             tools: The tools in any provider's form.
 
         Returns:
-            The sum of all their texts' lengths.
+            The sum of the lengths of their texts.
 
         Raises:
-            FormatError: A call or a tool is no JSON value.
+            FormatError: A call or a tool is not a JSON value.
         """
         counted = sum(len(text) for message in forms(messages) for text in content_of(message)[0])
         return counted + sum(len(json_text(tool, "a tool")) for tool in tools or ())
@@ -84,16 +83,16 @@ class CharTokenCounter:
 
 
 def forms(messages: Iterable[Msg | Form]) -> list[Form]:
-    """Return messages as dicts: a Msg in the OpenAI form, a dict as it is.
+    """Return messages as dicts: a Msg in the OpenAI form, a dict unchanged.
 
     Args:
         messages: Msg, and dicts in any provider's form.
 
     Returns:
-        The dicts; media that the OpenAI form has no place for are parts all the same, so that they can be counted.
+        The dicts. Media that the OpenAI form doesn't support are parts too, to be counted.
 
     Raises:
-        FormatError: The metadata of a message are no JSON.
+        FormatError: The metadata of a message are not JSON.
     """
     found: list[Form] = []
     for message in messages:
@@ -105,7 +104,7 @@ def forms(messages: Iterable[Msg | Form]) -> list[Form]:
 
 
 def _countable_part(block: Block) -> JsonObject:
-    """Write a block as a part; one that the OpenAI form has no place for counts as a medium of its kind."""
+    """Write a block as a part; if the OpenAI form doesn't support it, as a part of its kind."""
     match block:
         case VideoBlock() | AudioBlock(URLSource()) | FileBlock(URLSource()):
             return {"type": block.kind}
@@ -116,7 +115,7 @@ def _countable_part(block: Block) -> JsonObject:
 COUNTED = OpenAIWriter(
     text_lists=True, named_results=True, parts=dict.fromkeys(("video", "audio", "file"), _countable_part)
 )
-"""The writer of messages that are counted: all media have a part."""
+"""The writer of messages to count, in which all media have a part."""
 
 
 def content_of(message: Form) -> tuple[list[str], list[Form]]:
@@ -126,10 +125,11 @@ def content_of(message: Form) -> tuple[list[str], list[Form]]:
         message: The message, in any provider's form.
 
     Returns:
-        Its texts: the name, the content, and calls and data as JSON; no role, no id. And its media parts.
+        The texts and the media parts. The texts are the name, the content, and calls and data as JSON, without role
+        and ids.
 
     Raises:
-        FormatError: A call, or data in its place, is no JSON value.
+        FormatError: A call or data is not a JSON value.
     """
     texts: list[str] = []
     media: list[Form] = []
@@ -141,22 +141,22 @@ def content_of(message: Form) -> tuple[list[str], list[Form]]:
             _collect(message[key], texts, media)
     texts += [json_text(message[key], f"the {key} of a message") for key in _CALLS if message.get(key)]
     if message.get("images"):
-        # Ollama's form has pictures beside the content.
+        # Ollama's form separates images from the content.
         media.append({"images": message["images"]})
     return texts, media
 
 
 def _collect(content: object, texts: list[str], media: list[Form]) -> None:
-    """Collect a content: a text, a list of parts, or anything else as JSON."""
+    """Collect the texts and media of a content: a text, a list of parts, or any other value as JSON."""
     if isinstance(content, str):
         texts.append(content)
-    elif isinstance(content, list | tuple):
-        for part in cast("Sequence[object]", content):
-            if isinstance(part, dict):
-                _collect_part(cast("Form", part), texts, media)
+    elif is_sequence(content):
+        for part in content:
+            if is_dict(part):
+                _collect_part(part, texts, media)
             elif isinstance(part, _BLOCKS):
-                # A block within a dict counts as it does within a Msg.
-                found = [content_of(form) for form in forms([message_of("", (cast("Block", part),), "user")])]
+                # A block in a dict counts like a block in a Msg.
+                found = [content_of(form) for form in forms([message_of("", (part,), "user")])]
                 texts += [text for more, _ in found for text in more]
                 media += [medium for _, more in found for medium in more]
             else:
@@ -177,16 +177,16 @@ def _collect_part(part: Form, texts: list[str], media: list[Form]) -> None:
 
 
 def json_text(value: object, what: str) -> str:
-    """Return a value as the JSON that a model reads; text stays text.
+    """Return a value as the JSON that a model reads; text is returned unchanged.
 
     Args:
         value: The value.
-        what: The name of the value in an error.
+        what: The name of the value for error messages.
 
     Returns:
         The text.
 
     Raises:
-        FormatError: It is no JSON value.
+        FormatError: The value is not JSON.
     """
     return value if isinstance(value, str) else dump(checked(value, what, FormatError))

@@ -1,4 +1,4 @@
-"""Downloads of tiktoken's vocabularies: checked, and bounded in bytes and in time."""
+"""Downloads tiktoken's vocabularies, with checks and with limits of size and time."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from lazyprompt.tokens.vocabulary import MOST_BYTES, cache_folder, cached_at, en
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Little at a time: a server that drips is left after one of these.
+# Small, because a slow server is abandoned only between two chunks.
 _CHUNK: Final = 4_096
 _SHOWN: Final = 200
 
 
 def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
-    """Download a vocabulary into tiktoken's cache folder, where tiktoken finds it too.
+    """Download a vocabulary into tiktoken's cache folder.
 
-    The proxies of the environment or the system are used (``HTTPS_PROXY``, ``NO_PROXY``), certificates are checked
-    (``SSL_CERT_FILE``), and what comes must have the hash that tiktoken knows.
+    The system's proxies are used (``HTTPS_PROXY``, ``NO_PROXY``), certificates are verified (``SSL_CERT_FILE``), and
+    the content must have the hash in tiktoken's recipe.
 
     Args:
         encoding_or_model: The name of an encoding or of a model.
-        timeout: How many seconds each file may take, all in all.
+        timeout: The maximum number of seconds for each file.
 
     Returns:
-        The vocabulary's file; of gpt2, which has two, the first.
+        The vocabulary's file; for gpt2, the first of two.
 
     Raises:
-        TokenizerError: The name is unknown, it cannot be downloaded, what came is something else, or it cannot be
-            written. Nothing is left behind then.
+        TokenizerError: The name is unknown, the download fails or has the wrong content, or the file can't be written.
+            No partial file is left.
     """
     name = encoding_name(encoding_or_model)
     folder, variable = cache_folder()
@@ -64,10 +64,10 @@ def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
 
 
 def _downloaded(url: str, timeout: float, remedy: str) -> bytes:
-    """Download a file by way of the system's proxies: bounded in bytes and in time, however slowly it comes."""
+    """Download a file through the system's proxies, with limits of size and time."""
     answers: list[bytes | str] = []
     late = Event()
-    # A name server and a proxy know no deadline, so a thread asks them, and is left to itself when it is late.
+    # DNS and proxies have no time limit, so a thread downloads, and is abandoned when the time is over.
     asking = Thread(target=lambda: answers.append(_asked(url, timeout, late)), daemon=True)
     asking.start()
     asking.join(timeout)
@@ -79,7 +79,7 @@ def _downloaded(url: str, timeout: float, remedy: str) -> bytes:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file, all of it or none; its folder is made where there is none."""
+    """Write a file atomically, and create its folder if necessary."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
@@ -91,7 +91,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def _asked(url: str, timeout: float, late: Event) -> bytes | str:
-    """Return the bytes, or the fault."""
+    """Return the bytes, or an error message."""
     headers = {"User-Agent": f"lazyprompt/{__version__}", "Accept-Encoding": "identity", "Connection": "close"}
     try:
         with (
@@ -108,7 +108,7 @@ def _asked(url: str, timeout: float, late: Event) -> bytes | str:
                 size += len(chunk)
                 if size > MOST_BYTES:
                     return f"it has more than {MOST_BYTES} bytes"
-                if late.is_set():  # nobody waits for it
+                if late.is_set():  # the caller stopped waiting
                     return ""
                 chunks.append(chunk)
             return b"".join(chunks)
@@ -117,7 +117,7 @@ def _asked(url: str, timeout: float, late: Event) -> bytes | str:
 
 
 def _pool(url: str, timeout: float) -> PoolManager:
-    """Return the connections to a host, through the proxy that the environment or the system names for it."""
+    """Return a connection pool for a URL, with the system's proxy if there is one."""
     address = urlsplit(url)
     proxies = getproxies()
     proxy = proxies.get(address.scheme) or proxies.get("all")

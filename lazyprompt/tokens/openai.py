@@ -1,16 +1,16 @@
-"""OpenAI's tokens, counted on this machine with tiktoken.
+"""Counts OpenAI's tokens offline, with tiktoken.
 
-Sources: OpenAI's cookbook, "How to count tokens with tiktoken" (messages, tools); its guide "Images and vision"
-(pictures; see ``media.py``). What neither tells (sound, documents, other parts) counts as ``media.py`` has it.
+Sources: OpenAI's cookbook, "How to count tokens with tiktoken" (messages, tools), and its guide "Images and vision"
+(images; see ``media.py``). Other parts, such as audio and documents, are estimated by ``media.py``.
 """
 
 from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from lazyprompt._base.json import checked
+from lazyprompt._base.json import checked_object, is_dict, is_sequence
 from lazyprompt.errors import ApproximateCountWarning, FormatError, TokenizerError, did_you_mean
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.counter import Form, content_of, forms, json_text
@@ -18,7 +18,7 @@ from lazyprompt.tokens.media import estimate_tokens, image_size, media_in, pictu
 from lazyprompt.tokens.vocabulary import check_vocabulary, encoding_for, encoding_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from lazyprompt.messages.msg import Msg
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 Missing: TypeAlias = Literal["error", "approximate"]
 
-# The cookbook's numbers. Every message is framed, and every answer begins with <|start|>assistant<|message|>.
+# The cookbook's numbers, for the framing of each message and the <|start|>assistant<|message|> of the answer.
 _MESSAGE: Final = 3
 _NAME: Final = 1
 _PRIMING: Final = 3
-# The beginning of a function: for GPT-4o and what came after it, and for what was before.
+# The framing of a function: for GPT-4o and later models, and for earlier models.
 _FUNCTION: Final = 7
 _FUNCTION_BEFORE: Final = 10
 _PROPERTIES: Final = 3
@@ -39,36 +39,36 @@ _ENUM: Final = -3
 _ENUM_ITEM: Final = 3
 _FUNCTIONS_END: Final = 12
 
-# Longer texts are counted in pieces: of a million spaces tiktoken's patterns overflow, and Rust panics.
+# Longer texts are counted in pieces, because tiktoken's patterns overflow on a million spaces.
 _LONG: Final = 200_000
 _NEAR: Final = 1_000
 _BEFORE_A_WORD: Final = re.compile(r"\S(?= \S)")
-# What content_of() has taken from a message, or what says nothing.
+# The fields that content_of() reads, or that contain no text.
 _SAID: Final = frozenset({"role", "name", "content", "parts", "output", "reasoning_content", "thinking", "arguments"})
-# Where providers' forms have the parameters of a function.
+# The keys of a function's parameters in providers' forms.
 _PARAMETERS: Final = ("parameters", "input_schema", "parameters_json_schema", "parametersJsonSchema")
 _NO_PARAMETERS: Final[dict[str, Any]] = {}
-# What the formula knows of a schema, and what tells the model nothing.
+# The keys of a schema that the formula counts, or that the model doesn't see.
 _SCHEMA: Final = frozenset(
     {"type", "description", "enum", "properties", "items", "required", "title", "default", "additionalProperties"}
 )
 
 
 class TiktokenCounter:
-    """Counts as OpenAI does, with the vocabulary of tiktoken; nothing is downloaded.
+    """Counts tokens as OpenAI does, with tiktoken's vocabularies. Nothing is downloaded.
 
-    Messages may be in any provider's form; those of others count with OpenAI's framing. Special tokens in a text are
-    text. The vocabulary is read on first use and shared with all other counters. A pickle leaves it out.
+    Messages may be in any provider's form; all count with OpenAI's framing. Special tokens in texts count as ordinary
+    text. The vocabulary is read on first use and shared by all counters. Pickles don't contain it.
 
     Args:
-        encoding_or_model: The name of a model, as ``gpt-4o``, or of an encoding, as ``o200k_base``. Where an encoding
-            is given, or OpenAI's guide does not know the model, pictures count the most that any model makes of them.
-        bpe_file: The vocabulary's file, where it does not lie in tiktoken's cache folder.
-        missing: What to do where the vocabulary is not on this machine: an ``error``, or a warning and
-            ``approximate`` counts. A ``bpe_file`` that is not what it should be is always an error.
+        encoding_or_model: The name of a model, such as ``gpt-4o``, or of an encoding, such as ``o200k_base``. For
+            encodings and unknown models, images count the highest number of any model.
+        bpe_file: The vocabulary's file, if it is not in tiktoken's cache folder.
+        missing: The behavior if the vocabulary is not on this machine: ``error``, or ``approximate`` for approximate
+            counts with a warning. An invalid ``bpe_file`` is always an error.
 
     Raises:
-        TokenizerError: The vocabulary is not on this machine, its file is another, or a name is unknown.
+        TokenizerError: The vocabulary is not on this machine, its file has the wrong content, or the name is unknown.
     """
 
     __slots__ = ("_approximate", "_encode", "_function", "_rule", "bpe_file", "missing", "name")
@@ -103,18 +103,18 @@ class TiktokenCounter:
         return f"{type(self).__name__}({self.name!r})"
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """The number of tokens of messages and tools, and of the beginning of the answer.
+        """Return the number of tokens of messages and tools, and of the beginning of the answer.
 
         Args:
             messages: Messages in any provider's form, or Msg.
             tools: The tools in any provider's form.
 
         Returns:
-            What OpenAI's API would count as prompt tokens, as far as the cookbook's formula goes.
+            The prompt tokens of OpenAI's API, by the cookbook's formula.
 
         Raises:
-            FormatError: A call or a tool is no JSON value.
-            TokenizerError: The vocabulary's file has changed since this counter was made.
+            FormatError: A call or a tool is not a JSON value.
+            TokenizerError: The vocabulary's file changed after this counter was created.
         """
         if self._approximate is not None:
             return self._approximate.count(messages, tools)
@@ -122,16 +122,10 @@ class TiktokenCounter:
         return counted + self._tools(tools) if tools else counted
 
     def count_text(self, text: str) -> int:
-        """The number of tokens of a text, without any framing.
-
-        Args:
-            text: The text.
-
-        Returns:
-            The number.
+        """Return the number of tokens of a text, without framing.
 
         Raises:
-            TokenizerError: The vocabulary's file has changed since this counter was made.
+            TokenizerError: The vocabulary's file changed after this counter was created.
         """
         if self._approximate is not None:
             return self._approximate.count_text(text)
@@ -143,7 +137,7 @@ class TiktokenCounter:
         return sum(len(encode(piece)) for piece in _pieces(text))
 
     def _message(self, message: Form) -> int:
-        """A message of any shape: all that it says, its media, and its other texts, such as ids."""
+        """Count a message in any form: its content, its media, and its other texts, such as ids."""
         texts, media = content_of(message)
         role = message.get("role")
         if isinstance(role, str):
@@ -156,7 +150,7 @@ class TiktokenCounter:
         return sum(map(self.count_text, texts))
 
     def _part(self, part: Form) -> int:
-        """A part that is no text: pictures as the model has them, all else about."""
+        """Count a media part: images by the model's rule, other media approximately."""
         counted = 0
         for medium in media_in(part):
             if medium.kind == "image":
@@ -166,40 +160,39 @@ class TiktokenCounter:
         return counted
 
     def _tools(self, tools: Iterable[Form]) -> int:
-        plain = (cast("Form", checked(tool, "a tool", FormatError)) for tool in tools)
+        plain = (checked_object(tool, "a tool", FormatError) for tool in tools)
         return _FUNCTIONS_END + sum(self._tool(function) for tool in plain for function in _functions(tool))
 
     def _tool(self, tool: Form) -> int:
-        """A function by the cookbook's formula; what is none, such as a provider's own tool, as JSON."""
+        """Count a function by the cookbook's formula, and any other tool as JSON."""
         name = tool.get("name")
         parameters = next((tool[key] for key in _PARAMETERS if tool.get(key)), _NO_PARAMETERS)
-        if not isinstance(name, str) or not isinstance(parameters, dict):
+        if not isinstance(name, str) or not is_dict(parameters):
             return self._function + self.count_text(json_text(tool, "a tool"))
-        line = f"{name}:{_described(tool)}"
-        return self._function + self.count_text(line) + self._properties(cast("Form", parameters))
+        line = f"{name}:{_description(tool)}"
+        return self._function + self.count_text(line) + self._properties(parameters)
 
     def _properties(self, schema: Form) -> int:
-        """The properties of an object; the cookbook has those of functions alone, nested ones count the same."""
-        # Alternatives, definitions, limits.
+        """Count the properties of an object; nested ones, which the cookbook doesn't mention, count the same."""
+        # Such as alternatives, definitions and limits.
         rest = {key: value for key, value in schema.items() if key not in _SCHEMA}
         counted = self.count_text(json_text(rest, "the schema of a tool")) if rest else 0
         properties = schema.get("properties")
-        if properties and isinstance(properties, dict):
+        if properties and is_dict(properties):
             counted += _PROPERTIES
-            for name, given in cast("Mapping[str, object]", properties).items():
+            for name, given in properties.items():
                 counted += _PROPERTY + self._property(str(name), given)
         items = schema.get("items")
-        return counted + self._properties(cast("Form", items)) if isinstance(items, dict) else counted
+        return counted + self._properties(items) if is_dict(items) else counted
 
-    def _property(self, name: str, given: object) -> int:
-        if not isinstance(given, dict):
-            return self.count_text(f"{name}:{json_text(given, 'a property of a tool')}")
-        schema = cast("Form", given)
+    def _property(self, name: str, schema: object) -> int:
+        if not is_dict(schema):
+            return self.count_text(f"{name}:{json_text(schema, 'a property of a tool')}")
         kind = json_text(schema.get("type", ""), "the type of a property of a tool")
-        counted = self.count_text(f"{name}:{kind}:{_described(schema)}") + self._properties(schema)
+        counted = self.count_text(f"{name}:{kind}:{_description(schema)}") + self._properties(schema)
         values = schema.get("enum")
-        if isinstance(values, list | tuple):
-            items = [json_text(value, "a value of a tool's enum") for value in cast("Sequence[object]", values)]
+        if is_sequence(values):
+            items = [json_text(value, "a value of a tool's enum") for value in values]
             counted += _ENUM + _ENUM_ITEM * len(items) + self._texts(items)
         return counted
 
@@ -212,27 +205,28 @@ def _approximate(error: TokenizerError) -> ApproximateTokenCounter:
 
 
 def _pieces(text: str) -> Iterable[str]:
-    """A long text in pieces, cut before a word where there is one: tokens begin there."""
+    """Split a long text, before words if possible, because tokens begin there."""
     start = 0
     while start < len(text):
         end = start + _LONG
         cuts = [found.end() for found in _BEFORE_A_WORD.finditer(text, end - _NEAR, end)] if end < len(text) else []
-        # Where there is none the cut may split a token, which is a token more.
+        # Otherwise, the cut may split a token into two.
         end = cuts[-1] if cuts else end
         yield text[start:end]
         start = end
 
 
 def _functions(tool: Form) -> Iterable[Form]:
-    """The functions that a tool in any provider's form declares."""
+    """Return the functions that a tool declares, in any provider's form."""
     for key in ("function_declarations", "functionDeclarations"):
         if isinstance(tool.get(key), list | tuple):
-            return cast("Sequence[Form]", tool[key])
+            functions: Sequence[Form] = tool[key]
+            return functions
     function = tool.get("function")
-    return (cast("Form", function) if isinstance(function, dict) else tool,)
+    return (function if is_dict(function) else tool,)
 
 
-def _described(schema: Form) -> str:
-    """A description, without the full stop that it ends with."""
+def _description(schema: Form) -> str:
+    """Return a description without its final full stop."""
     description = schema.get("description")
     return description.removesuffix(".") if isinstance(description, str) else ""

@@ -1,9 +1,8 @@
-"""Vocabularies of tiktoken, found on this machine; :mod:`lazyprompt.tokens.download` downloads one if asked to.
+"""Loads tiktoken's vocabularies from files on this machine; :mod:`lazyprompt.tokens.download` downloads them.
 
-tiktoken itself downloads a vocabulary that it does not find, without a time limit, and deletes one that is damaged to
-download it again. So it is never asked for one here: its own recipes (``tiktoken_ext.openai_public``: addresses,
-hashes, patterns, special tokens) are followed with a reader of ours in the place of its own. Nothing of tiktoken is
-changed.
+tiktoken itself downloads a missing vocabulary, without a time limit, and deletes a damaged one to download it again.
+Therefore its recipes (``tiktoken_ext.openai_public``: URLs, hashes, patterns, special tokens) are executed with another
+file reader. tiktoken itself is not modified.
 """
 
 from __future__ import annotations
@@ -28,31 +27,30 @@ if TYPE_CHECKING:
 
 _LOADERS: Final = ("load_tiktoken_bpe", "data_gym_to_mergeable_bpe_ranks")
 _LOADING: Final = Lock()
-# The largest vocabulary that OpenAI gives has 3.6 MB.
+# OpenAI's largest vocabulary has 3.6 MB.
 MOST_BYTES: Final = 33_554_432
 _ENTRY: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+")
 
 
 class File(NamedTuple):
-    """A file of a vocabulary: where OpenAI gives it, and the SHA-256 of its bytes."""
+    """The URL of a vocabulary's file, and the SHA-256 of its bytes."""
 
     url: str
     sha256: str
 
 
 def encoding_for(encoding_or_model: str, bpe_file: str | Path | None = None) -> tiktoken.Encoding:
-    """A vocabulary of tiktoken that is on this machine; nothing is downloaded.
+    """Return an encoding of tiktoken, without downloading it.
 
     Args:
-        encoding_or_model: The name of an encoding, as ``o200k_base``, or of a model, as ``gpt-4o``.
-        bpe_file: The vocabulary's file, where it does not lie in tiktoken's cache folder.
+        encoding_or_model: The name of an encoding, such as ``o200k_base``, or of a model, such as ``gpt-4o``.
+        bpe_file: The vocabulary's file, if it is not in tiktoken's cache folder.
 
     Returns:
-        The encoding: the one that tiktoken has loaded in this process already, else one read from its file, the same
-        for all who ask.
+        The encoding that tiktoken already loaded in this process, or one read from its file, which is cached.
 
     Raises:
-        TokenizerError: The name is unknown, the vocabulary is not on this machine, or a file is not what it should be.
+        TokenizerError: The name is unknown, the vocabulary is not on this machine, or a file has the wrong content.
     """
     name = encoding_name(encoding_or_model)
     if bpe_file is None and (loaded := _loaded(name)):
@@ -62,14 +60,14 @@ def encoding_for(encoding_or_model: str, bpe_file: str | Path | None = None) -> 
 
 
 def check_vocabulary(encoding_or_model: str, bpe_file: str | Path | None = None) -> None:
-    """Check that :func:`encoding_for` will find a vocabulary; its file is looked through, but not loaded.
+    """Check that :func:`encoding_for` can load a vocabulary, without loading it.
 
     Args:
         encoding_or_model: The name of an encoding or of a model.
-        bpe_file: The vocabulary's file, where it does not lie in tiktoken's cache folder.
+        bpe_file: The vocabulary's file, if it is not in tiktoken's cache folder.
 
     Raises:
-        TokenizerError: As :func:`encoding_for`.
+        TokenizerError: See :func:`encoding_for`.
     """
     name = encoding_name(encoding_or_model)
     if bpe_file is None and _loaded(name):
@@ -78,17 +76,17 @@ def check_vocabulary(encoding_or_model: str, bpe_file: str | Path | None = None)
 
 
 def vocabularies_here() -> list[str]:
-    """Return the names of tiktoken's vocabularies that are on this machine; nothing is downloaded."""
+    """Return the names of tiktoken's vocabularies on this machine."""
     import tiktoken  # noqa: PLC0415 - as in encoding_name
 
     return [name for name in tiktoken.list_encoding_names() if _is_here(name)]
 
 
 def cache_folder() -> tuple[Path | None, str]:
-    """Return the folder in which tiktoken looks for vocabularies.
+    """Return tiktoken's cache folder.
 
     Returns:
-        The folder, None where it is turned off; and the variable of the environment that names it, ``""`` without one.
+        The folder, or None if caching is disabled; and the environment variable that sets it, or ``""``.
     """
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if (folder := os.environ.get(variable)) is not None:
@@ -97,7 +95,7 @@ def cache_folder() -> tuple[Path | None, str]:
 
 
 def encoding_name(encoding_or_model: str) -> str:
-    """The encoding of that name, or of the model of that name.
+    """Return the name of an encoding, or of a model's encoding.
 
     Args:
         encoding_or_model: The name of an encoding or of a model.
@@ -106,9 +104,9 @@ def encoding_name(encoding_or_model: str) -> str:
         The name of the encoding.
 
     Raises:
-        TokenizerError: tiktoken knows neither.
+        TokenizerError: The name is unknown to tiktoken.
     """
-    # tiktoken's import costs as much as all of this package's.
+    # Importing tiktoken takes as long as importing this whole package.
     import tiktoken  # noqa: PLC0415
     from tiktoken.model import MODEL_TO_ENCODING  # noqa: PLC0415
 
@@ -126,7 +124,7 @@ def encoding_name(encoding_or_model: str) -> str:
 
 
 def _is_here(name: str) -> bool:
-    """Return True if the cache folder has a vocabulary."""
+    """Return True if the cache folder contains a vocabulary."""
     try:
         _contents(name, _paths(name, None))
     except TokenizerError:
@@ -135,7 +133,7 @@ def _is_here(name: str) -> bool:
 
 
 def _loaded(name: str) -> tiktoken.Encoding | None:
-    """The encoding, where tiktoken has loaded it already."""
+    """Return an encoding that tiktoken already loaded."""
     from tiktoken.registry import ENCODINGS  # noqa: PLC0415
 
     return ENCODINGS.get(name)
@@ -143,7 +141,7 @@ def _loaded(name: str) -> tiktoken.Encoding | None:
 
 @lru_cache(maxsize=16)
 def files_of(name: str) -> tuple[File, ...]:
-    """Return the files of an encoding, as tiktoken's recipe names them."""
+    """Return the files of an encoding, from tiktoken's recipe."""
     found: list[File] = []
 
     def bpe(url: str, expected_hash: str = "") -> dict[bytes, int]:
@@ -160,7 +158,7 @@ def files_of(name: str) -> tuple[File, ...]:
 
 @lru_cache(maxsize=16)
 def _encoding(name: str, *paths: Path) -> tiktoken.Encoding:
-    """The encoding read from its files."""
+    """Read an encoding from its files."""
     import tiktoken  # noqa: PLC0415
     import tiktoken.load  # noqa: PLC0415
 
@@ -174,7 +172,7 @@ def _encoding(name: str, *paths: Path) -> tiktoken.Encoding:
 
 
 def _recipe(name: str, loaders: dict[str, Callable[..., dict[bytes, int]]]) -> dict[str, Any]:
-    """Return the arguments of tiktoken's encoding, its vocabulary read by these loaders."""
+    """Return the arguments of an encoding, with the vocabulary read by these loaders."""
     from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types
 
     constructor = openai_public.ENCODING_CONSTRUCTORS.get(name)
@@ -188,7 +186,7 @@ def _recipe(name: str, loaders: dict[str, Callable[..., dict[bytes, int]]]) -> d
 
 
 def _copied(module: ModuleType, changes: dict[str, Any]) -> dict[str, Any]:
-    """The names of a module, with changes, and with copies of its functions that see these names and no others."""
+    """Return a module's namespace with changes, and with copies of its functions that use this namespace."""
     scope = vars(module) | changes
     for name, value in vars(module).items():
         if isinstance(value, FunctionType) and value.__module__ == module.__name__ and name not in changes:
@@ -201,7 +199,7 @@ def _copy(function: FunctionType, scope: dict[str, Any]) -> FunctionType:
 
 
 def cached_at(folder: Path, file: File) -> Path:
-    """Return the place of a file in tiktoken's cache folder, which is named by its address."""
+    """Return the path of a file in tiktoken's cache folder, which is derived from its URL."""
     return folder / sha1(file.url.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -232,7 +230,7 @@ def _paths(name: str, bpe_file: str | Path | None) -> list[Path]:
 
 
 def _contents(name: str, paths: Iterable[Path]) -> dict[str, bytes]:
-    """Read the files of an encoding, by their addresses; each must be the right one."""
+    """Read the files of an encoding and check their content; the keys are their URLs."""
     contents: dict[str, bytes] = {}
     remedy = f"give the right file, or download it with `lazyprompt tokens --download {name}`"
     for file, path in zip(files_of(name), paths, strict=True):
@@ -246,7 +244,7 @@ def _contents(name: str, paths: Iterable[Path]) -> dict[str, bytes]:
 
 
 def fault_of(file: File, content: bytes) -> str:
-    """Return the fault in the content of a file; ``""`` for the right one."""
+    """Describe the fault in a file's content; ``""`` if there is none."""
     found = sha256(content).hexdigest()
     if found == file.sha256:
         return ""

@@ -1,7 +1,4 @@
-"""Context windows of well-known models, as the providers document them.
-
-A model that is not here, or only looks like one that is, has no known window: nothing is guessed.
-"""
+"""The documented context windows of well-known models. Those of other models are unknown, never guessed."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import re
 
 _AZURE = "https://learn.microsoft.com/azure/foundry/foundry-models/concepts/models-sold-directly-by-azure"
 _CLAUDE = "https://platform.claude.com/docs/en/models/{}/overview"
-# It gives the windows of Anthropic's overview of models as of June 2026.
+# Quotes the windows of Anthropic's models overview in June 2026.
 _CLAUDE_2026 = "https://github.com/michalekz/claude-bridge/releases/tag/v0.7.2"
 _CLOUD = "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/start/get-started-with-gemini-4"
 _UIPATH = "https://docs.uipath.com/autopilot/other/latest/user-guide/supported-models-and-limits"
@@ -21,9 +18,9 @@ _GLM = "https://docs.bigmodel.cn/cn/guide/models/text/{}"
 _KIMI = "https://platform.kimi.com/docs/models"
 _XAI = "https://docs.x.ai/developers/{}"
 
-# Names, the tokens of a prompt and its answer together (with Gemini up to 3.8 those of the prompt alone), and the page
-# that they were read from. Where a page says "128K" and no more, K is a thousand: rather too few than too many. Each
-# variant is a name of its own; what may follow a name, _VERSION says.
+# Names, the tokens of a prompt and its answer together (for Gemini up to 3.8, of the prompt alone), and the source.
+# "128K" is read as 128,000, because too low is safer than too high. Each variant has its own name; _VERSION matches
+# the suffixes that a name may have.
 _ROWS: tuple[tuple[str, int, str], ...] = (
     ("gpt-6.1-sol gpt-6-astra gpt-6-luna gpt-6-sol", 1_050_000, _AZURE),
     ("gpt-5.6-sol gpt-5.6-terra gpt-5.6-luna gpt-5.5 gpt-5.4 gpt-5.4-pro", 1_050_000, _AZURE),
@@ -72,19 +69,19 @@ _ROWS: tuple[tuple[str, int, str], ...] = (
     ("grok-4", 256_000, "https://vercel.com/ai-gateway/models/grok-4"),
 )
 _WINDOWS = {name: tokens for names, tokens, _ in _ROWS for name in names.split()}
-# Dates, numbers of builds, and stages: they tell versions of one model apart.
+# Dates, build numbers and stages, which distinguish versions of a model.
 _VERSION = re.compile(r"(?:[-@](?:\d{3,}(?:-\d\d){0,2}|\d\d-\d{2,4}|latest|preview|exp))*")
 
 
 def context_of(model: str) -> int | None:
-    """Return the tokens of a model's context window, by the longest known name that its own begins with.
+    """Return the size of a model's context window in tokens.
 
     Args:
-        model: The name at the provider, with a version or without, as ``gpt-4o-2024-08-06``; what stands before a slash
-            is passed over, as in ``models/gemini-2.5-pro``.
+        model: The provider's name of the model, possibly with a version, such as ``gpt-4o-2024-08-06``. A prefix with a
+            slash is ignored, as in ``models/gemini-2.5-pro``.
 
     Returns:
-        The tokens, or None where they are not known.
+        The tokens, or None if unknown.
     """
     name = model.rpartition("/")[2].lower()
     known = (each for each in _WINDOWS if name.startswith(each) and _VERSION.fullmatch(name, len(each)))
