@@ -30,7 +30,7 @@ from lazyprompt.cli.options import (
 from lazyprompt.cli.prompts import PromptRequest, open_prompter, read_prompt
 from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, file_text, goes_to_terminal, write_json, write_text
 from lazyprompt.errors import LazyPromptError, did_you_mean
-from lazyprompt.inspect.look import Call, Look, look, look_json, shared_prefix, slot_diff
+from lazyprompt.inspect.look import CallArguments, Look, look, look_json, shared_prefix, slot_diff
 from lazyprompt.inspect.saved import saved_look
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.training.masks import find_masked
@@ -185,7 +185,7 @@ def _look_at(
     with request.blaming():
         return look(
             request.prompter,
-            Call(*request.call),
+            CallArguments(*request.call),
             title=options["prompt_file"] or "",
             form=request.form,
             model=options["model"],

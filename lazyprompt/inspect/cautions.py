@@ -1,16 +1,18 @@
-"""Cautions about a prompt before it is sent, and the control sequences in its values."""
+"""Finds possible problems of a prompt before it is sent, and the control sequences in its values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from lazyprompt._base.json import is_list, is_mapping
 from lazyprompt._base.signs import hidden, named, visible
 from lazyprompt.messages.prompt import MARKERS, Rendered, Segment
 from lazyprompt.safety.neutralised import Neutralised
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
     from lazyprompt.formatters.report import Entry
 
 
@@ -18,11 +20,11 @@ class Mark(NamedTuple):
     """A control sequence in untrusted text.
 
     Attributes:
-        slot: Its slot.
-        start: Its start in the flat prompt, in characters.
-        end: Its end.
-        raw: The sequence as it was given.
-        safe: The sequence as it is when it is neutralised.
+        slot: The slot of the text.
+        start: The index of its first character in the flat prompt.
+        end: The index after its last character.
+        raw: The original sequence.
+        safe: The neutralised sequence.
     """
 
     slot: str
@@ -33,11 +35,11 @@ class Mark(NamedTuple):
 
 
 def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
-    """Return the control sequences of a prompt that were neutralised, and those that were not, in order.
+    """Return the neutralised control sequences of a prompt and the unchanged ones, each in order.
 
     Args:
         shown: The prompt.
-        safe: The same prompt with every slot neutralised.
+        safe: The same prompt with all slots neutralised.
     """
     marks: list[Mark] = []
     forged: list[Mark] = []
@@ -45,7 +47,7 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
     for place, (part, slot) in enumerate(zip(shown.parts, shown.slots, strict=True)):
         if isinstance(part, Neutralised):
             marks += (Mark(slot, at + start, at + end, raw, part[start:end]) for start, end, raw in part.marks)
-        # A chat template may make other parts of other text.
+        # With other text, a chat template may render other parts.
         harmless = safe.parts[place] if shown.slots == safe.slots else part
         if isinstance(harmless, Neutralised) and harmless != part:
             grown = 0
@@ -57,8 +59,8 @@ def marks_of(shown: Rendered, safe: Rendered) -> tuple[tuple[Mark, ...], tuple[M
     return tuple(marks), tuple(forged)
 
 
-def marked(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterator[tuple[Segment, bool]]:
-    """Yield segments cut where marks begin and end, each with True if it is what a mark stands for."""
+def split_at_marks(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterator[tuple[Segment, bool]]:
+    """Yield segments, split at the borders of marks; each with True if it is a mark."""
     at = 0
     waiting = [*reversed(marks)]
     for segment in segments:
@@ -68,22 +70,22 @@ def marked(segments: Iterable[Segment], marks: Sequence[Mark]) -> Iterator[tuple
             yield segment._replace(text=text[done - at : mark.start - at]), False
             yield segment._replace(text=text[mark.start - at : mark.end - at]), True
             done = mark.end
-        # What is whole stays the kind of text that it is: a secret.
+        # An unsplit text keeps its type, such as a secret.
         yield segment._replace(text=text[done - at :]) if done > at else segment, False
         at = end
 
 
 Kind: TypeAlias = Literal["neutralised", "forged", "hidden", "empty", "window", "cache", "loss", "origin", "refused"]
 
-# From this share of the window on a prompt is near its end: an answer has to fit in as well.
+# The fraction of the context window above which the answer may not fit.
 _NEAR = 0.9
-# Fewer tokens than these are not worth moving: OpenAI's cache of prefixes goes in steps of 128
+# The fewest tokens worth moving, the step of OpenAI's prompt cache
 # (https://platform.openai.com/docs/guides/prompt-caching).
 _CACHED = 128
-# How many kinds of hidden signs are named.
+# The maximum number of kinds of hidden characters to name.
 _NAMED = 4
 
-SAID: Final[Mapping[Kind, str]] = {
+TEMPLATES: Final[Mapping[Kind, str]] = {
     "neutralised": "{slot}: {count} control sequence(s) made harmless; {raw} is sent as {safe}",
     "forged": "{slot}: {count} control sequence(s) sent as they are, as safety is off here; the first is {raw}",
     "hidden": "{slot}: {count} sign(s) that nobody sees: {signs}",
@@ -95,34 +97,33 @@ SAID: Final[Mapping[Kind, str]] = {
     "origin": "a note on the chat template: {note}",
     "refused": "{where}: {form} would refuse this: {reason}",
 }
-"""What each kind says, with the names of its values; a view in another language has a table of its own."""
+"""The message of each kind, with placeholders for its values. The studio has translations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """One thing to look at twice.
+    """A possible problem of a prompt.
 
     Attributes:
-        kind: What it is about.
-        values: What the sentence of its kind names; all that came from a prompt is written out, so that it can be
-            shown anywhere.
+        kind: The kind of problem.
+        values: The values of the kind's message, with control characters escaped, so they can be printed anywhere.
     """
 
     kind: Kind
     values: Mapping[str, str | int]
 
     def __str__(self) -> str:
-        return SAID[self.kind].format(**self.values)
+        return TEMPLATES[self.kind].format(**self.values)
 
 
-class Piece(NamedTuple):
-    """A piece of a prompt in the order in which it is sent.
+class PromptPiece(NamedTuple):
+    """A piece of a prompt, in the order in which it is sent.
 
     Attributes:
-        slot: Where it is from.
+        slot: The slot of the text.
         text: The text.
-        constant: Whether it is the same in every prompt.
-        texts: The texts in it as a model reads them, where it is JSON; else it is the text itself.
+        constant: True if the text is the same in every prompt.
+        texts: For JSON, the texts in it; None if the text itself is plain text.
     """
 
     slot: str
@@ -132,22 +133,22 @@ class Piece(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """All that cautions are found in.
+    """The data of a prompt in which cautions are found.
 
     Attributes:
-        values: The values that were given, by their slots.
-        pieces: The prompt in the order in which it is sent.
-        marks: What was neutralised.
-        forged: What was not, as safety is off there.
-        total: The tokens of the whole.
-        window: The tokens that the model takes; None where that is not known.
-        report: What a payload could not carry as it was given.
-        note: The note of the rendered text: why origins are lost, or roles that the chat template does not show.
-        tokens_of: Counts the tokens of a text.
+        values: The values of the call, by slot.
+        pieces: The pieces of the prompt, in the order in which they are sent.
+        marks: The neutralised control sequences.
+        forged: The control sequences that were not neutralised, because safety is off.
+        total: The tokens of the prompt.
+        window: The tokens of the model's context window; None if unknown.
+        report: The payload's report.
+        note: The note of the rendered text: the reason for lost origins, or the roles that the chat template omits.
+        tokens_of: The function that counts the tokens of a text.
     """
 
     values: Mapping[str, object]
-    pieces: Sequence[Piece]
+    pieces: Sequence[PromptPiece]
     marks: Sequence[Mark]
     forged: Sequence[Mark]
     total: int
@@ -158,11 +159,7 @@ class Facts(NamedTuple):
 
 
 def cautions_of(facts: Facts) -> tuple[Caution, ...]:
-    """Return all cautions about a prompt, what matters most first.
-
-    Args:
-        facts: The facts about the prompt.
-    """
+    """Return all cautions about a prompt, the most important first."""
     marks = (*_of_marks("forged", facts.forged), *_of_marks("neutralised", facts.marks))
     losses = (
         Caution("loss", {"where": visible(entry.where), "reason": visible(entry.reason)})
@@ -174,7 +171,7 @@ def cautions_of(facts: Facts) -> tuple[Caution, ...]:
 
 
 def _of_marks(kind: Kind, marks: Sequence[Mark]) -> Iterator[Caution]:
-    """Yield a caution for each slot, which shows the first of its marks."""
+    """Yield a caution for each slot, with its first mark."""
     by_slot: dict[str, list[Mark]] = {}
     for mark in marks:
         by_slot.setdefault(mark.slot, []).append(mark)
@@ -214,20 +211,20 @@ def _cache(facts: Facts) -> Iterator[Caution]:
     if first is None:
         return
     behind = (each.text for each in facts.pieces[first:] if each.constant and each.slot != MARKERS)
-    # Piece by piece, as the slots were counted: a text that is known is not counted again.
+    # Count piece by piece, as for slots, because those counts are cached.
     tokens = sum(map(facts.tokens_of, behind))
     if tokens >= _CACHED:
         yield Caution("cache", {"slot": visible(facts.pieces[first].slot), "tokens": tokens})
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """All texts in a JSON value, the names of its fields too."""
+    """Yield all texts in a JSON value, including the names of fields."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for key, item in cast("Mapping[str, object]", value).items():
+    elif is_mapping(value):
+        for key, item in value.items():
             yield key
             yield from texts_in(item)
-    elif isinstance(value, list):
-        for item in cast("list[object]", value):
+    elif is_list(value):
+        for item in value:
             yield from texts_in(item)

@@ -1,4 +1,4 @@
-"""Token counters by name, and one for a look: each text is counted once, however many views it is part of."""
+"""Creates token counters by name, and caches counts for the views of one prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def unit_of(counter: TokenCounter) -> str:
     return _UNITS.get(type(counter), "tokens")
 
 
-# For each counter, the argument after the colon (empty for none), its file and its class.
+# For each counter: the name of its argument (empty for none), its module and its class.
 _COUNTERS: Final = {
     "approximate": ("", "tokens.approximate", "ApproximateTokenCounter"),
     "chars": ("", "tokens.counter", "CharTokenCounter"),
@@ -34,14 +34,14 @@ _COUNTERS: Final = {
 
 
 def counter_named(spec: str, bpe_file: str | None = None) -> TokenCounter:
-    """Make the counter ``NAME[:ARGUMENT]``, as ``tiktoken:gpt-5``.
+    """Create the counter ``NAME[:ARGUMENT]``, such as ``tiktoken:gpt-5``.
 
     Args:
-        spec: Its name, with the argument.
-        bpe_file: The vocabulary of tiktoken.
+        spec: The name, with the argument.
+        bpe_file: The vocabulary's file for tiktoken.
 
     Raises:
-        TokenizerError: There is no such counter, or it cannot be made.
+        TokenizerError: The counter is unknown, or can't be created.
     """
     name, colon, argument = spec.partition(":")
     if name not in _COUNTERS:
@@ -58,7 +58,7 @@ def counter_named(spec: str, bpe_file: str | None = None) -> TokenCounter:
 
 
 class _RemoteCounter:
-    """A counter that asks a provider; its client's errors become this package's."""
+    """A counter of a provider's API, which converts its client's errors."""
 
     additive: ClassVar[bool] = False
 
@@ -77,23 +77,23 @@ class _RemoteCounter:
             return count()
         except LazyPromptError:
             raise
-        except Exception as error:  # the clients' errors have nothing in common: no key, no network, a refusal
+        except Exception as error:  # the clients' errors have no common base class
             raise TokenizerError(f"the provider's client: {type(error).__name__}: {error}") from error
 
 
 class CountedOnce:
-    """A counter that remembers the texts it has counted: to be thrown away with the look that it was made for.
+    """A counter with an unbounded cache of text counts, for a single look.
 
     Args:
-        counter: What counts them.
+        counter: The counter.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self.count_text = cache(counter.count_text)
-        # None says as little as a counter that has no such attribute.
+        # None has the same meaning as a missing attribute.
         self.additive: bool | None = getattr(counter, "additive", None)
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
-        """The tokens of messages, and of tools."""
+        """Return the tokens of messages and tools."""
         return self._counter.count(messages, tools) if tools else self._counter.count(messages)

@@ -1,23 +1,23 @@
-"""A look at a prompt, which the terminal, the notebook, the page and programs show; and two of them slot by slot.
+"""Computes the data of all views of a prompt, and compares two prompts slot by slot.
 
-What is shown is what ``generate_prompt`` gives for the same call, to the byte, but for values of the environment;
-nothing is computed in a view.
+Views show exactly what ``generate_prompt`` returns for the same call, except for values of environment variables. They
+compute nothing themselves.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.difference import Part, compare, shared_length
 from lazyprompt._base.display import html_of
+from lazyprompt._base.json import is_mapping
 from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
 from lazyprompt.formatters.report import Payload, Report
-from lazyprompt.inspect.cautions import Caution, Facts, Mark, Piece, cautions_of, marks_of, texts_in
+from lazyprompt.inspect.cautions import Caution, Facts, Mark, PromptPiece, cautions_of, marks_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
 from lazyprompt.messages.openai_form import openai_dicts
 from lazyprompt.messages.prompt import MARKERS, Prompt, Segment, Text, filled_texts
@@ -25,6 +25,8 @@ from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
     from lazyprompt._base.json import JsonObject
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.messages.encoding import TokenizerLike
@@ -37,17 +39,17 @@ if TYPE_CHECKING:
     from lazyprompt.training.samples import Token
 
 
-# What a budget's report calls that which belongs to no slot: of flat text these are the markers.
+# The name in a budget's report for tokens outside of slots; in flat text, these are the markers.
 FRAMING = "framing"
 
 
-class Call(NamedTuple):
-    """Arguments of a prompter's call.
+class CallArguments(NamedTuple):
+    """The arguments of a prompter's call.
 
     Attributes:
-        input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with all others).
+        input: The input; see :meth:`lazyprompt.Prompter.generate_prompt`, also for the others.
         history: The earlier messages.
-        tools: What the model may call.
+        tools: The tools.
         label: The answer, in training data.
     """
 
@@ -57,14 +59,14 @@ class Call(NamedTuple):
     label: str | None = None
 
 
-class Slot(NamedTuple):
-    """Text and tokens of one slot in a prompt.
+class SlotTokens(NamedTuple):
+    """The text and tokens of a slot in a prompt.
 
     Attributes:
-        name: Its name; ``markers`` in flat text, and ``framing`` in a payload, for what stands around all slots.
-        tokens: Its tokens.
-        text: Its text, all of its places put together; of the history a line of JSON for each message, of the tools
-            for each tool. Empty for ``framing``.
+        name: The slot's name; for everything outside of slots, ``markers`` in flat text and ``framing`` in a payload.
+        tokens: The number of tokens.
+        text: The slot's text, from all its positions. History and tools have a line of JSON for each message or tool.
+            ``framing`` has no text.
     """
 
     name: str
@@ -74,24 +76,24 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """View of a prompt in one form.
+    """The data of a prompt in one form, for views.
 
     Attributes:
-        title: What it is of, as the name of its file.
+        title: The prompt's title, such as the name of its file.
         form: ``flat``, or the provider.
-        model: The model, where one was named.
-        sent: What ``generate_prompt`` gives: a text, or a payload.
-        segments: The segments of a flat prompt, which make up the text; none of a payload.
-        slots: What each slot has, in the order of the prompt; their tokens add up to the total.
-        total: The tokens of the whole.
-        window: The tokens of the model's context window; None where that is not known.
-        marks: The control sequences of a flat prompt that were neutralised.
-        report: What a payload has not as it was given.
-        trim: What a budget let go; None where there was none.
-        cautions: What to look at twice.
-        unit: What is counted: ``tokens``, ``tokens (about)`` where nothing counts them exactly, or ``characters``.
-        tokens: The tokens of the training sample, if they are asked for.
-        unmatched: The patterns of its mask that match nowhere.
+        model: The model, if one was named.
+        sent: The result of ``generate_prompt``: text, or a payload.
+        segments: The segments of a flat prompt; empty for a payload.
+        slots: The text and tokens of each slot, in the order of the prompt. Their tokens add up to the total.
+        total: The tokens of the prompt.
+        window: The tokens of the model's context window; None if unknown.
+        marks: The neutralised control sequences of a flat prompt.
+        report: The payload's report; empty for text.
+        trim: The budget's report; None without a budget.
+        cautions: The possible problems.
+        unit: The unit of counts: ``tokens``, ``tokens (about)`` for estimates, or ``characters``.
+        tokens: The tokens of the training sample, if requested.
+        unmatched: The mask's patterns without a match.
     """
 
     title: str
@@ -99,7 +101,7 @@ class Look:
     model: str | None
     sent: str | JsonObject
     segments: tuple[Segment, ...]
-    slots: tuple[Slot, ...]
+    slots: tuple[SlotTokens, ...]
     total: int
     window: int | None
     marks: tuple[Mark, ...]
@@ -116,7 +118,7 @@ class Look:
 
 def look(  # noqa: PLR0913 - all but two are given by name
     prompter: Prompter,
-    call: Call,
+    call: CallArguments,
     *,
     title: str = "",
     form: str = "flat",
@@ -127,26 +129,26 @@ def look(  # noqa: PLR0913 - all but two are given by name
     tokenizer: TokenizerLike | None = None,
     mask: Mask = (),
 ) -> Look:
-    """Look at a prompt. Values that a prompt file has from the environment are shown as their references.
+    """Compute the data of a prompt's views. Environment variables in a prompt file stay references.
 
     Args:
         prompter: The prompter.
-        call: What it is called with.
-        title: What it is of.
-        form: As ``format`` of :meth:`lazyprompt.Prompter.generate_prompt`.
-        model: As there.
-        counter: What counts tokens; None is :class:`lazyprompt.ApproximateTokenCounter`. A prompter with a budget
-            counts with that of its budget, unless ``max_tokens`` is given.
-        max_tokens: The most tokens that the prompt may have, in the place of the prompter's own budget.
-        window: The context window in tokens; None is what is known of the model.
-        tokenizer: The tokenizer whose tokens of the training sample are shown, which has the label as its answer.
-        mask: The mask of the sample, as of :meth:`lazyprompt.Prompter.training_sample`.
+        call: The arguments of the call.
+        title: The title.
+        form: The ``format`` of :meth:`lazyprompt.Prompter.generate_prompt`.
+        model: The ``model`` of the same method.
+        counter: The token counter; by default, :class:`lazyprompt.ApproximateTokenCounter`. Without ``max_tokens``, a
+            prompter with a budget uses its budget's counter.
+        max_tokens: The maximum number of tokens, which replaces the prompter's own budget.
+        window: The context window in tokens; by default, that of the model, if known.
+        tokenizer: The tokenizer for the tokens of the training sample, whose answer is the label.
+        mask: The mask of the sample; see :meth:`lazyprompt.Prompter.training_sample`.
 
     Returns:
-        What there is to see.
+        The data.
 
     Raises:
-        LazyPromptError: As of :meth:`lazyprompt.Prompter.generate_prompt`.
+        LazyPromptError: See :meth:`lazyprompt.Prompter.generate_prompt`.
     """
     given_counter = counter or ApproximateTokenCounter()
     counts = CountedOnce(given_counter)
@@ -156,7 +158,7 @@ def look(  # noqa: PLR0913 - all but two are given by name
     target = limited.target(form, model)
     prompt = limited.fill(*call)
     fitted, trim = limited.fitted(prompt, target)
-    trim = cast("TrimReport", trim)  # there is one, as there is a budget
+    trim = cast("TrimReport", trim)  # there is a report, because there is a budget
     sent = target.render(fitted)
     segments: tuple[Segment, ...] = ()
     marks: tuple[Mark, ...] = ()
@@ -168,7 +170,7 @@ def look(  # noqa: PLR0913 - all but two are given by name
         )
         segments, note = shown.segments, shown.note
         marks, forged = marks_of(shown, safe)
-        pieces = [Piece(slot, text, trusted) for text, slot, trusted in segments]
+        pieces = [PromptPiece(slot, text, trusted) for text, slot, trusted in segments]
     else:
         pieces = _pieces_of(prompter, fitted)
     size = window if window is not None or model is None else context_of(model)
@@ -185,7 +187,7 @@ def look(  # noqa: PLR0913 - all but two are given by name
         title,
         form,
         model,
-        cast("str | JsonObject", sent),
+        sent,
         segments,
         _slots(trim, pieces, flat=form == "flat"),
         trim.after,
@@ -200,26 +202,27 @@ def look(  # noqa: PLR0913 - all but two are given by name
     )
 
 
-def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[Piece]:
-    """List the pieces of a payload in the order in which providers read it: tools, system text, turns."""
+def _pieces_of(prompter: Prompter, prompt: Prompt) -> list[PromptPiece]:
+    """List the pieces of a payload in the order in which providers read them: tools, system text, turns."""
     pieces = [
         _json_piece("tools", [*prompt.tools], constant=True),
-        Piece("system", prompter.made_of.system, constant=True),
+        PromptPiece("system", prompter.made_of.system, constant=True),
         *_of_text(prompt.instruction),
         *_of_history(prompt.history.messages),
         *_of_text(prompt.user),
-        Piece("input", prompt.input or "", constant=False),
-        Piece("label", prompt.label or "", constant=False),
+        PromptPiece("input", prompt.input or "", constant=False),
+        PromptPiece("label", prompt.label or "", constant=False),
     ]
     return [piece for piece in pieces if piece.text]
 
 
-def _of_text(text: Text) -> Iterable[Piece]:
-    return (Piece(slot, part, at % 2 == 0) for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True)))
+def _of_text(text: Text) -> Iterable[PromptPiece]:
+    pairs = enumerate(zip(text.parts, text.slots, strict=True))
+    return (PromptPiece(slot, part, at % 2 == 0) for at, (part, slot) in pairs)
 
 
-def _of_history(messages: Sequence[Msg]) -> Iterator[Piece]:
-    """Yield the pieces of a history: the parts of a text of the prompter's own, and the JSON of all other messages."""
+def _of_history(messages: Sequence[Msg]) -> Iterator[PromptPiece]:
+    """Yield the pieces of a history: the parts of the prompter's own texts, and the JSON of other messages."""
     for filled, group in groupby(messages, lambda each: tuple(filled_texts(each))):
         if filled:
             yield from (piece for text in filled for piece in _of_text(text.origins))
@@ -227,14 +230,14 @@ def _of_history(messages: Sequence[Msg]) -> Iterator[Piece]:
             yield _json_piece("history", openai_dicts(group), constant=False)
 
 
-def _json_piece(slot: str, values: Sequence[object], *, constant: bool) -> Piece:
-    """Values, a line of JSON each."""
+def _json_piece(slot: str, values: Sequence[object], *, constant: bool) -> PromptPiece:
+    """Return values as one piece, with a line of JSON for each."""
     lines = "\n".join(json.dumps(value, ensure_ascii=False) for value in values)
-    return Piece(slot, lines, constant, tuple(text for value in values for text in texts_in(value)))
+    return PromptPiece(slot, lines, constant, tuple(text for value in values for text in texts_in(value)))
 
 
-def _slots(trim: TrimReport, pieces: Sequence[Piece], *, flat: bool) -> tuple[Slot, ...]:
-    """The slots in the order of the prompt; what stands around them comes last."""
+def _slots(trim: TrimReport, pieces: Sequence[PromptPiece], *, flat: bool) -> tuple[SlotTokens, ...]:
+    """Return the slots in the order of the prompt, followed by the text outside of slots."""
     texts: dict[str, list[str]] = {}
     for slot, text, *_ in pieces:
         texts.setdefault(slot, []).append(text)
@@ -242,13 +245,13 @@ def _slots(trim: TrimReport, pieces: Sequence[Piece], *, flat: bool) -> tuple[Sl
     tokens = {around if slot == FRAMING else slot: counts.after for slot, counts in trim.slots.items()}
     names = dict.fromkeys([*(slot for slot in texts if slot != around), *tokens])
     names.pop(around, None)
-    return tuple(Slot(name, tokens.get(name, 0), "".join(texts.get(name, ()))) for name in [*names, around])
+    return tuple(SlotTokens(name, tokens.get(name, 0), "".join(texts.get(name, ()))) for name in [*names, around])
 
 
 def _values(prompter: Prompter, given: object) -> Mapping[str, object]:
     """Return the values of an input by name."""
-    if isinstance(given, Mapping):
-        return cast("Mapping[str, object]", given)
+    if is_mapping(given):
+        return given
     return {} if given is None else {prompter.name_of_text(): given}
 
 
@@ -256,18 +259,18 @@ _ENTRY = ("where", "kind", "action", "reason", "is_loss")
 
 
 def look_json(look: Look) -> JsonObject:
-    """Return a look at a prompt as JSON values, which ``lazyprompt inspect --json`` writes and the studio shows.
+    """Return a look as JSON values, for ``lazyprompt inspect --json`` and the studio.
 
     Args:
-        look: What there is to see.
+        look: The look.
 
     Returns:
         ``title``, ``form``, ``model``; ``text`` or ``payload`` (the other is None); ``segments`` (text, slot, trusted),
-        ``slots`` (name, tokens), ``total``, ``unit``, ``window``, ``marks`` (slot, start, end, raw, safe; the places
-        in signs), ``report`` (where, kind, action, reason, is_loss), ``trim`` (None, or the fields of
-        :meth:`lazyprompt.TrimReport.as_dict` and text) and ``cautions`` (kind, values, text). The payload is the
-        Look's own, no copy. With a tokenizer also ``tokens`` (id, text, message, slot, trusted, trained) and
-        ``unmatched``, the patterns of the mask that match nowhere.
+        ``slots`` (name, tokens), ``total``, ``unit``, ``window``, ``marks`` (slot, start, end, raw, safe; indices in
+        characters), ``report`` (where, kind, action, reason, is_loss), ``trim`` (None, or text and the fields of
+        :meth:`lazyprompt.TrimReport.as_dict`) and ``cautions`` (kind, values, text). The payload is not copied. With a
+        tokenizer also ``tokens`` (id, text, message, slot, trusted, trained) and ``unmatched``, the mask's patterns
+        without a match.
     """
     sample: JsonObject = {"tokens": [token._asdict() for token in look.tokens], "unmatched": [*look.unmatched]}
     return {
@@ -295,15 +298,15 @@ State: TypeAlias = Literal["same", "changed", "added", "removed"]
 
 
 class SlotChange(NamedTuple):
-    """Change of a slot from one prompt to another.
+    """The change of a slot between two prompts.
 
     Attributes:
-        name: Its name.
-        state: ``same``, ``changed``, ``added`` (only the other has it) or ``removed``. Slots of the same text are the
-            same; of ``framing``, which has none, the tokens are compared.
-        before: Its tokens in the one; 0 where it is not there.
-        after: Its tokens in the other.
-        lines: A unified diff of its texts, without the lines that name files; nothing where the texts are the same.
+        name: The slot's name.
+        state: ``same``, ``changed``, ``added`` or ``removed``. Texts are compared; for ``framing``, which has no text,
+            token counts are compared.
+        before: The tokens in the first prompt; 0 if it has no such slot.
+        after: The tokens in the second prompt; 0 if it has no such slot.
+        lines: A unified diff of the texts, without file names; empty for equal texts.
     """
 
     name: str
@@ -314,13 +317,13 @@ class SlotChange(NamedTuple):
 
 
 class SharedPrefix(NamedTuple):
-    """Beginning that two prompts share, which a provider's cache can serve.
+    """The common prefix of two prompts, which a provider's cache can serve.
 
     Attributes:
-        tokens: Its tokens, about: of the slot in which it ends, as many as its part of the text has.
-        total: The tokens of the other prompt.
-        slot: The slot of the other prompt in which it ends; None if the prompts are the same.
-        line: The line of that slot, from 1.
+        tokens: The approximate number of tokens; the last slot counts in proportion to its shared text.
+        total: The tokens of the second prompt.
+        slot: The slot of the second prompt in which the prefix ends; None if the prompts are equal.
+        line: The line in that slot, from 1.
     """
 
     tokens: int
@@ -336,14 +339,14 @@ class SharedPrefix(NamedTuple):
 
 
 def shared_prefix(before: Look, after: Look) -> SharedPrefix:
-    """Find where the beginning ends that two prompts share.
+    """Find the end of the common prefix of two prompts.
 
     Args:
-        before: The one.
-        after: The other.
+        before: The first prompt.
+        after: The second prompt.
 
     Returns:
-        The place in the other. Of payloads, the slots are compared in their order, without what stands around them.
+        The position in the second prompt. For payloads, slots are compared in order, without framing.
     """
     parts = _parts(after)
     one, other = ("".join(text for _, text in each) for each in (_parts(before), parts))
@@ -364,7 +367,7 @@ def shared_prefix(before: Look, after: Look) -> SharedPrefix:
 
 
 def _parts(look: Look) -> list[tuple[str, str]]:
-    """List the texts of a prompt with their slots, in the order in which they are sent; of payloads, tools first."""
+    """List the slots and texts of a prompt in the order in which they are sent; for payloads, tools first."""
     given = [(slot, text) for text, slot, _ in look.segments]
     given = given or sorted(((slot.name, slot.text) for slot in look.slots), key=lambda part: part[0] != "tools")
     return [(slot, text) for slot, text in given if text]
@@ -374,12 +377,12 @@ def slot_diff(before: Look, after: Look) -> tuple[SlotChange, ...]:
     """Compare two prompts slot by slot.
 
     Args:
-        before: The one.
-        after: The other.
+        before: The first prompt.
+        after: The second prompt.
 
     Returns:
-        All slots of both: in the order of the one, then those that only the other has; what stands around the slots
-        (``markers`` or ``framing``) comes last.
+        The changes of all slots: in the order of the first prompt, then the added ones, then ``markers`` or
+        ``framing``.
     """
     one, other = ({slot.name: slot for slot in look.slots} for look in (before, after))
     changes = {
@@ -392,7 +395,7 @@ def slot_diff(before: Look, after: Look) -> tuple[SlotChange, ...]:
     for name in (*names, *dict.fromkeys(around)):
         change = changes.get(name)
         spent, spends = (side[name].tokens if name in side else 0 for side in (one, other))
-        # What stands around the slots of a payload has no text.
+        # Framing has no text.
         is_same = change is None and (bool(one[name].text) or spent == spends)
         state: State = "same" if is_same else "changed" if change is None else change.state
         found.append(SlotChange(name, state, spent, spends, () if change is None else change.lines))

@@ -1,11 +1,10 @@
-"""Views of values of the package as HTML, for notebooks; ``%load_ext lazyprompt.inspect.notebook`` adds conversations.
+"""HTML views of the package's values for notebooks; ``%load_ext lazyprompt.inspect.notebook`` adds conversations.
 
-The templates in ``views/`` say what a view shows; their Jinja environment escapes every output. This module gives them
-filters that write out hidden characters, and the :class:`Room` that keeps a view small.
+The templates in ``views/`` define the views. Their Jinja environment escapes all output. This module provides filters
+that make hidden characters visible, and :class:`Room`, which limits the size of a view.
 
-A prompt, a message, a report and an answer show themselves in any notebook. A list of messages is Python's own, so the
-extension has to be loaded for it; any other list is shown as before. IPython hands over what is needed, and is imported
-nowhere.
+Prompts, messages, reports and answers are displayed in any notebook. For lists of messages, which are plain Python
+lists, the extension must be loaded; other lists are not affected. IPython is never imported.
 """
 
 from __future__ import annotations
@@ -18,19 +17,20 @@ from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 from unicodedata import name as unicode_name
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from lazyprompt._base.json import is_dict, is_sequence
 from lazyprompt._base.roles import ROLES
 from lazyprompt._base.secret import shown
 from lazyprompt._base.signs import named, pieces, visible
 from lazyprompt.budget.report import TrimReport
 from lazyprompt.errors import HistoryError, MissingExtraError
 from lazyprompt.formatters.reply import Reply
-from lazyprompt.inspect.cautions import Mark, marked
+from lazyprompt.inspect.cautions import Mark, split_at_marks
 from lazyprompt.inspect.look import Look
 from lazyprompt.media.resolver import sniff_type
 from lazyprompt.messages.history import HistoryLike, messages_from
@@ -41,24 +41,24 @@ from lazyprompt.tokens.media import MediaItem, image_size
 
 _T = TypeVar("_T")
 
-# The beginning of a text that is open, in characters and lines; the rest is folded if it has more than a few.
+# The maximum length of a text's unfolded beginning, in characters and lines, and the minimum length of a folded rest.
 _OPEN: Final = 4_000
 _OPEN_LINES: Final = 60
 _NOT_FOLDED: Final = 400
-# What a hidden character, an element and a row of a table take of the room, in characters.
+# The cost of a hidden character, an element and a table row, in characters.
 _SIGN: Final = 20
 _ELEMENT: Final = 15
 _ROW: Final = 12 * _ELEMENT
-# The longest name that is shown whole.
+# The maximum length of a name.
 _NAME: Final = 80
-# The colours for slots; more slots begin again with the first.
+# The number of colors for slots.
 _HUES: Final = 8
-# Browsers show these, and run nothing of them.
+# Image types without executable content.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-# A picture of a few bytes may be one of many pixels, which a browser would have to hold.
+# A few bytes may encode an image that is too large for a browser's memory.
 _MOST_PIXELS: Final = 40_000_000
-# HTML has no place for halves of surrogate pairs, which no encoding can write, so that a notebook that holds one cannot
-# be saved, and for code points that are no characters: 32 of them together, and the last two of each plane.
+# Code points that HTML doesn't allow: lone surrogates, with which a notebook can't be saved, and noncharacters (a block
+# of 32, and the last two of each plane).
 _LAST_OF_PLANES: Final = "".join(f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
 _NO_TEXT: Final = re.compile(f"([\ud800-\udfff\ufdd0-\ufdef{_LAST_OF_PLANES}])")
 _KINDS: Final[Mapping[type, str]] = {
@@ -72,13 +72,13 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def html_of(value: object) -> str:
-    """Return the view of a value of the package that a notebook shows.
+    """Return the HTML view of a value.
 
     Args:
         value: A flat prompt, a prompt, a message, a budget's report, an answer or a Look.
 
     Raises:
-        TypeError: It is none of these.
+        TypeError: The value has another type.
     """
     kind = next((_KINDS[kind] for kind in type(value).__mro__ if kind in _KINDS), None)
     if kind is None:
@@ -87,13 +87,13 @@ def html_of(value: object) -> str:
 
 
 def messages_html(given: HistoryLike) -> str:
-    """Return the view of a conversation.
+    """Return the HTML view of a conversation.
 
     Args:
         given: Messages, as :class:`lazyprompt.Msg` or in any other form of a history.
 
     Raises:
-        HistoryError: It is no history.
+        HistoryError: The argument is not a history.
     """
     return _view("messages", messages_from(given))
 
@@ -103,13 +103,13 @@ def _view(kind: str, value: object) -> str:
 
 
 class Run(NamedTuple):
-    """A run of text that looks alike.
+    """A run of text with the same style.
 
     Attributes:
         text: The text.
-        look: Its classes; empty for plain text.
-        title: Its title.
-        number: The number of its slot, or 0.
+        look: The CSS classes; empty for plain text.
+        title: The tooltip.
+        number: The number of the slot, or 0.
     """
 
     text: str
@@ -119,14 +119,14 @@ class Run(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A text cut to the room of a view.
+    """A text, cut to the room of a view.
 
     Attributes:
         whole: The length of the text.
-        head: The runs that are open.
-        rest: The runs that are folded.
-        more: The length of these.
-        left: The length of the text that there is no room for.
+        head: The unfolded runs.
+        rest: The folded runs.
+        more: The length of the folded runs.
+        left: The length of the omitted text.
     """
 
     whole: int
@@ -138,18 +138,18 @@ class Flow(NamedTuple):
 
 @dataclass(slots=True)
 class Room:
-    """The room that one view has left, so that no prompt makes a notebook huge.
+    """The remaining room of a view, which keeps notebooks small.
 
     Attributes:
-        signs: Characters of text; an element counts as some of them.
-        pictures: Bytes of pictures.
+        signs: The remaining characters of text; elements have a cost in characters.
+        pictures: The remaining bytes of images.
     """
 
     signs: int = 200_000
     pictures: int = 2_000_000
 
     def flow(self, runs: Iterable[Run]) -> Flow:
-        """Cut a text: its beginning, the rest, and the part that there is no room for."""
+        """Cut a text into its unfolded beginning, its folded rest, and an omitted part."""
         given = [*runs]
         whole = _length(given)
         fold = _fold("".join(run.text for run in given))
@@ -160,7 +160,7 @@ class Room:
         return Flow(whole, head, rest, more, whole - shown - more)
 
     def fill(self, items: Iterable[_T], macro: Callable[[_T], Markup], cost: int) -> list[Markup]:
-        """Return what a macro makes of each item, until there is no more room."""
+        """Render each item with a macro, until there is no more room."""
         shown: list[Markup] = []
         for item in items:
             if self.signs <= 0:
@@ -170,13 +170,13 @@ class Room:
         return shown
 
     def rows(self, rows: Sequence[_T]) -> Sequence[_T]:
-        """Return the rows of a table that there is room for."""
+        """Return as many rows of a table as fit."""
         fitting = rows[: max(self.signs // _ROW, 0)]
         self.signs -= len(fitting) * _ROW
         return fitting
 
     def picture(self, source: Base64Source) -> dict[str, str] | None:
-        """Return the attributes of a picture that is one by its own bytes, and not too large for a notebook."""
+        """Return the attributes of an image; None if its bytes are no image, or it is too large."""
         if len(source.data) > self.pictures:
             return None
         try:
@@ -186,7 +186,7 @@ class Room:
         kind = sniff_type(content[:64])
         try:
             size = image_size(MediaItem("image", data=content)) if kind in _PICTURES else None
-        except MissingExtraError:  # a picture of unknown size could stall the page
+        except MissingExtraError:  # an image of unknown size could freeze the page
             return None
         if size is None or size[0] * size[1] > _MOST_PIXELS:
             return None
@@ -213,7 +213,7 @@ def _length(runs: Iterable[Run]) -> int:
 
 
 def _fold(text: str) -> int:
-    """Return where a text is folded: its end if that is not worth it."""
+    """Return the index at which a text is folded; its end if the rest is short."""
     beginning = text[:_OPEN]
     lines = beginning.split("\n", _OPEN_LINES)
     place = len(beginning) - len(lines[-1]) if len(lines) > _OPEN_LINES else _OPEN
@@ -230,7 +230,7 @@ def _between(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield a text in pieces: text that can be shown as it is, and single characters that cannot."""
+    """Yield a text in pieces, with True for each single character that must be escaped."""
     for piece, is_sign in pieces(text):
         if is_sign or piece.isascii():
             yield piece, is_sign
@@ -259,15 +259,15 @@ def _hue(number: int) -> str:
 
 
 def _runs(segments: Iterable[Segment], numbers: Mapping[str, int], marks: Sequence[Mark] = ()) -> Iterator[Run]:
-    """Yield segments as runs of text, with what was neutralised in them marked."""
+    """Yield segments as runs of text, with neutralised control sequences marked."""
     is_behind_mark = False
-    for (text, slot, trusted), is_mark in marked(segments, marks):
+    for (text, slot, trusted), is_mark in split_at_marks(segments, marks):
         look, title = _hue(numbers[slot]), _short(slot)
         if not trusted:
             look, title = f"{look} lp-open", f"{title}, not trusted"
         if is_mark:
             look, title = f"{look} lp-mark", f"{title}; made harmless"
-        # Once for each place of a slot.
+        # Number each occurrence of a slot once.
         yield Run(str(text), look, title, 0 if is_mark or is_behind_mark else numbers[slot])
         is_behind_mark = is_mark
 
@@ -281,44 +281,45 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[[Any], object]] = {
+    filters: dict[str, Callable[..., object]] = {
+        "runs": _runs,
         "count": "{:,}".format,
         "hue": _hue,
         "joined": Markup().join,
         "json": lambda value: json.dumps(shown(value), ensure_ascii=False, indent=2, default=repr),
         "numbered": _numbered,
-        # In one line, with hidden characters written out.
+        # On one line, with hidden characters escaped.
         "plain": lambda value: _NO_TEXT.sub(lambda sign: named(sign[0]), visible(str(value))).replace("\n", " "),
         "repr": repr,
         "run": lambda text: Run(str(text)),
         "segments": lambda text: Rendered(text.parts, text.slots).segments,
         "short": _short,
-        # Each hidden character is in an element of its own.
+        # Each hidden character gets its own element.
         "signs": lambda text: Markup().join(_sign(part) if hides else part for part, hides in _pieces(str(text))),
         "tokens": lambda rendered: rendered.tokens(ApproximateTokenCounter()),
     }
-    made.filters.update(cast("dict[str, Any]", {**filters, "runs": _runs}))
+    made.filters.update(filters)
     return made
 
 
 Shows: TypeAlias = Callable[[object], str | None]
-"""What makes HTML of a value, or None where it has none to make."""
+"""A function that returns the HTML of a value, or None if there is none."""
 
 
 class Formatter(Protocol):
-    """IPython's formatter of HTML."""
+    """IPython's HTML formatter."""
 
     def for_type(self, typ: type, func: Shows | None = None, /) -> Shows | None:
-        """Set what shows a type, and give what showed it before."""
+        """Register a function for a type, and return the previous one."""
         ...
 
     def pop(self, typ: type, default: None, /) -> Shows | None:
-        """Take away what shows a type, and give it."""
+        """Remove the function of a type, and return it."""
         ...
 
 
 class Formatters(Protocol):
-    """IPython's formatters, by their MIME types."""
+    """IPython's formatters, by MIME type."""
 
     @property
     def formatters(self) -> Mapping[str, Formatter]:
@@ -327,11 +328,11 @@ class Formatters(Protocol):
 
 
 class Shell(Protocol):
-    """Part of IPython's shell that is used."""
+    """The used part of IPython's shell."""
 
     @property
     def display_formatter(self) -> Formatters:
-        """Formatters of values."""
+        """The formatters of values."""
         ...
 
 
@@ -340,26 +341,25 @@ _TYPES: Final = (list, tuple)
 
 @dataclass(frozen=True, slots=True)
 class _Conversations:
-    """Shows lists of messages, and leaves all others to what showed them before."""
+    """Displays lists of messages, and passes other lists to the previous function."""
 
     before: Shows | None
 
     def __call__(self, given: object) -> str | None:
-        items = cast("list[object] | tuple[object, ...]", given)
-        if items and all(map(_is_message, items)):
+        if is_sequence(given) and given and all(map(_is_message, given)):
             try:
-                return messages_html(cast("list[Msg]", [*items]))
+                return messages_html(cast("list[Msg]", [*given]))
             except HistoryError:
-                # They have roles, and are no messages for all that: a list like any other.
+                # Dicts with roles that are not messages are displayed like any other list.
                 pass
         return self.before(given) if self.before else None
 
 
 def load_ipython_extension(ipython: Shell) -> None:
-    """Show lists and tuples of messages as conversations: :class:`lazyprompt.Msg`, or dicts of the OpenAI form.
+    """Display lists and tuples of messages (:class:`lazyprompt.Msg`, or OpenAI dicts) as conversations.
 
     Args:
-        ipython: The shell, which IPython gives.
+        ipython: IPython's shell.
     """
     html = ipython.display_formatter.formatters["text/html"]
     for each in _TYPES:
@@ -367,10 +367,10 @@ def load_ipython_extension(ipython: Shell) -> None:
 
 
 def unload_ipython_extension(ipython: Shell) -> None:
-    """Show them as before.
+    """Restore the display of lists and tuples.
 
     Args:
-        ipython: The shell, which IPython gives.
+        ipython: IPython's shell.
     """
     html = ipython.display_formatter.formatters["text/html"]
     for each in _TYPES:
@@ -381,7 +381,6 @@ def unload_ipython_extension(ipython: Shell) -> None:
 
 
 def _is_message(given: object) -> bool:
-    if not isinstance(given, dict):
+    if not is_dict(given):
         return isinstance(given, Msg)
-    fields = cast("dict[object, object]", given)
-    return fields.get("role") in ROLES and ("content" in fields or "tool_calls" in fields)
+    return given.get("role") in ROLES and ("content" in given or "tool_calls" in given)

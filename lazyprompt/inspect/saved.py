@@ -1,19 +1,20 @@
-"""A payload that somebody saved, looked at like any prompt: a request's body, a list of messages, a line of a batch."""
+"""Views of a saved payload: the body of a request, a list of messages, or a line of a batch."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Final, cast
 
+from lazyprompt._base.json import is_list
 from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._validate import Violation, violations
 from lazyprompt.formatters.formatter import countable
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.inspect.cautions import Caution, Facts, Piece, cautions_of, texts_in
+from lazyprompt.inspect.cautions import Caution, Facts, PromptPiece, cautions_of, texts_in
 from lazyprompt.inspect.counting import CountedOnce, unit_of
-from lazyprompt.inspect.look import FRAMING, Look, Slot
+from lazyprompt.inspect.look import FRAMING, Look, SlotTokens
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
 from lazyprompt.tokens.windows import context_of
 
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.tokens.counter import TokenCounter
 
-# Where the payload is in what is around it: the lines of batches, and DashScope's own requests.
+# The keys of payloads within lines of batches and DashScope's own requests.
 _WITHIN: Final = ("body", "params", "request", "payload", "input")
-# What only the payload of one provider has; in all else it may look as that of another.
+# The keys that only one provider's payloads have.
 _OWN: Final = {"system": "anthropic", "contents": "gemini", "input": "openai-responses", "prompt": "ollama-generate"}
-# The system text that stands apart, as `countable` has it.
+# The keys of a separate system text, in the order of `countable`.
 _APART: Final = ("system", "instructions", "system_instruction")
 _KINDS: Final[dict[type, str]] = {str: "a text", int: "a number", float: "a number", bool: "a boolean"}
 
@@ -42,21 +43,21 @@ def saved_look(
     counter: TokenCounter | None = None,
     window: int | None = None,
 ) -> Look:
-    """Look at a saved payload.
+    """Compute the data of a saved payload's views.
 
     Args:
-        text: Its JSON: the body of a provider's request, a list of messages, or a line of a batch.
-        title: What it is called.
-        form: The provider that it is for; None is the first whose rules it keeps.
-        model: The model; None is the one that the payload names.
-        counter: What counts tokens; None is :class:`lazyprompt.ApproximateTokenCounter`.
-        window: The context window in tokens; None is what is known of the model.
+        text: The JSON of a provider's request body, a list of messages, or a line of a batch.
+        title: The title.
+        form: The provider; by default, the first one whose rules the payload follows.
+        model: The model; by default, that of the payload.
+        counter: The token counter; by default, :class:`lazyprompt.ApproximateTokenCounter`.
+        window: The context window in tokens; by default, that of the model, if known.
 
     Returns:
-        What there is to see; its slots are the messages.
+        The data; its slots are the messages.
 
     Raises:
-        FormatError: It is no JSON, no payload, or the payload of no known provider.
+        FormatError: The text is not JSON, not a payload, or not the payload of a known provider.
     """
     given = _payload_in(_parsed(text))
     profile, payload = _known(given) if form is None else _as(given, profile_of(form))
@@ -70,7 +71,7 @@ def saved_look(
     total = budget.count(messages, tools)
     pieces = [*_pieces(sent, messages, tools, profile)]
     spent = [*map(budget.share, messages), *([budget.count_tools(tools)] if tools else [])]
-    slots = [Slot(piece.slot, tokens, piece.text) for piece, tokens in zip(pieces, spent, strict=True)]
+    slots = [SlotTokens(piece.slot, tokens, piece.text) for piece, tokens in zip(pieces, spent, strict=True)]
     size = window if window is not None or model is None else context_of(model)
     refused = [_refused(each, profile.name) for each in violations(payload, profile)]
     facts = Facts({}, pieces, (), (), total, size, (), "", once.count_text)
@@ -80,7 +81,7 @@ def saved_look(
         model,
         payload,
         (),
-        (*slots, Slot(FRAMING, total - sum(spent), "")),
+        (*slots, SlotTokens(FRAMING, total - sum(spent), "")),
         total,
         size,
         (),
@@ -101,17 +102,17 @@ def _parsed(text: str) -> object:
 
 
 def _payload_in(given: object) -> JsonObject | list[object]:
-    """The payload in what is around it.
+    """Return the payload within a JSON value.
 
     Raises:
-        FormatError: There can be none.
+        FormatError: The value is neither an object nor a list.
     """
-    if isinstance(given, list):
-        return cast("list[object]", given)
+    if is_list(given):
+        return given
     if not isinstance(given, dict):
         kind = "null" if given is None else _KINDS[type(given)]
         raise FormatError(f"a saved payload is a JSON object or a list of messages, and this is {kind}")
-    fields = cast("JsonObject", given)
+    fields: JsonObject = given
     for key in _WITHIN:
         inner = fields.get(key)
         if isinstance(inner, dict) and "messages" not in fields:
@@ -120,10 +121,10 @@ def _payload_in(given: object) -> JsonObject | list[object]:
 
 
 def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, JsonObject]:
-    """Return a given value as the payload of a provider.
+    """Return a value as the payload of a provider.
 
     Raises:
-        FormatError: It is nothing of the kind.
+        FormatError: The value is not such a payload.
     """
     key = profile.form.messages_key
     payload = cast("JsonObject", {key: given}) if isinstance(given, list) else given
@@ -135,33 +136,33 @@ def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, Js
 
 
 def _countable(payload: JsonObject) -> JsonObject:
-    """A payload without what is no tools, and with system text by the one of its names that is known here."""
+    """Return a payload without invalid tools, and with the canonical key of the system text."""
     sent = {key: value for key, value in payload.items() if key != "tools" or _are_objects(value)}
-    # Google's interface takes both names.
+    # Google's API accepts both keys.
     return {**sent, "system_instruction": sent["systemInstruction"]} if "systemInstruction" in sent else sent
 
 
 def _are_objects(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in cast("list[object]", value))
+    return is_list(value) and all(isinstance(each, dict) for each in value)
 
 
 def _known(given: JsonObject | list[object]) -> tuple[Profile, JsonObject]:
-    """The first provider whose rules a payload keeps.
+    """Return the first provider whose rules a payload follows.
 
     Raises:
-        FormatError: It keeps those of none.
+        FormatError: There is no such provider.
     """
     hints = [provider for key, provider in _OWN.items() if isinstance(given, dict) and key in given]
     for name in dict.fromkeys((*hints, *PROVIDERS)):
         try:
             profile, payload = _as(given, profile_of(name))
         except FormatError:
-            continue  # it has no place for messages that this provider reads
+            continue  # not this provider's form
         if not violations(payload, profile):
             return profile, payload
     raise FormatError(
-        "this keeps the rules of no known provider; --format NAME (or form=) says whose it is, and then it is shown "
-        "with what that provider would refuse"
+        "this follows the rules of no known provider; name the provider with --format NAME (or form=) to see what it "
+        "would reject"
     )
 
 
@@ -170,8 +171,8 @@ def _pieces(
     messages: Sequence[Mapping[str, object]],
     tools: Sequence[object] | None,
     profile: Profile,
-) -> Iterator[Piece]:
-    """The messages in the order in which they are counted, then the tools."""
+) -> Iterator[PromptPiece]:
+    """Yield the messages in the order in which they are counted, then the tools."""
     key = profile.form.messages_key
     apart = [name for name in reversed(_APART) if name in payload]
     for at, message in enumerate(messages):
@@ -182,14 +183,14 @@ def _pieces(
         else:
             role = message.get("role") or message.get("type") or ""
             slot = f"{key}[{at - len(apart)}]" + (f" ({role})" if role else "")
-        yield Piece(slot, _text_of(message), constant=False, texts=tuple(texts_in(message)))
+        yield PromptPiece(slot, _text_of(message), constant=False, texts=tuple(texts_in(message)))
     if tools:
         lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
-        yield Piece("tools", lines, constant=False, texts=tuple(texts_in(tools)))
+        yield PromptPiece("tools", lines, constant=False, texts=tuple(texts_in(tools)))
 
 
 def _text_of(message: Mapping[str, object]) -> str:
-    """A plain text as it is, all else as JSON."""
+    """Return plain text unchanged, and any other message as JSON."""
     content = message.get("content")
     if isinstance(content, str) and message.keys() <= {"role", "content", "type"}:
         return content

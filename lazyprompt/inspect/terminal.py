@@ -1,4 +1,4 @@
-"""A prompt on a terminal: coloured by slot, and unable to do anything to the terminal; in a pipe, plain lines."""
+"""Views of a prompt in a terminal, colored by slot and with control characters escaped; in a pipe, plain lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from lazyprompt._base.secret import shown
 from lazyprompt._base.signs import pieces, visible
-from lazyprompt.inspect.cautions import Mark, marked
+from lazyprompt.inspect.cautions import Mark, split_at_marks
 from lazyprompt.inspect.look import Look, SlotChange, shared_prefix
 
 if TYPE_CHECKING:
@@ -29,37 +29,37 @@ if TYPE_CHECKING:
 
 Color: TypeAlias = Literal["auto", "always", "never"]
 
-# The standard colours, which every terminal has and lets its user choose; given out in this order.
+# The standard colors, which terminals let users configure, in the order of assignment.
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue", "red")
 PALETTE = (*_COLORS, *(f"bright_{color}" for color in _COLORS))
-# Without colour: what begins a line, what goes on in one, and what is not trusted.
+# The marks without color: the beginning of a line, its continuation, and untrusted text.
 _BEGINS, _GOES_ON, _STAR = "|", "+", "*"
-# How wide a bar is at most, and a line in a pipe, in columns.
+# The maximum width of a bar, and of a line in a pipe, in columns.
 _BAR = 24
 _PIPE = 100_000
-# What stands out of a text: what was made harmless, and signs that are written out.
+# The styles of neutralised or escaped characters, and of untrusted text.
 _MARKED = "reverse"
 _UNTRUSTED = "underline"
-# What is sent though it is no good, or is not sent though it was given.
+# The cautions about text that is dangerous, lost or rejected.
 _GRAVE = frozenset({"forged", "loss", "refused"})
-# What of a prompt is marked where it stands.
+# The cautions that are also marked in the text.
 _STANDS_OUT = frozenset({"neutralised", "forged", "hidden"})
 _DIFF = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) -> str:
-    """Return a flat prompt to be written: coloured for a terminal, byte-exact for anything else.
+    """Return a flat prompt for printing: colored for a terminal, byte-exact otherwise.
 
-    On a terminal each slot has a colour, text that is not trusted is underlined, and a legend follows; control
-    characters are written out. Without colour there is no legend.
+    In a terminal, each slot has a color, untrusted text is underlined, control characters are escaped, and a legend
+    follows. Without color there is no legend.
 
     Args:
         rendered: The prompt.
-        color: ``always``, ``never``, or ``auto`` for a terminal whose user has not set ``NO_COLOR``.
-        terminal: True if it goes to a terminal.
+        color: ``always``, ``never``, or ``auto`` for color in a terminal unless ``NO_COLOR`` is set.
+        terminal: True if the output is a terminal.
 
     Returns:
-        The text to write.
+        The text to print.
     """
     if not is_colored(color, terminal=terminal):
         text = visible(rendered.text)
@@ -73,19 +73,19 @@ def rendered_text(rendered: Rendered, color: Color = "auto", *, terminal: bool) 
 
 
 def look_text(look: Look, color: Color = "auto", *, terminal: bool) -> str:
-    """Return a view of a prompt: the prompt, tokens by slot, the budget's report, cautions.
+    """Return a view of a prompt: the prompt, tokens by slot, the budget's report, and cautions.
 
-    In colour a flat prompt is coloured by slot, as of :func:`rendered_text`; what was made harmless, and characters
-    that are written out, are reversed. Without colour each line begins with its slot. Everywhere characters that a
-    terminal would obey, or nobody would see, are written out.
+    With color, a flat prompt is colored by slot as in :func:`rendered_text`, and neutralised or escaped characters are
+    reversed. Without color, each line begins with its slot. Control characters and invisible characters are always
+    escaped.
 
     Args:
-        look: The look at the prompt.
-        color: As of :func:`rendered_text`.
-        terminal: True if it goes to a terminal; lines for anything else have no width to keep to.
+        look: The data of the prompt.
+        color: The choice of color; see :func:`rendered_text`.
+        terminal: True if the output is a terminal; otherwise lines have unlimited width.
 
     Returns:
-        The text to write.
+        The text to print.
     """
     colored = is_colored(color, terminal=terminal)
     styles = _styles(slot.name for slot in look.slots)
@@ -104,17 +104,17 @@ def look_text(look: Look, color: Color = "auto", *, terminal: bool) -> str:
 def slot_diff_text(
     before: Look, after: Look, changes: Sequence[SlotChange], color: Color = "auto", *, terminal: bool
 ) -> str:
-    """Return two prompts slot by slot: the lines that differ; slots that are the same are only named.
+    """Return the differing lines of two prompts, slot by slot, and the names of the equal slots.
 
     Args:
-        before: The one.
-        after: The other.
-        changes: The changes, as of :func:`lazyprompt.inspect.look.slot_diff`.
-        color: As of :func:`rendered_text`.
-        terminal: As of :func:`look_text`.
+        before: The first prompt.
+        after: The second prompt.
+        changes: The changes, from :func:`lazyprompt.inspect.look.slot_diff`.
+        color: The choice of color; see :func:`rendered_text`.
+        terminal: True if the output is a terminal; see :func:`look_text`.
 
     Returns:
-        The text to write.
+        The text to print.
     """
     titles = Text.assemble(("--- ", "red"), _title(before), "\n", ("+++ ", "green"), _title(after))
     same = ", ".join(change.name for change in changes if change.state == "same")
@@ -124,19 +124,19 @@ def slot_diff_text(
 
 
 def is_colored(color: Color, *, terminal: bool) -> bool:
-    """Return True if output is coloured.
+    """Return True if output is colored.
 
     Args:
-        color: The user's choice; ``auto`` is a terminal that has colour and is to show it (``NO_COLOR``,
-            https://no-color.org, and ``TERM=dumb`` say that it is not).
-        terminal: True if it goes to a terminal.
+        color: The user's choice; ``auto`` for color in a terminal, unless ``NO_COLOR`` (https://no-color.org) or
+            ``TERM=dumb`` is set.
+        terminal: True if the output is a terminal.
     """
     allowed = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return color == "always" or (color == "auto" and terminal and allowed)
 
 
 def _styles(slots: Iterable[str]) -> Mapping[str, str]:
-    """A colour for each slot; more slots than colours begin the palette anew."""
+    """Return a color for each slot, in rotation."""
     return dict(zip(dict.fromkeys(slots), cycle(PALETTE), strict=False))
 
 
@@ -150,9 +150,9 @@ def _title(look: Look) -> Text:
 
 
 def _prompt(segments: Iterable[Segment], marks: Sequence[Mark], styles: Mapping[str, str]) -> Text:
-    """Return a flat prompt in the colours of its slots; marks and characters that are written out stand out."""
+    """Return a flat prompt in the colors of its slots, with marks and escaped characters highlighted."""
     body = Text()
-    for (text, slot, trusted), is_mark in marked(segments, marks):
+    for (text, slot, trusted), is_mark in split_at_marks(segments, marks):
         style = styles[slot] if trusted else f"{styles[slot]} {_UNTRUSTED}"
         for piece, is_hidden in pieces(text):
             body.append(visible(piece), f"{style} {_MARKED}" if is_mark or is_hidden else style)
@@ -160,7 +160,7 @@ def _prompt(segments: Iterable[Segment], marks: Sequence[Mark], styles: Mapping[
 
 
 def _by_line(segments: Iterable[Segment]) -> Text:
-    """A flat prompt without colour: each line begins with its slot; what goes on in a line has a line of its own."""
+    """Return a flat prompt without color, with a line for each slot and line of text."""
     found = [*segments]
     width = max((cell_len(visible(slot)) for _, slot, _ in found), default=0)
     lines: list[str] = []
@@ -176,14 +176,14 @@ def _by_line(segments: Iterable[Segment]) -> Text:
 
 
 def _json(payload: JsonObject) -> Text:
-    """A payload in the colours of JSON."""
+    """Return a payload as highlighted JSON."""
     body = Text(visible(json.dumps(shown(payload), ensure_ascii=False, indent=2)))
     JSONHighlighter().highlight(body)
     return body
 
 
 def _key(look: Look, *, colored: bool) -> Text:
-    """Explain the signs of a flat prompt, of those that it has."""
+    """Explain the marks that a flat prompt contains."""
     signs: list[Text] = []
     if any(not trusted for _, _, trusted in look.segments):
         signs.append(Text("not trusted", _UNTRUSTED) if colored else Text(f"{_STAR} not trusted"))
@@ -195,7 +195,7 @@ def _key(look: Look, *, colored: bool) -> Text:
 
 
 def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
-    """The tokens of each slot, and their share of the whole."""
+    """Return the tokens of each slot, and their share of the total."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("SLOT", overflow="fold")
     table.add_column(look.unit.partition(" ")[0].upper(), justify="right", no_wrap=True)
@@ -212,7 +212,7 @@ def _table(look: Look, styles: Mapping[str, str], *, colored: bool) -> Table:
 
 
 def _tokens(look: Look, styles: Mapping[str, str]) -> Table:
-    """The tokens of the training sample; those that are trained are marked."""
+    """Return the tokens of the training sample, with the trained ones marked."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("#", "ID", "MESSAGE"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -228,7 +228,7 @@ def _tokens(look: Look, styles: Mapping[str, str]) -> Table:
 
 
 def _changes(look: Look) -> Text:
-    """List what a budget dropped, and what else of a payload is not as given: each loss is a caution."""
+    """List the budget's report and the payload's report, without losses, which are cautions."""
     lines: list[str] = []
     if look.trim is not None:
         lines.append(f"budget: {look.trim}")
@@ -242,7 +242,7 @@ def _changes(look: Look) -> Text:
 
 
 def _cautions(look: Look) -> Text:
-    """Write the cautions, a line each."""
+    """Return the cautions, one per line."""
     signed = (
         Text.assemble(("! ", "bold red" if caution.kind in _GRAVE else "bold yellow"), str(caution))
         for caution in look.cautions
@@ -251,7 +251,7 @@ def _cautions(look: Look) -> Text:
 
 
 def _changed(change: SlotChange) -> Text:
-    """Describe the change of a slot, with the lines that differ."""
+    """Describe the change of a slot, with the differing lines."""
     tokens = (
         f"{change.before:,} → {change.after:,}" if change.state == "changed" else f"{change.before + change.after:,}"
     )
@@ -261,7 +261,7 @@ def _changed(change: SlotChange) -> Text:
 
 
 def _with_blank_lines(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
-    """Parts with an empty line between them; empty ones are left out."""
+    """Yield the nonempty parts, separated by empty lines."""
     for at, part in enumerate(part for part in parts if not isinstance(part, Text) or part):
         if at:
             yield Text()
@@ -269,7 +269,7 @@ def _with_blank_lines(parts: Iterable[RenderableType]) -> Iterator[RenderableTyp
 
 
 def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) -> str:
-    """Parts as they are written, a line each at least."""
+    """Return the printed text of parts."""
     file = StringIO()
     console = Console(
         file=file,
@@ -279,11 +279,11 @@ def _printed(parts: Iterable[RenderableType], *, colored: bool, terminal: bool) 
         no_color=not colored,
         legacy_windows=False,
         highlight=False,
-        # The environment of now: rich keeps that of its import, and datasets puts a copy into its place.
+        # rich keeps the environment of its import, and datasets replaces that by a copy.
         _environ=os.environ,
     )
     for part in parts:
-        # soft_wrap: the terminal breaks long lines itself, so that a line copied from it is one line.
+        # With soft_wrap, the terminal wraps long lines, so they are copied as one line.
         text = part.plain if isinstance(part, Text) else None
         console.print(part, soft_wrap=text is not None, end="" if text is not None and text.endswith("\n") else "\n")
     return file.getvalue()

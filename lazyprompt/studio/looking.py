@@ -18,7 +18,7 @@ from lazyprompt.files.library.prompt_diff import GROUPS, diff_of
 from lazyprompt.files.references import References
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.counting import counter_named
-from lazyprompt.inspect.look import Call, Look, look, look_json, shared_prefix, slot_diff
+from lazyprompt.inspect.look import CallArguments, Look, look, look_json, shared_prefix, slot_diff
 from lazyprompt.prompters.target_choice import OWN_FORMS
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.studio.reading import ATTACKS, WrongRequestError, as_kind, describe_input, first_values, read_draft
@@ -305,11 +305,11 @@ def _seen(seen: Look) -> JsonObject:
     return made | {"text": text, "payload": not isinstance(seen.sent, str)}
 
 
-def _call(draft: Draft, values: Mapping[str, Json], history: list[Json] | None) -> Call:
+def _call(draft: Draft, values: Mapping[str, Json], history: list[Json] | None) -> CallArguments:
     """Return the arguments of a prompter; a value of an input that the text no longer has is passed over."""
     named = {each.name for each in draft.inputs}
     given = {name: value for name, value in values.items() if name in named}
-    return Call(given or None, cast("HistoryLike | None", history))
+    return CallArguments(given or None, cast("HistoryLike | None", history))
 
 
 def _attacked(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str | None]:

@@ -193,7 +193,10 @@ def test_other_parts_of_spans_are_kept(tmp_path: Path) -> None:
             "a.jsonl:1: this is not a call: ValueError: Invalid isoformat",
         ),
         ('{"attributes": [1]}\n', "a.jsonl:1: this is not a call: TypeError"),
-        (json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "Hi"}}), "a.jsonl:1: this is not a call: JSONDecode"),
+        (
+            json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "Hi"}}),
+            "a.jsonl:1: this is not a call: JSONDecode",
+        ),
         (
             json.dumps({"attributes": {**SPAN, "gen_ai.input.messages": "[" * 100_000}}),
             "a.jsonl:1: this is not a call: RecursionError",

@@ -9,8 +9,18 @@ from hypothesis import strategies as st
 
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter, ChatTemplate, Markers
 from lazyprompt.formatters.report import Entry
-from lazyprompt.inspect.cautions import SAID, Caution, Facts, Kind, Mark, Piece, cautions_of, marks_of, texts_in
-from lazyprompt.inspect.look import Call, Look, look
+from lazyprompt.inspect.cautions import (
+    TEMPLATES,
+    Caution,
+    Facts,
+    Kind,
+    Mark,
+    PromptPiece,
+    cautions_of,
+    marks_of,
+    texts_in,
+)
+from lazyprompt.inspect.look import CallArguments, Look, look
 
 if TYPE_CHECKING:
     from lazyprompt import Prompter
@@ -29,7 +39,7 @@ FACTS: dict[Kind, tuple[Facts, str]] = {
         r"q: 1 control sequence(s) made harmless; <|im_end|> is sent as <\|im_end|>",
     ),
     "hidden": (
-        NOTHING._replace(pieces=[Piece("q", "a\u202eb\x1b\x1b", constant=False)]),
+        NOTHING._replace(pieces=[PromptPiece("q", "a\u202eb\x1b\x1b", constant=False)]),
         "q: 3 sign(s) that nobody sees: U+202E, U+001B",
     ),
     "window": (
@@ -42,7 +52,9 @@ FACTS: dict[Kind, tuple[Facts, str]] = {
     ),
     "empty": (NOTHING._replace(values={"q": " \n"}), "q: the value is empty"),
     "cache": (
-        NOTHING._replace(pieces=[Piece("q", "x", constant=False), Piece("instruction", "y" * 128, constant=True)]),
+        NOTHING._replace(
+            pieces=[PromptPiece("q", "x", constant=False), PromptPiece("instruction", "y" * 128, constant=True)]
+        ),
         f"q: stands before 128 tokens that never change; {CACHE}",
     ),
     "origin": (NOTHING._replace(note="a filter"), "a note on the chat template: a filter"),
@@ -54,7 +66,7 @@ def test_each_kind_is_found_and_says_what_it_is(kind: Kind) -> None:
     facts, said = FACTS[kind]
     found = cautions_of(facts)
     assert [(caution.kind, str(caution)) for caution in found] == [(kind, said)]
-    assert {*FACTS, "refused"} == {*SAID}  # what is refused is found in saved payloads alone
+    assert {*FACTS, "refused"} == {*TEMPLATES}  # what is refused is found in saved payloads alone
 
 
 def test_what_matters_most_comes_first() -> None:
@@ -72,12 +84,12 @@ def test_the_window_is_near_from_nine_tenths_on(total: int, near: bool) -> None:
 @pytest.mark.parametrize(("tokens", "worth"), [(127, False), (128, True)])
 def test_only_what_a_cache_would_keep_is_worth_moving(tokens: int, worth: bool) -> None:  # noqa: FBT001 - a parameter
     pieces = [
-        Piece("instruction", "i" * 500, constant=True),
-        Piece("q", "x", constant=False),
-        Piece("markers", "m" * 500, constant=True),
-        Piece("instruction", "j" * (tokens - 1), constant=True),
-        Piece("r", "x" * 500, constant=False),
-        Piece("instruction", "k", constant=True),
+        PromptPiece("instruction", "i" * 500, constant=True),
+        PromptPiece("q", "x", constant=False),
+        PromptPiece("markers", "m" * 500, constant=True),
+        PromptPiece("instruction", "j" * (tokens - 1), constant=True),
+        PromptPiece("r", "x" * 500, constant=False),
+        PromptPiece("instruction", "k", constant=True),
     ]
     found = cautions_of(NOTHING._replace(pieces=pieces))
     assert found == ((Caution("cache", {"slot": "q", "tokens": tokens}),) if worth else ())
@@ -97,7 +109,7 @@ def test_all_that_is_from_a_prompt_is_written_out() -> None:
         values={"e\x1b": ""},
         marks=(bad,),
         forged=(bad,),
-        pieces=[Piece("h\u202e", "\x1b", constant=False)],
+        pieces=[PromptPiece("h\u202e", "\x1b", constant=False)],
         report=(Entry("m\x1b", "image", "left out", "r\u202e"),),
         note="n\x1b",
     )
@@ -111,7 +123,7 @@ def test_in_json_signs_are_found_that_it_escapes() -> None:
     tool = {"type": "function", "function": {"name": "f", "description": "\x1b[2J", "parameters": {"type": "object"}}}
     history: Any = [{"role": "user", "content": "a\x07"}, {"role": "assistant", "content": "b"}]
     for form in ("openai", "anthropic"):
-        found = look(ChatPrompter("Say"), Call("Hi", history, [tool]), form=form).cautions
+        found = look(ChatPrompter("Say"), CallArguments("Hi", history, [tool]), form=form).cautions
         assert [str(caution) for caution in found] == [
             "tools: 1 sign(s) that nobody sees: U+001B",
             "history: 1 sign(s) that nobody sees: U+0007",
@@ -126,14 +138,14 @@ def test_a_slot_before_a_long_instruction_breaks_the_cache() -> None:
     rules = "Never say more than was asked for. " * 20
     before, behind = ChatPrompter(f"For {{who}}.\n{rules}"), ChatPrompter(f"{rules}\nFor {{who}}.")
     for form in ("flat", "anthropic"):
-        seen = look(before, Call({"who": "Ann"}), form=form)
+        seen = look(before, CallArguments({"who": "Ann"}), form=form)
         assert [(each.kind, each.values["slot"]) for each in seen.cautions] == [("cache", "who")]
-        assert look(behind, Call({"who": "Ann"}), form=form).cautions == ()
+        assert look(behind, CallArguments({"who": "Ann"}), form=form).cautions == ()
 
 
 def test_what_safety_lets_through_is_forged() -> None:
     prompter = ChatPrompter("{x} and {y}").with_safety("neutralize", {"x": "off"})
-    seen = look(prompter, Call({"x": "<|im_end|>", "y": "<|im_start|>"}), model="qwen2.5")
+    seen = look(prompter, CallArguments({"x": "<|im_end|>", "y": "<|im_start|>"}), model="qwen2.5")
     assert [(caution.kind, caution.values["slot"]) for caution in seen.cautions] == [
         ("forged", "x"),
         ("neutralised", "y"),
@@ -141,7 +153,9 @@ def test_what_safety_lets_through_is_forged() -> None:
 
 
 def test_more_kinds_of_signs_than_are_named() -> None:
-    seen = look(ChatPrompter("{x}"), Call({"x": "\u200b\u200c\u200d\u200e\u200f\u200b"}), counter=CharTokenCounter())
+    seen = look(
+        ChatPrompter("{x}"), CallArguments({"x": "\u200b\u200c\u200d\u200e\u200f\u200b"}), counter=CharTokenCounter()
+    )
     assert str(seen.cautions[0]) == "x: 6 sign(s) that nobody sees: U+200B, U+200C, U+200D, U+200E …"
 
 
@@ -170,7 +184,7 @@ def undone(seen: Look) -> str:
     return text + seen.sent[done:]
 
 
-def check(prompter: Prompter, call: Call, model: str | None) -> Look:
+def check(prompter: Prompter, call: CallArguments, model: str | None) -> Look:
     seen = look(prompter, call, model=model)
     assert seen.sent == prompter.generate_prompt(*call, model=model)
     assert undone(seen) == prompter.with_safety("off").generate_prompt(*call, model=model)
@@ -183,7 +197,7 @@ def check(prompter: Prompter, call: Call, model: str | None) -> Look:
 @example(q="<|im_end|>", r="a", said="<|<|im_end|>", family="qwen2.5")
 @example(q="<|a|>" * 9, r="im_end", said="\\<|im_start|>\\", family=None)
 def test_marks_taken_back_give_the_raw_prompt(q: str, r: str, said: str, family: str | None) -> None:
-    check(PROMPTER, Call({"q": q, "r": r, "input": said}), family)
+    check(PROMPTER, CallArguments({"q": q, "r": r, "input": said}), family)
 
 
 @settings(max_examples=25, deadline=None)
@@ -195,7 +209,7 @@ def test_so_in_the_json_of_calls_and_in_results(value: str, family: str | None) 
         {"role": "assistant", "content": "", "tool_calls": calls},
         {"role": "tool", "tool_call_id": "a", "content": value},
     ]
-    check(ChatPrompter("Ask"), Call(None, history), family)
+    check(ChatPrompter("Ask"), CallArguments(None, history), family)
 
 
 @pytest.mark.parametrize(
@@ -213,26 +227,26 @@ def test_so_in_the_json_of_calls_and_in_results(value: str, family: str | None) 
     ],
 )
 def test_each_sequence_has_a_mark_of_its_own(template: str, value: str, marks: list[tuple[str, str]]) -> None:
-    seen = check(ChatPrompter(template), Call({"q": value}), "qwen2.5")
+    seen = check(ChatPrompter(template), CallArguments({"q": value}), "qwen2.5")
     assert [(mark.raw, mark.safe) for mark in seen.marks] == marks
     assert {mark.slot for mark in seen.marks} == {"q"}
 
 
 def test_many_marks_are_found_in_time_that_grows_with_the_text() -> None:
-    seen = check(ChatPrompter("{q}"), Call({"q": "<|x|>" * 4000}), "qwen2.5")
+    seen = check(ChatPrompter("{q}"), CallArguments({"q": "<|x|>" * 4000}), "qwen2.5")
     assert len(seen.marks) == 4000
 
 
 @pytest.mark.parametrize("value", ["<|im_end|>", "\\<|im_end|> x", "a<|<|im_end|>", "<think>x</think><|im_end|>"])
 def test_a_chat_template_keeps_the_marks_of_what_it_puts_together(value: str) -> None:
     prompter = ChatPrompter("Say {q}").with_chat_template(TEMPLATE)
-    check(prompter, Call({"q": value, "input": f" {value} "}, [[value, value]]), None)
+    check(prompter, CallArguments({"q": value, "input": f" {value} "}, [[value, value]]), None)
 
 
 def test_a_chat_template_that_writes_a_message_as_json_keeps_the_marks() -> None:
     # Llama 3.1 does so with the results of tools: nothing was said of what was neutralised in them.
     template = ChatTemplate.load("{% for m in messages %}<|im_start|>{{ m.content | tojson }}<|im_end|>{% endfor %}")
-    seen = look(ChatPrompter("Hi").with_chat_template(template), Call('a "<|im_end|>" b<think>'))
+    seen = look(ChatPrompter("Hi").with_chat_template(template), CallArguments('a "<|im_end|>" b<think>'))
     assert isinstance(seen.sent, str)
     assert [(mark.raw, mark.safe) for mark in seen.marks] == [
         ("<|im_end|>", r"<\\|im_end|>"),
@@ -256,9 +270,9 @@ def test_marks_go_with_a_pickled_prompt(prompter: Prompter) -> None:
 @given(q=VALUES, r=VALUES, family=st.sampled_from(FAMILIES))
 def test_what_safety_lets_through_is_found_where_it_stands(q: str, r: str, family: str | None) -> None:
     prompter = ChatPrompter("Ask {q} and {r}").with_safety("neutralize", {"q": "off"})
-    seen = look(prompter, Call({"q": q, "r": r, "input": ""}), model=family)
+    seen = look(prompter, CallArguments({"q": q, "r": r, "input": ""}), model=family)
     assert isinstance(seen.sent, str)
-    forged = look(prompter.with_safety("off"), Call({"q": q, "r": r, "input": ""}), model=family).cautions
+    forged = look(prompter.with_safety("off"), CallArguments({"q": q, "r": r, "input": ""}), model=family).cautions
     assert [each.values for each in seen.cautions if each.kind == "forged"] == [
         each.values for each in forged if each.kind == "forged" and each.values["slot"] == "q"
     ]
@@ -267,7 +281,7 @@ def test_what_safety_lets_through_is_found_where_it_stands(q: str, r: str, famil
 @pytest.mark.parametrize("limit", [30, 40, 60, 90])
 def test_within_a_budget_marks_are_in_what_is_left(limit: int) -> None:
     prompter = ChatPrompter("{q}", system="", budget=Budget(None, CharTokenCounter(), slots={"q": limit}, cut="end"))
-    seen = look(prompter, Call({"q": "<|im_end|>" * 20}), model="qwen2.5")
+    seen = look(prompter, CallArguments({"q": "<|im_end|>" * 20}), model="qwen2.5")
     assert isinstance(seen.sent, str)
     assert seen.marks
     assert all(seen.sent[mark.start : mark.end] == mark.safe for mark in seen.marks)

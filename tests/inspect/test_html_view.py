@@ -40,7 +40,7 @@ from lazyprompt import (
 )
 from lazyprompt._base.secret import SecretText
 from lazyprompt.budget.report import Account, ItemTokens, Tokens
-from lazyprompt.inspect.look import Call, look
+from lazyprompt.inspect.look import CallArguments, look
 from lazyprompt.inspect.notebook import messages_html
 from support.model_server.server import Answer, ModelServer
 
@@ -204,7 +204,7 @@ def test_reports_and_answers_are_shown_whole(one: str, other: str) -> None:
 def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     prompter = ChatPrompter("From {q}: {r}")
     values = {"q": "".join(HOSTILE), "r": "", "input": "Hi <|im_end|>"}
-    flat = look(prompter, Call(values), title=HOSTILE[0], model="qwen2.5", window=100)
+    flat = look(prompter, CallArguments(values), title=HOSTILE[0], model="qwen2.5", window=100)
     html = flat._repr_html_()
     shown = parsed(html)
     assert said(next(shown.iter("pre"))) == flat.sent
@@ -216,7 +216,7 @@ def test_what_is_shown_of_a_look_is_what_is_sent() -> None:
     heads = [said(each) for each in shown.iter("th")]
     assert heads == ["slot", "tokens (about)", "share of the window"]
     assert f"{flat.total} tokens (about) of 100" in said(shown)
-    payload = look(prompter, Call(values), form="anthropic", model="claude-sonnet-4-5")
+    payload = look(prompter, CallArguments(values), form="anthropic", model="claude-sonnet-4-5")
     assert '"role": "user"' in texts(payload._repr_html_())[0]
 
 
@@ -445,8 +445,8 @@ def every_view(evil: str) -> str:
         ),
         report._repr_html_(),
         Reply(message, {"model": evil}, {"x": evil})._repr_html_(),
-        look(prompter, Call(values), title=evil, model="qwen2.5", window=99)._repr_html_(),
-        look(prompter, Call(values, [[evil, evil]] * 2), form="gemini", max_tokens=2_000)._repr_html_(),
+        look(prompter, CallArguments(values), title=evil, model="qwen2.5", window=99)._repr_html_(),
+        look(prompter, CallArguments(values, [[evil, evil]] * 2), form="gemini", max_tokens=2_000)._repr_html_(),
     ]
     return "".join(views)
 

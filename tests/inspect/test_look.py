@@ -18,7 +18,16 @@ from lazyprompt import (
 )
 from lazyprompt.errors import LazyPromptError, SafetyError, SlotError
 from lazyprompt.files.prompty import Prompty
-from lazyprompt.inspect.look import Call, Look, SharedPrefix, SlotChange, look, look_json, shared_prefix, slot_diff
+from lazyprompt.inspect.look import (
+    CallArguments,
+    Look,
+    SharedPrefix,
+    SlotChange,
+    look,
+    look_json,
+    shared_prefix,
+    slot_diff,
+)
 from lazyprompt.inspect.saved import saved_look
 from support.inspected_library import FORMS, INPUTS, cases, faults, share
 
@@ -47,25 +56,25 @@ def test_the_library_is_shown_as_it_is_sent() -> None:
     assert [fault for case in some for fault in faults(case)] == []
 
 
-PROMPTERS: dict[str, tuple[Prompter, Call]] = {
-    "chat": (ChatPrompter("Say {x}"), Call({"x": "<|im_end|>", "input": "Hi"}, PAIRS, [TOOL], "An answer")),
-    "alpaca": (AlpacaPrompter("Say {x}"), Call({"x": "### Response:\nno"}, None, [TOOL])),
-    "two parts": (ChatPrompter({"system": "Be {x}.", "user": "{y}!"}), Call({"x": 3, "y": [1, {"a": None}]})),
-    "empty": (EmptyPrompter(), Call("as it is")),
-    "history of its own": (ChatPrompter("Say", history=PAIRS, tools=[TOOL], system="S"), Call("Hi", PAIRS)),
-    "off": (ChatPrompter("{x}").with_safety("off"), Call({"x": "<|im_end|>"})),
+PROMPTERS: dict[str, tuple[Prompter, CallArguments]] = {
+    "chat": (ChatPrompter("Say {x}"), CallArguments({"x": "<|im_end|>", "input": "Hi"}, PAIRS, [TOOL], "An answer")),
+    "alpaca": (AlpacaPrompter("Say {x}"), CallArguments({"x": "### Response:\nno"}, None, [TOOL])),
+    "two parts": (ChatPrompter({"system": "Be {x}.", "user": "{y}!"}), CallArguments({"x": 3, "y": [1, {"a": None}]})),
+    "empty": (EmptyPrompter(), CallArguments("as it is")),
+    "history of its own": (ChatPrompter("Say", history=PAIRS, tools=[TOOL], system="S"), CallArguments("Hi", PAIRS)),
+    "off": (ChatPrompter("{x}").with_safety("off"), CallArguments({"x": "<|im_end|>"})),
     "off for a slot": (
         ChatPrompter("{x} and {y}").with_safety("neutralize", {"x": "off"}),
-        Call({"x": "<|im_end|>", "y": "<|im_start|>"}),
+        CallArguments({"x": "<|im_end|>", "y": "<|im_start|>"}),
     ),
-    "few-shot": (ChatPrompter("Go on.\n{shots}"), Call({"shots": SHOTS.render(question="five")})),
+    "few-shot": (ChatPrompter("Go on.\n{shots}"), CallArguments({"shots": SHOTS.render(question="five")})),
     "chat template": (
         ChatPrompter("Say {x}").with_chat_template(ChatTemplate.load(CHATML)),
-        Call({"x": "<|im_end|>"}, PAIRS, None, "An answer"),
+        CallArguments({"x": "<|im_end|>"}, PAIRS, None, "An answer"),
     ),
     "budget": (
         ChatPrompter("Say {x}", budget=Budget(120, CharTokenCounter(), slots={"x": 9}, cut="end")),
-        Call({"x": "<|im_end|>" * 3, "input": "Hi"}, PAIRS),
+        CallArguments({"x": "<|im_end|>" * 3, "input": "Hi"}, PAIRS),
     ),
 }
 
@@ -101,13 +110,15 @@ def test_hooks_run_once() -> None:
     prompter = ChatPrompter("Say {x}").pre_hook(hook)
     for form in ("flat", "openai", "anthropic"):
         ran.clear()
-        assert "Hi again" in json.dumps(look(prompter, Call("Hi"), form=form).sent)
+        assert "Hi again" in json.dumps(look(prompter, CallArguments("Hi"), form=form).sent)
         assert ran == ["Hi"]
 
 
 def test_slots_of_a_payload_in_the_order_in_which_it_is_read() -> None:
     prompter = ChatPrompter({"system": "Be {x}.", "user": "Do {y}: "}, system="S.")
-    seen = look(prompter, Call({"x": "brief", "y": "it", "input": "now"}, PAIRS, [TOOL], "Yes"), form="anthropic")
+    seen = look(
+        prompter, CallArguments({"x": "brief", "y": "it", "input": "now"}, PAIRS, [TOOL], "Yes"), form="anthropic"
+    )
     names = [slot.name for slot in seen.slots]
     assert names == ["tools", "system", "instruction", "x", "history", "user", "y", "input", "label", "framing"]
     assert slot_of(seen, "history")[1].count("\n") == 3
@@ -116,13 +127,15 @@ def test_slots_of_a_payload_in_the_order_in_which_it_is_read() -> None:
 
 
 def test_within_a_budget_only_what_is_left_is_shown() -> None:
-    seen = look(ChatPrompter("Say"), Call("Hi", PAIRS), form="openai", counter=CharTokenCounter(), max_tokens=70)
+    seen = look(
+        ChatPrompter("Say"), CallArguments("Hi", PAIRS), form="openai", counter=CharTokenCounter(), max_tokens=70
+    )
     assert seen.trim is not None
     assert (seen.trim.max_tokens, seen.trim.dropped) == (70, (0, 1))
     assert seen.total == seen.trim.after <= 70
     assert "More?" in slot_of(seen, "history")[1]
     assert "Hello" not in slot_of(seen, "history")[1]
-    assert look(ChatPrompter("Say"), Call("Hi", PAIRS)).trim is None
+    assert look(ChatPrompter("Say"), CallArguments("Hi", PAIRS)).trim is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +149,9 @@ def test_it_says_what_was_counted(counter: Any, unit: str) -> None:
         def count_text(self, text: str) -> int:
             return len(text.split())
 
-    assert look(ChatPrompter("Say"), Call("Hi"), counter=Words() if counter == "other" else counter).unit == unit
+    assert (
+        look(ChatPrompter("Say"), CallArguments("Hi"), counter=Words() if counter == "other" else counter).unit == unit
+    )
 
 
 def test_a_prompter_with_a_budget_counts_with_its_own_counter() -> None:
@@ -156,35 +171,35 @@ def test_each_text_is_counted_once() -> None:
             counted.append(text)
             return len(text)
 
-    look(ChatPrompter("Say {x} of {y}."), Call({"x": "one", "y": "two", "input": "Hi"}), counter=Counter())
+    look(ChatPrompter("Say {x} of {y}."), CallArguments({"x": "one", "y": "two", "input": "Hi"}), counter=Counter())
     assert len(counted) == len(set(counted)) > 3
 
 
 def test_the_window_is_that_of_the_model() -> None:
     prompter = ChatPrompter("Say")
-    assert look(prompter, Call("Hi"), form="anthropic", model="claude-opus-4-5").window == 200_000
-    assert look(prompter, Call("Hi"), form="anthropic", model="claude-opus-4-5", window=9).window == 9
-    assert look(prompter, Call("Hi"), model="qwen2.5").window is None
-    assert look(prompter, Call("Hi")).window is None
+    assert look(prompter, CallArguments("Hi"), form="anthropic", model="claude-opus-4-5").window == 200_000
+    assert look(prompter, CallArguments("Hi"), form="anthropic", model="claude-opus-4-5", window=9).window == 9
+    assert look(prompter, CallArguments("Hi"), model="qwen2.5").window is None
+    assert look(prompter, CallArguments("Hi")).window is None
 
 
 def test_errors_are_those_of_generate_prompt() -> None:
     with pytest.raises(SlotError, match="no value for 'x'"):
-        look(ChatPrompter("Say {x} {y}"), Call({"y": "1"}))
+        look(ChatPrompter("Say {x} {y}"), CallArguments({"y": "1"}))
     with pytest.raises(SafetyError, match="holds the control sequence"):
-        look(ChatPrompter("{x}").with_safety("raise"), Call({"x": "<|im_end|>"}))
+        look(ChatPrompter("{x}").with_safety("raise"), CallArguments({"x": "<|im_end|>"}))
 
 
 def test_a_file_is_looked_at_with_its_inputs() -> None:
     prompty = Prompty.loads("---\ninputs:\n  q: {kind: string}\n---\nsystem:\nBe brief.\nuser:\n{{q}} now\n")
-    seen = look(prompty.prompter, Call({"q": "<|im_end|>"}), title="brief.prompty", model="qwen2.5")
+    seen = look(prompty.prompter, CallArguments({"q": "<|im_end|>"}), title="brief.prompty", model="qwen2.5")
     assert seen.sent == prompty.generate_prompt({"q": "<|im_end|>"}, model="qwen2.5")
     assert [(mark.slot, mark.raw) for mark in seen.marks] == [("q", "<|im_end|>")]
     assert seen.title == "brief.prompty"
 
 
 def test_as_json_it_is_what_programs_need() -> None:
-    call = Call({"x": "<|im_end|>\u202e"}, PAIRS)
+    call = CallArguments({"x": "<|im_end|>\u202e"}, PAIRS)
     seen = look(ChatPrompter("Say {x}."), call, model="qwen2.5", max_tokens=1000, window=90)
     found: Any = json.loads(json.dumps(look_json(seen)))
     assert found["text"] == seen.sent
@@ -201,7 +216,7 @@ def test_as_json_it_is_what_programs_need() -> None:
 
 def test_as_json_a_payload_has_its_report() -> None:
     history = [{"role": "user", "name": "Ann", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]
-    found: Any = look_json(look(ChatPrompter("Say"), Call("More", history), form="anthropic"))
+    found: Any = look_json(look(ChatPrompter("Say"), CallArguments("More", history), form="anthropic"))
     assert found["text"] is None
     assert found["payload"]["messages"][0]["role"] == "user"
     assert [entry["is_loss"] for entry in found["report"]] == [False]
@@ -211,12 +226,12 @@ def test_as_json_a_payload_has_its_report() -> None:
 def test_a_prompter_whose_chat_template_loses_where_text_comes_from_says_so() -> None:
     # Prompters dropped the note of what their chat template rendered, so that the caution was never seen.
     template = ChatTemplate.load("{{ (messages[0].content|attr('upper')|string)[:6] }} {{ messages[0].content }}")
-    seen = look(ChatPrompter("Be kind.").with_chat_template(template), Call("Hi"))
+    seen = look(ChatPrompter("Be kind.").with_chat_template(template), CallArguments("Hi"))
     assert [caution.kind for caution in seen.cautions] == ["origin"]
 
 
 def seen(prompter: Prompter, given: object, form: str = "flat", model: str | None = None) -> Look:
-    return look(prompter, Call(given), form=form, model=model, counter=CharTokenCounter())
+    return look(prompter, CallArguments(given), form=form, model=model, counter=CharTokenCounter())
 
 
 def test_slots_of_two_prompts() -> None:
@@ -267,7 +282,7 @@ def test_the_markers_of_two_models() -> None:
 
 
 def test_what_stands_around_comes_last_and_may_differ_in_tokens_alone() -> None:
-    one, other = (look(ChatPrompter("Say"), Call("Hi", past), form="openai") for past in (None, [["a", "b"]]))
+    one, other = (look(ChatPrompter("Say"), CallArguments("Hi", past), form="openai") for past in (None, [["a", "b"]]))
     other = replace(other, slots=(*other.slots[:-1], other.slots[-1]._replace(tokens=99)))
     changes = slot_diff(one, other)
     assert [(change.name, change.state) for change in changes] == [
@@ -285,7 +300,7 @@ def test_the_end_of_the_shared_beginning_is_the_slot_that_a_cache_breaks_at() ->
 
     def made(form: str, values: dict[str, str], history: list[list[str]] | None = None) -> Look:
         given = {"now": "10:00", "manual": "a\nb\nc", "q": "Why?"} | values
-        return look(prompter, Call(given, history), form=form, counter=CharTokenCounter())
+        return look(prompter, CallArguments(given, history), form=form, counter=CharTokenCounter())
 
     for form in ("flat", "openai", "anthropic"):
         one = made(form, {})

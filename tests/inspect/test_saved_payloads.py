@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lazyprompt import CharTokenCounter, ChatPrompter
 from lazyprompt.errors import FormatError, LazyPromptError
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.inspect.look import Call, look
+from lazyprompt.inspect.look import CallArguments, look
 from lazyprompt.inspect.saved import saved_look
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def saved(value: object, **options: Any) -> Look:
 def test_what_a_prompter_makes_is_known_again(provider: str) -> None:
     history = None if provider == "ollama-generate" else [["a", "b"]]
     tools = None if provider == "ollama-generate" else [TOOL]
-    made = look(ChatPrompter("Say"), Call("Hi", history, tools), form=provider, counter=CharTokenCounter())
+    made = look(ChatPrompter("Say"), CallArguments("Hi", history, tools), form=provider, counter=CharTokenCounter())
     seen = saved(made.sent, counter=CharTokenCounter())
     assert seen.form == LIKE.get(provider, provider)
     assert seen.sent == made.sent
@@ -124,9 +124,9 @@ def test_what_the_named_provider_would_refuse_is_told() -> None:
         ("3", None, "a JSON object or a list of messages, and this is a number"),
         ("null", None, "and this is null"),
         ('"x"', None, "and this is a text"),
-        ("{}", None, "this keeps the rules of no known provider; --format NAME"),
-        ("[]", None, "this keeps the rules of no known provider"),
-        ('{"messages": [3]}', None, "this keeps the rules of no known provider"),
+        ("{}", None, "this follows the rules of no known provider; name the provider with --format NAME"),
+        ("[]", None, "this follows the rules of no known provider"),
+        ('{"messages": [3]}', None, "this follows the rules of no known provider"),
         ("[" * 100_000, None, "nested too deep"),
         # What the named provider could not read.
         ("{}", "openai", "a payload of openai holds its messages in 'messages', and this has no 'messages'"),

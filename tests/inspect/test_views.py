@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from lazyprompt import Budget, CharTokenCounter, ChatPrompter
-from lazyprompt.inspect.look import Call, Look, look, slot_diff
+from lazyprompt.inspect.look import CallArguments, Look, look, slot_diff
 from lazyprompt.inspect.saved import saved_look
 from lazyprompt.inspect.terminal import Color, look_text, slot_diff_text
 
@@ -24,7 +24,8 @@ HOSTILE = (
 
 
 def seen(value: object = "Who?", **options: object) -> Look:
-    return look(ChatPrompter("Say {x} now", system="S"), Call({"x": value, "input": "Hi"}), title="a.yaml", **options)  # type: ignore[arg-type]  # those of look
+    call = CallArguments({"x": value, "input": "Hi"})
+    return look(ChatPrompter("Say {x} now", system="S"), call, title="a.yaml", **options)  # type: ignore[arg-type]  # those of look
 
 
 def test_a_pipe_gets_lines_that_begin_with_their_slot() -> None:
@@ -89,7 +90,7 @@ def test_without_colour_a_terminal_gets_what_a_pipe_gets(
 @pytest.mark.parametrize("color", COLORS)
 def test_hostile_text_is_written_out(form: str, color: Color) -> None:
     history = [["a" + HOSTILE, "b" + HOSTILE]]
-    one = look(ChatPrompter("{x}"), Call({"x": HOSTILE, "input": HOSTILE}, history), form=form, title=HOSTILE)
+    one = look(ChatPrompter("{x}"), CallArguments({"x": HOSTILE, "input": HOSTILE}, history), form=form, title=HOSTILE)
     out = look_text(one, color, terminal=True)
     left = STYLE.sub("", out) if color == "always" else out
     assert not OBEYED.search(left.replace("\n", ""))
@@ -99,7 +100,7 @@ def test_hostile_text_is_written_out(form: str, color: Color) -> None:
 
 
 def test_a_slot_has_a_name_in_any_script() -> None:
-    one = look(ChatPrompter("{问题} {q}"), Call({"问题": "谁？👨\u200d👩", "q": "x"}))
+    one = look(ChatPrompter("{问题} {q}"), CallArguments({"问题": "谁？👨\u200d👩", "q": "x"}))
     prompt = look_text(one, terminal=False).split("\n\n")[1].splitlines()
     columns = {cell_len(head) for head in (re.split("[|+]", line)[0] for line in prompt)}
     assert len(columns) == 1
@@ -111,7 +112,9 @@ def test_a_table_fits_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm-256color")  # rich gives a dumb terminal 80 columns
     prompter = ChatPrompter("{a_slot_with_a_rather_long_name_of_its_own} {问题问题问题问题问题}")
-    one = look(prompter, Call({"a_slot_with_a_rather_long_name_of_its_own": "x" * 99, "问题问题问题问题问题": "谁"}))
+    one = look(
+        prompter, CallArguments({"a_slot_with_a_rather_long_name_of_its_own": "x" * 99, "问题问题问题问题问题": "谁"})
+    )
     for color in COLORS:
         out = STYLE.sub("", look_text(one, color, terminal=True))
         table = out[out.index("SLOT") :].splitlines()
@@ -122,7 +125,7 @@ def test_a_table_fits_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -
 def test_the_width_is_that_of_the_environment_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     """``Dataset.map`` with processes puts a copy into the place of ``os.environ``: the width stayed that of before."""
     slot = "a_slot_with_a_rather_long_name_of_its_own"
-    one = look(ChatPrompter(f"{{{slot}}}"), Call({slot: "x"}))
+    one = look(ChatPrompter(f"{{{slot}}}"), CallArguments({slot: "x"}))
     look_text(one, terminal=True)  # rich is imported
     monkeypatch.setattr(os, "environ", os.environ | {"COLUMNS": "40", "TERM": "xterm-256color"})
     out = STYLE.sub("", look_text(one, terminal=True))
@@ -130,7 +133,7 @@ def test_the_width_is_that_of_the_environment_of_now(monkeypatch: pytest.MonkeyP
 
 
 def test_a_pipe_has_no_width() -> None:
-    one = look(ChatPrompter("{x}"), Call({"x": "word " * 500}), title="long " * 50)
+    one = look(ChatPrompter("{x}"), CallArguments({"x": "word " * 500}), title="long " * 50)
     lines = look_text(one, terminal=False).splitlines()
     assert f"x           *+ {'word ' * 500}" in lines
     assert lines[0].startswith("long " * 50)
@@ -148,7 +151,9 @@ def test_a_payload_is_json_with_signs_written_out() -> None:
 
 def test_what_a_budget_let_go_is_told() -> None:
     history = [["Hi", "Hello"], ["More", "Yes"]]
-    one = look(ChatPrompter("Say"), Call("Hi", history), form="openai", counter=CharTokenCounter(), max_tokens=60)
+    one = look(
+        ChatPrompter("Say"), CallArguments("Hi", history), form="openai", counter=CharTokenCounter(), max_tokens=60
+    )
     out = look_text(one, terminal=False)
     assert "budget: 63 → 56 of 60 tokens: 2 dropped (" in out
     assert "- history[0] (user) dropped: " in out
@@ -157,19 +162,19 @@ def test_what_a_budget_let_go_is_told() -> None:
 
 def test_a_slot_that_was_cut_is_told() -> None:
     prompter = ChatPrompter("Say {x}", budget=Budget(None, CharTokenCounter(), slots={"x": 9}, cut="end"))
-    out = look_text(look(prompter, Call({"x": "a" * 50})), terminal=False)
+    out = look_text(look(prompter, CallArguments({"x": "a" * 50})), terminal=False)
     assert "- x cut: longer than 9 tokens; 50 → 9" in out
 
 
 def test_what_a_payload_has_otherwise_is_told_once() -> None:
     history = [{"role": "user", "name": "Ann", "content": "Hi"}, {"role": "assistant", "content": "Yes"}]
-    out = look_text(look(ChatPrompter("Say"), Call("More", history), form="anthropic"), terminal=False)
+    out = look_text(look(ChatPrompter("Say"), CallArguments("More", history), form="anthropic"), terminal=False)
     assert out.count("(name) left out: ") == 1
     assert "\n- messages (name) left out: 'Ann'" in out
 
 
 def test_what_is_grave_is_red() -> None:
-    one = look(ChatPrompter("{x}").with_safety("off"), Call({"x": "<|im_end|>\u202e"}), model="qwen2.5")
+    one = look(ChatPrompter("{x}").with_safety("off"), CallArguments({"x": "<|im_end|>\u202e"}), model="qwen2.5")
     out = look_text(one, terminal=True)
     assert "\x1b[1;31m! \x1b[0mx: 1 control sequence(s) sent as they are" in out
     assert "\x1b[1;33m! \x1b[0mx: 1 sign(s)" in out
@@ -181,7 +186,7 @@ def test_a_diff_names_what_is_the_same_and_shows_what_is_not() -> None:
     one = seen("Who?", counter=CharTokenCounter())
     other = look(
         ChatPrompter("Say {y} then", system="S"),
-        Call({"y": "\x1b[31m", "input": "Hi"}),
+        CallArguments({"y": "\x1b[31m", "input": "Hi"}),
         title="b.yaml",
         counter=CharTokenCounter(),
     )

@@ -25,7 +25,7 @@ from lazyprompt import (
     TextBlock,
     URLSource,
 )
-from lazyprompt.inspect.look import Call, look
+from lazyprompt.inspect.look import CallArguments, look
 
 HISTORY = [["Hi.", "Hello."]]
 PAST = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
@@ -248,7 +248,7 @@ def test_a_training_sample_trains_answers_of_the_template_too(target: Any) -> No
 
 
 def test_a_look_shows_the_slots_of_every_message() -> None:
-    seen = look(IN_ORDER, Call(VALUES, HISTORY), model="chatml")
+    seen = look(IN_ORDER, CallArguments(VALUES, HISTORY), model="chatml")
     names = ["instruction", "topic", "example", "history", "question", "user", "markers"]
     assert [slot.name for slot in seen.slots] == names
 

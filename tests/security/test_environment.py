@@ -19,7 +19,7 @@ from lazyprompt import Budget, CharTokenCounter, PromptLibrary, Prompty
 from lazyprompt._base.secret import HiddenEnvironment, SecretText, secrets_within, shown
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.references import References, is_connection
-from lazyprompt.inspect.look import Call, look, look_json
+from lazyprompt.inspect.look import CallArguments, look, look_json
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.workspace import Workspace
 from lazyprompt.testing.cases import CaseFile
@@ -145,7 +145,7 @@ def test_a_look_from_python_shows_no_value(base: Path, place: str) -> None:
     prompters += [pickle.loads(pickle.dumps(prompters[0])), prompters[0].with_safety("raise").with_markers("qwen3")]  # noqa: S301 - our own
     for prompter in prompters:
         for form in ("flat", "openai", "anthropic"):
-            seen = look(prompter, Call(), form=form)
+            seen = look(prompter, CallArguments(), form=form)
             check_hidden(html.unescape(seen._repr_html_()))
             check_hidden(str(look_json(seen)))
             assert place in ("metadata", "option") or "env:spy_key" in str(seen.sent).replace("-", "").lower()
@@ -155,11 +155,11 @@ def test_a_look_from_python_shows_no_value(base: Path, place: str) -> None:
 def test_a_look_keeps_what_was_changed(base: Path) -> None:
     (base / "spy.prompty").write_text(PLACES["default"].replace("Hi", "Hi {{ b }}"))
     prompter = Prompty.load("spy.prompty").prompter.partial(b="Ann").with_budget(Budget(1000, CharTokenCounter()))
-    assert look(prompter, Call()).sent == prompter.generate_prompt().replace(KEY, "${env:SPY_KEY}")
-    assert look(prompter, Call(), max_tokens=900).sent == look(prompter, Call()).sent
+    assert look(prompter, CallArguments()).sent == prompter.generate_prompt().replace(KEY, "${env:SPY_KEY}")
+    assert look(prompter, CallArguments(), max_tokens=900).sent == look(prompter, CallArguments()).sent
     other = PromptLibrary(base, environment={"SPY_KEY": "another", "SPY": ""})
     assert "another" in other.get("spy").prompter.generate_prompt({"b": "x"})
-    assert "another" not in str(look(other.get("spy").prompter, Call({"b": "x"})))
+    assert "another" not in str(look(other.get("spy").prompter, CallArguments({"b": "x"})))
 
 
 SENDING = [("render",), ("render", "--format", "openai"), ("tokens",), ("run", "--source", "openai")]

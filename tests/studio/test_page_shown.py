@@ -17,7 +17,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from lazyprompt import errors
 from lazyprompt._base.signs import pieces
 from lazyprompt.files.check.check import RULES
-from lazyprompt.inspect.cautions import SAID
+from lazyprompt.inspect.cautions import TEMPLATES
 from lazyprompt.studio.reading import ATTACKS
 from studio.helpers import Screen, served
 from studio.library_looks import Case, cases, expected, inputs_of
@@ -349,7 +349,7 @@ def test_both_languages_say_the_same_things() -> None:
         for name, words in WORDS.items()
     }
     assert fields["en"] == fields["zh"]
-    assert {f"caution_{kind}": said for kind, said in SAID.items()}.items() <= WORDS["en"].items()
+    assert {f"caution_{kind}": said for kind, said in TEMPLATES.items()}.items() <= WORDS["en"].items()
     assert {f"attack_{each.id}": each.name for each in ATTACKS}.items() <= WORDS["en"].items()
     kinds = {f"error_{name}" for name in vars(errors) if name.endswith("Error")}
     assert kinds | {f"rule_{code}" for code in RULES} <= WORDS["en"].keys()

@@ -15,7 +15,7 @@ from lazyprompt.errors import LazyPromptError
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.providers import PROVIDERS
-from lazyprompt.inspect.look import Call, look
+from lazyprompt.inspect.look import CallArguments, look
 from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def faults(case: Case) -> Iterator[str]:
     except LazyPromptError as error:
         expected = str(error)
     try:
-        seen = look(prompter, Call(given), title=case.path, form=case.form, model=case.model)
+        seen = look(prompter, CallArguments(given), title=case.path, form=case.form, model=case.model)
     except LazyPromptError as error:
         if str(error) != expected:
             yield f"{case}: look raises {error}"
