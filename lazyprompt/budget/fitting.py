@@ -208,7 +208,7 @@ class _Work:
         alone = {*range(len(roles))}.difference(*units)
         first = next((at for at, role in enumerate(roles, 1) if role == "user"), len(roles))
         values = range(len(roles), count)
-        # The cost of a message is what it adds to the first request. So it is equal in all requests, and each of them
+        # The cost of a message is measured in the first request. So it is equal in all requests, and each of them
         # drops the same messages.
         least = past([*range(first), *values], {})
         share = self._plan.counts.share
@@ -252,7 +252,7 @@ class _Work:
         """Cut one text of a unit, the longest if possible, so that the conversation fits.
 
         Returns:
-            False if no text can be cut so.
+            False if cutting one text is not enough.
         """
         texts = [(text, at) for at in unit for text in cuttable_texts(self._items[at])]
         texts.sort(key=lambda each: len(each[0]), reverse=True)

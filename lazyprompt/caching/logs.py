@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lazyprompt._base.files import open_regular
 from lazyprompt._base.json import is_list
@@ -95,7 +95,7 @@ def _calls_in(value: object, where: str) -> Iterator[PromptCall]:
         return
     if not isinstance(value, dict):
         raise FormatError(f"{where}: a call is an object, not {value!r:.60}")
-    line: Object = value
+    line = cast("Object", value)
     if "resourceSpans" in line:
         for resource in line["resourceSpans"]:
             for scope in resource.get("scopeSpans", ()):

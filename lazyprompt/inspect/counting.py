@@ -46,12 +46,12 @@ def counter_named(spec: str, bpe_file: str | None = None) -> TokenCounter:
     name, colon, argument = spec.partition(":")
     if name not in _COUNTERS:
         known = ", ".join(f"{each}:{behind[0]}" if behind[0] else each for each, behind in _COUNTERS.items())
-        raise TokenizerError(f"{name!r} is no counter{did_you_mean(name, _COUNTERS)}; known are {known}")
+        raise TokenizerError(f"{name!r} is not a counter{did_you_mean(name, _COUNTERS)}; known are {known}")
     needed, file, kind = _COUNTERS[name]
     if needed and not argument:
-        raise TokenizerError(f"{name} needs to know of what; give {name}:{needed}")
+        raise TokenizerError(f"{name} needs an argument; give {name}:{needed}")
     if colon and not needed:
-        raise TokenizerError(f"{name} takes nothing behind a colon; give {name}")
+        raise TokenizerError(f"{name} accepts no argument; give {name}")
     given = [argument, bpe_file] if name == "tiktoken" else [argument] if needed else []
     counter: TokenCounter = getattr(import_module(f"lazyprompt.{file}"), kind)(*given)
     return _RemoteCounter(counter) if name in ("anthropic", "gemini") else counter

@@ -17,7 +17,7 @@ from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 from unicodedata import name as unicode_name
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -176,7 +176,7 @@ class Room:
         return fitting
 
     def picture(self, source: Base64Source) -> dict[str, str] | None:
-        """Return the attributes of an image; None if its bytes are no image, or it is too large."""
+        """Return the attributes of an image; None if its bytes are not an image, or it is too large."""
         if len(source.data) > self.pictures:
             return None
         try:
@@ -281,8 +281,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., object]] = {
-        "runs": _runs,
+    filters: dict[str, Callable[[Any], object]] = {
         "count": "{:,}".format,
         "hue": _hue,
         "joined": Markup().join,
@@ -298,7 +297,7 @@ def _environment() -> Environment:
         "signs": lambda text: Markup().join(_sign(part) if hides else part for part, hides in _pieces(str(text))),
         "tokens": lambda rendered: rendered.tokens(ApproximateTokenCounter()),
     }
-    made.filters.update(filters)
+    made.filters.update(cast("dict[str, Any]", {**filters, "runs": _runs}))
     return made
 
 

@@ -112,7 +112,7 @@ def _payload_in(given: object) -> JsonObject | list[object]:
     if not isinstance(given, dict):
         kind = "null" if given is None else _KINDS[type(given)]
         raise FormatError(f"a saved payload is a JSON object or a list of messages, and this is {kind}")
-    fields: JsonObject = given
+    fields = cast("JsonObject", given)
     for key in _WITHIN:
         inner = fields.get(key)
         if isinstance(inner, dict) and "messages" not in fields:
@@ -131,7 +131,7 @@ def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, Js
     content = payload.get(key)
     if not (key != "messages" if isinstance(content, str) else key != "prompt" and _are_objects(content)):
         what = f"has no {key!r}" if content is None else f"has no messages in {key!r}"
-        raise FormatError(f"a payload of {profile.name} holds its messages in {key!r}, and this {what}")
+        raise FormatError(f"a payload of {profile.name} has its messages in {key!r}, and this {what}")
     return profile, payload
 
 

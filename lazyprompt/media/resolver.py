@@ -10,7 +10,7 @@ from binascii import a2b_base64
 from dataclasses import dataclass
 from errno import EFBIG
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lazyprompt._base.files import names_other_machine, read_regular
 from lazyprompt._base.frozen import read_only
@@ -234,13 +234,7 @@ class MediaResolver:
                 raise MediaError(f"{name} is a {type(given).__name__}; give a list of {name}")
         object.__setattr__(self, "roots", tuple(map(_root, self.roots)))
         object.__setattr__(self, "hosts", tuple(map(checked_host, self.hosts)))
-        # The annotations promise what callers without a type checker may not keep.
-        size: object = self.max_bytes
-        seconds: object = self.timeout
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise MediaError(f"max_bytes is {size!r}; give a positive whole number of bytes")
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= _DAY:
-            raise MediaError(f"timeout is {seconds!r}; give a positive number of seconds, at most {_DAY}")
+        _check_limits(self.max_bytes, self.timeout)
 
     def check(self, url: str, where: str) -> None:
         """Check that a URL may be sent to a provider, which fetches it. Nothing is fetched here.
@@ -332,8 +326,15 @@ def _is_utf8(data: bytes) -> bool:
         return False
 
 
+def _check_limits(size: object, seconds: object) -> None:
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise MediaError(f"max_bytes is {size!r}; give a positive whole number of bytes")
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= _DAY:
+        raise MediaError(f"timeout is {seconds!r}; give a positive number of seconds, at most {_DAY}")
+
+
 def _root(given: object) -> str:
-    if isinstance(given, str | PathLike) and (text := os.fsdecode(given)):
+    if isinstance(given, str | PathLike) and (text := os.fsdecode(cast("str | PathLike[str]", given))):
         path = os.path.realpath(text)
         if os.path.isdir(path):  # noqa: PTH112 - pathlib costs milliseconds that few need
             return path

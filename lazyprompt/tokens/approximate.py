@@ -105,9 +105,9 @@ _PIECE: Final = re.compile(
     | [ .\-'St]?+ A++                     # capitals
     | [ .\-'S]?+ [GYOWRITH]++             # a word in another script
     | 0{1,3}+                             # three digits at a time
-    | [ ]?+ [.\-'S]{1,64}+ n{0,16}+       # signs, with the ends of lines behind them
+    | [ ]?+ [.\-'S]{1,64}+ n{0,16}+       # signs, with the line ends after them
     | [ t]{0,120}+ n{1,16}+               # ends of lines
-    | [ t]{1,120} (?! [^ t])              # spaces, without the one that belongs to what is behind them
+    | [ t]{1,120} (?! [^ t])              # spaces, except the one before a word
     | [ t]
     | [CEK]++                             # what is counted by the character: no piece
     """,

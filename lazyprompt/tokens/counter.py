@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, cast, get_args
 
 from lazyprompt._base.json import checked, dump, is_dict, is_sequence
 from lazyprompt.errors import FormatError
@@ -156,7 +156,7 @@ def _collect(content: object, texts: list[str], media: list[Form]) -> None:
                 _collect_part(part, texts, media)
             elif isinstance(part, _BLOCKS):
                 # A block in a dict counts like a block in a Msg.
-                found = [content_of(form) for form in forms([message_of("", (part,), "user")])]
+                found = [content_of(form) for form in forms([message_of("", (cast("Block", part),), "user")])]
                 texts += [text for more, _ in found for text in more]
                 media += [medium for _, more in found for medium in more]
             else:

@@ -255,4 +255,4 @@ def fault_of(file: File, content: bytes) -> str:
     broken = next((at for at, line in enumerate(lines) if line and not _ENTRY.fullmatch(line)), None)
     if broken is None:
         return f"{fault}, though its {len(lines)} lines are tokens with their ranks"
-    return f"{fault}, and line {broken + 1} is no token with its rank ({lines[broken][:60]!r})"
+    return f"{fault}, and line {broken + 1} is not a token with its rank ({lines[broken][:60]!r})"

@@ -389,7 +389,7 @@ def _turns(sample: TrainingSample, form: str) -> tuple[str, list[_Turn]]:
         calls = _tool_calls(message)
         if calls:
             if message.get("content"):
-                _refuse(form, f"text beside a call ({where})", "leave one of them out")
+                _refuse(form, f"text and a call in one message ({where})", "leave one of them out")
             turns.append(_Turn("function_call", _calls(calls)))
         else:
             turns.append(_Turn(_SPEAKERS[str(role)], _text(message, form, where)))

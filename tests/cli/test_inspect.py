@@ -275,7 +275,7 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
         (("a.json", "--diff", "none.json"), "--diff: none.json: No such file or directory"),
         (
             ("a.json", "--format", "gemini"),
-            "PROMPT_FILE: a.json: a payload of gemini holds its messages in 'contents', and this has no 'contents'",
+            "PROMPT_FILE: a.json: a payload of gemini has its messages in 'contents', and this has no 'contents'",
         ),
         (("a.json", "--json", "--color", "always"), "--color: JSON has no colour; leave out --json"),
     ],

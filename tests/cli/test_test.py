@@ -140,7 +140,7 @@ def test_a_prompt_with_a_picture_is_searched_for_control_sequences_too(run: Run)
             "cases: [{prompt: [{contains: x, counter: chars}]}]",
             "the check 'contains' takes no counter; max_tokens does",
         ),
-        ("cases: [{prompt: [{max_tokens: 9, counter: tik}]}]", "'tik' is no counter; known are approximate, "),
+        ("cases: [{prompt: [{max_tokens: 9, counter: tik}]}]", "'tik' is not a counter; known are approximate, "),
         ("cases: [{answer: [{python: os}]}]", "python is the name of a function, as module:name"),
         ("cases: [{name: a}, {name: a}]", "two cases are named 'a'; the first is in line 1"),
         ("file: gone.prompty\ncases: [{}]", "greet.test.yaml:1:7: there is no prompt file 'gone.prompty'"),

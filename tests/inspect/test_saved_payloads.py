@@ -129,7 +129,7 @@ def test_what_the_named_provider_would_refuse_is_told() -> None:
         ('{"messages": [3]}', None, "this follows the rules of no known provider"),
         ("[" * 100_000, None, "nested too deep"),
         # What the named provider could not read.
-        ("{}", "openai", "a payload of openai holds its messages in 'messages', and this has no 'messages'"),
+        ("{}", "openai", "a payload of openai has its messages in 'messages', and this has no 'messages'"),
         ('{"contents": [1]}', "gemini", "has no messages in 'contents'"),
         ('{"messages": "Hi"}', "openai", "has no messages in 'messages'"),
         (json.dumps(CHAT), "ollama-generate", "has no messages in 'prompt'"),

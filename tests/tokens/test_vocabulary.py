@@ -135,8 +135,8 @@ def test_a_file_is_read_where_it_lies(folder: Path, tmp_path: Path) -> None:
     [
         (b"IQ== 0\nIg== 1\n", "its 14 bytes have the SHA-256 "),
         (b"IQ== 0\nIg== 1\n", "though its 2 lines are tokens with their ranks"),
-        (b"IQ== 0\n<html>\n", "and line 2 is no token with its rank (b'<html>')"),
-        (b"IQ== 0\n\nIg==", "and line 3 is no token with its rank (b'Ig==')"),
+        (b"IQ== 0\n<html>\n", "and line 2 is not a token with its rank (b'<html>')"),
+        (b"IQ== 0\n\nIg==", "and line 3 is not a token with its rank (b'Ig==')"),
         (b"", "its 0 bytes"),
     ],
 )
