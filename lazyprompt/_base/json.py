@@ -196,7 +196,7 @@ def _surrogate(text: str) -> str:
     """Describe the first lone surrogate of a text; return an empty string if there is none."""
     if is_well_formed(text):
         return ""
-    at, half = next((at, sign) for at, sign in enumerate(text) if "\ud800" <= sign <= "\udfff")
+    at, half = next((at, each) for at, each in enumerate(text) if "\ud800" <= each <= "\udfff")
     return (
         f"has a lone surrogate (\\u{ord(half):04x}) at index {at}, which cannot be encoded; it comes from text that "
         "was cut or decoded wrongly"
@@ -228,6 +228,11 @@ def fresh(value: JsonObject) -> JsonObject:
         if type(item) in _NESTED:
             copy[key] = fresh_json(item)
     return copy
+
+
+def json_object(value: Json) -> JsonObject:
+    """Return a JSON object as it is, and an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
 
 
 _NESTED = frozenset((dict, list))

@@ -14,7 +14,7 @@ from lazyprompt.errors import TemplateError, ToolsError
 from lazyprompt.messages.msg import Block, MediaBlock, Msg, ToolUseBlock
 from lazyprompt.messages.openai_form import OpenAIWriter, address_of, openai_dicts, write_part
 from lazyprompt.messages.prompt import MARKERS, Prompt, Text
-from lazyprompt.messages.tools import ToolLike, ToolSet, function_schema, listed
+from lazyprompt.messages.tools import ToolLike, ToolSet, function_schema, list_tools
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
@@ -116,7 +116,7 @@ def dicts_of(tools: Iterable[ToolLike] | ToolSet | None) -> list[Mapping[str, An
         return None
     if isinstance(tools, ToolSet):
         return [*tools.copy()]
-    return [_tool(tool, at) for at, tool in enumerate(listed(tools))]
+    return [_tool(tool, at) for at, tool in enumerate(list_tools(tools))]
 
 
 def _tool(tool: object, at: int) -> Mapping[str, Any]:

@@ -504,7 +504,7 @@ def _texts_of(filling: Filling, inputs: object, history: HistoryLike | None, not
 
 @dataclass(frozen=True, slots=True)
 class _FileSource:
-    """A prompt file with its inputs; a :class:`lazyprompt.messages.prompt.PromptSource`.
+    """A prompt file with its inputs; a :class:`lazyprompt.messages.prompt.PromptFiller`.
 
     Args:
         filling: Fills the file.

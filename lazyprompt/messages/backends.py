@@ -1,7 +1,7 @@
-"""Tokenizers of several packages behind one interface: ids and places of tokens, with control tokens or without.
+"""Tokenizers of several packages behind one interface: ids and offsets of tokens, with or without control tokens.
 
-No search of ours finds control tokens, for flags, normalisers and overlapping tokens are a tokenizer's own business.
-The tokenizer encodes the text, and its ids and offsets say which there are and where.
+Control tokens are never searched in the text, because each tokenizer has its own rules for flags, normalizers and
+overlapping tokens. Instead the tokenizer encodes the text, and its ids and offsets locate the control tokens.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import re
 from bisect import bisect_left
 from itertools import accumulate, chain, compress, count, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 from lazyprompt.errors import TokenizerError
@@ -29,8 +29,8 @@ class Encoded(NamedTuple):
 
     Attributes:
         ids: The token ids.
-        offsets: The characters of each token in the text, from one index to another. A token with a part of a
-            character's bytes has that character. What a tokenizer leaves out or moves, as white space, is as it says.
+        offsets: The start and end index of each token in the text. A token with some bytes of a character includes the
+            whole character. If a tokenizer drops or moves white space, the offsets are the tokenizer's own.
     """
 
     ids: list[int]
@@ -38,7 +38,7 @@ class Encoded(NamedTuple):
 
 
 class Control(NamedTuple):
-    """A control token in a text, without white space that it takes from beside it."""
+    """A control token in a text, without the adjacent white space that it consumes."""
 
     id: int
     start: int
@@ -49,10 +49,10 @@ class _AddedTokens(NamedTuple):
     """A tokenizer's added tokens.
 
     Attributes:
-        size: The size of the vocabulary for which this holds.
-        controls: The control tokens by their ids.
-        plain: The other added tokens.
-        unknown: What the model makes of signs it does not know, which is mostly a special token.
+        size: The size of the vocabulary when the tokens were read.
+        controls: The control tokens by id.
+        plain: The other added tokens with their ids.
+        unknown: The ids that the model gives to unknown characters, usually one special token.
     """
 
     size: int
@@ -65,50 +65,50 @@ class _Vocabulary(NamedTuple):
     """An encoding's tokens.
 
     Attributes:
-        special: The special tokens with their ids.
-        names: The special tokens by their ids.
-        search: The search for special tokens.
-        signs: How many signs begin in a token, for those that were seen.
-        inner: The tokens among them that begin inside a sign.
+        special: The ids of the special tokens, by their text.
+        names: The special tokens by id.
+        search: The pattern that finds special tokens.
+        lengths: The number of characters that begin in a token, for the tokens encoded so far.
+        inner: The tokens among them that begin inside a character.
     """
 
     special: Mapping[str, int]
     names: Mapping[int, str]
     search: re.Pattern[str]
-    signs: dict[int, int]
+    lengths: dict[int, int]
     inner: set[int]
 
 
-# Read once for each tokenizer, and again when it has got more tokens; forgotten together with the tokenizer.
+# Read once for each tokenizer, and again after tokens were added to it.
 _KNOWN: WeakKeyDictionary[tokenizers.Tokenizer, _AddedTokens] = WeakKeyDictionary()
 _VOCABULARIES: WeakKeyDictionary[object, _Vocabulary] = WeakKeyDictionary()
 
-# Tokens of byte fallback are the only spelling of what they stand for, as are tokens of one sign.
+# A byte fallback token or a token of one character is the only encoding of its text.
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-# SentencePiece's sign for a space.
+# SentencePiece's character for a space.
 _SPACE = "\u2581"
-# Symbols that no word holds, no normaliser changes and hardly a text has: notes of Byzantine music, dominoes; then
-# private signs.
-_SIGNS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
+# Stand-ins for control tokens: symbols that are in no word, rare in texts and kept by normalizers (Byzantine music,
+# dominoes), then private-use characters.
+_STAND_INS = (range(0x1D000, 0x1D0F6), range(0x1F030, 0x1F094), range(0xF0000, 0x110000))
 _NO_NORMALIZER: Mapping[str, object] = {"type": "Sequence", "normalizers": []}
-# No model has learnt this one.
+# A character that no model was trained on.
 _UNKNOWN = "\U0010fffd"
-# No sign's first byte in UTF-8.
+# The continuation bytes of UTF-8.
 _INNER_BYTES = bytes(range(0x80, 0xC0))
-# Of a million white spaces in a row tiktoken's patterns overflow, and Rust panics.
+# A million white-space characters in a row overflow tiktoken's patterns, and Rust panics.
 _LONG = 500_000
 _SPACES = re.compile(r"\s+")
 
 
 class Backend(Protocol):
-    """A tokenizer of some package."""
+    """A tokenizer of any package."""
 
     def encode(self, text: str) -> Encoded:
         """Encode a text with control tokens."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, control tokens too."""
+        """Return the text of ids, including control tokens."""
         ...
 
     def controls(self, text: str, encoded: Encoded) -> Iterable[Control]:
@@ -124,16 +124,16 @@ class Backend(Protocol):
         ...
 
     def rules(self, text: str) -> object:
-        """Return what the ids of all texts hang on, with those of this one; None if nobody knows it.
+        """Return the settings that affect tokenization and the ids of a text; None if the settings can't be read.
 
         Raises:
-            TokenizerError: They hang on chance.
+            TokenizerError: Tokenization is randomized.
         """
         ...
 
 
 class HuggingFaceBackend:
-    """A tokenizer of the package tokenizers."""
+    """A tokenizer of the ``tokenizers`` package."""
 
     __slots__ = ("_known", "_tokenizer")
 
@@ -142,7 +142,7 @@ class HuggingFaceBackend:
         self._known = _known(tokenizer)
 
     def encode(self, text: str) -> Encoded:
-        """Encode a whole text."""
+        """Encode a text, without the tokenizer's truncation and padding."""
         tokenizer = self._tokenizer
         if all(getattr(tokenizer, name) is None for name in ("truncation", "padding")):
             encoding = _encoding(tokenizer, text)
@@ -150,7 +150,7 @@ class HuggingFaceBackend:
         whole, ids = self._copy((*self._known.plain, *self._known.controls.items()), _unused(text))
         whole.encode_special_tokens = tokenizer.encode_special_tokens
         encoding = _encoding(whole, text)
-        return Encoded([ids.get(made, made) for made in encoding.ids], encoding.offsets)
+        return Encoded([ids.get(token_id, token_id) for token_id in encoding.ids], encoding.offsets)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
@@ -160,40 +160,40 @@ class HuggingFaceBackend:
         """Yield the control tokens of an encoded text."""
         controls, unknown = self._known.controls, self._known.unknown
         for at in compress(count(), map(controls.__contains__, encoded.ids)):
-            made = encoded.ids[at]
-            content = controls[made].content
+            token_id = encoded.ids[at]
+            content = controls[token_id].content
             start, end = encoded.offsets[at]
             behind = text[start:end].lstrip()
             if not behind and (place := text.find(content, start, end)) >= 0:
-                # A token of white space alone: its own text comes first, then what it takes from beside it.
-                yield Control(made, place, place + len(content))
+                # The token itself is white space, and is followed by the white space that it consumes.
+                yield Control(token_id, place, place + len(content))
                 continue
             inner = behind.rstrip()
-            if made in unknown and self._normal(inner) != self._normal(content):
+            if token_id in unknown and self._normal(inner) != self._normal(content):
                 continue
             start = end - len(behind)
             end = start + len(inner)
-            # White space around a token may be taken from beside it; or be its own, and left out of the offsets.
+            # White space around a token may be consumed text, or part of the token and excluded from the offsets.
             own = content.lstrip()
             before, after = content[: len(content) - len(own)], own[len(own.rstrip()) :]
             if text.endswith(before, 0, start):
                 start -= len(before)
             if text.startswith(after, end):
                 end += len(after)
-            yield Control(made, start, end)
+            yield Control(token_id, start, end)
 
     def rules(self, text: str) -> object:
-        """Return what ids hang on."""
+        """Return the settings that affect tokenization."""
         tokenizer = self._tokenizer
         if dropout := getattr(tokenizer.model, "dropout", None):
             raise TokenizerError(
-                f"the tokenizer's model leaves out merges by chance (dropout={dropout}), so that a text has other ids "
-                "each time; set its dropout to None"
+                f"the tokenizer's model skips merges at random (dropout={dropout}), so the ids of a text change; set "
+                "its dropout to None"
             )
         try:
             steps = (tokenizer.normalizer, tokenizer.pre_tokenizer)
             states = [None if step is None else step.__getstate__() for step in steps]
-        except Exception:  # noqa: BLE001 - the package has no other error; of a part written in Python nobody knows
+        except Exception:  # noqa: BLE001 - the package has no narrower error; a part written in Python has no state
             return None
         return id(tokenizer), self._known.size, tokenizer.encode_special_tokens, *states, self.encode(text).ids
 
@@ -218,39 +218,40 @@ class HuggingFaceBackend:
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
         """Encode a text with only these control tokens, in order.
 
-        Cutting it at them would change what the tokenizer does where a text begins. So a copy without any control token
-        has signs that the text does not hold in their place.
+        Splitting the text at the tokens would change the encoding, because tokenizers treat the start of a text
+        differently. Instead the tokens are replaced by characters that the text doesn't contain, and a copy of the
+        tokenizer has these characters as its only control tokens.
         """
         known = self._known
-        signs = _unused(text)
-        # Tokens that overlap are left out: only then does each round below leave fewer of them, and the loop ends.
+        characters = _unused(text)
+        # Leave out overlapping tokens, so that each round of the loop has fewer tokens and the loop ends.
         before = accumulate((control.end for control in allowed), max, initial=0)
         allowed = [control for control, end in zip(allowed, before, strict=False) if control.start >= end]
-        sign_of = dict(zip(dict.fromkeys(control.id for control in allowed), signs, strict=False))
-        stand_ins = [(made, self._stand_in(sign, known.controls[made])) for made, sign in sign_of.items()]
-        copy, real = self._copy((*known.plain, *stand_ins), signs)
+        stand_ins = dict(zip(dict.fromkeys(control.id for control in allowed), characters, strict=False))
+        added = [(token_id, self._stand_in(each, known.controls[token_id])) for token_id, each in stand_ins.items()]
+        copy, real = self._copy((*known.plain, *added), characters)
         while True:
-            marked, starts, shrunk = _marked(text, allowed, sign_of)
+            marked, starts, shrunk = _marked(text, allowed, stand_ins)
             encoding = _encoding(copy, marked)
-            made_of = list(zip(encoding.ids, encoding.offsets, strict=True))
-            seen = [(real[made], span) for made, span in made_of if real.get(made) in sign_of]
+            encoded_tokens = list(zip(encoding.ids, encoding.offsets, strict=True))
+            seen = [(real[token_id], span) for token_id, span in encoded_tokens if real.get(token_id) in stand_ins]
             if len(seen) >= len(allowed):
                 break
-            # What stands beside a token can keep the tokenizer from seeing it, as one that must be a single word.
-            places = {marked.find(sign_of[made], start, end) for made, (start, end) in seen}
+            # The text around a token can hide it from the tokenizer, for example if it must be a single word.
+            places = {marked.find(stand_ins[token_id], start, end) for token_id, (start, end) in seen}
             allowed = [control for control, start in zip(allowed, starts, strict=True) if start in places]
         encoded = Encoded([], [])
-        for made, (start, end) in made_of:
-            ids = [real[made]] if made in real else self._harmless(made)
+        for token_id, (start, end) in encoded_tokens:
+            ids = [real[token_id]] if token_id in real else self._harmless(token_id)
             span = (start + shrunk[bisect_left(starts, start)], end + shrunk[bisect_left(starts, end)])
             encoded.ids.extend(ids)
             encoded.offsets.extend([span] * len(ids))
         return encoded
 
     def _copy(
-        self, added: Sequence[tuple[int, tokenizers.AddedToken]], signs: Iterator[str]
+        self, added: Sequence[tuple[int, tokenizers.AddedToken]], characters: Iterator[str]
     ) -> tuple[tokenizers.Tokenizer, dict[int, int]]:
-        """Return a copy with these added tokens, which shares the model, and their ids by their ids in the copy."""
+        """Return a copy with these added tokens and the same model, and a map from the copy's ids to the original's."""
         from tokenizers import AddedToken, Tokenizer  # noqa: PLC0415 - an extra
 
         model = self._tokenizer.model
@@ -259,34 +260,35 @@ class HuggingFaceBackend:
             if (part := getattr(self._tokenizer, name)) is not None:
                 setattr(copy, name, part)
         size = copy.get_vocab_size()
-        if any(model.id_to_token(made) is not None for made in range(size, size + len(added))):
-            # A vocabulary with gaps has ids beyond its size, which are not to be given once more.
-            sign, top = next(signs), max(copy.get_vocab().values())
-            copy.add_tokens([AddedToken(f"{sign}{made}", normalized=False) for made in range(size, top + 1)])
+        if any(model.id_to_token(token_id) is not None for token_id in range(size, size + len(added))):
+            # A vocabulary with gaps has ids beyond its size. Fill them, so that no id is used twice.
+            character, top = next(characters), max(copy.get_vocab().values())
+            fillers = (f"{character}{token_id}" for token_id in range(size, top + 1))
+            copy.add_tokens([AddedToken(filler, normalized=False) for filler in fillers])
         copy.add_tokens([token for _, token in added])
-        return copy, {copy.token_to_id(token.content): made for made, token in added}
+        return copy, {copy.token_to_id(token.content): token_id for token_id, token in added}
 
-    def _stand_in(self, sign: str, token: tokenizers.AddedToken) -> tokenizers.AddedToken:
-        """Return a character as an added token that the tokenizer treats as it treats another one."""
+    def _stand_in(self, character: str, token: tokenizers.AddedToken) -> tokenizers.AddedToken:
+        """Return a character as an added token with another token's settings."""
         from tokenizers import AddedToken  # noqa: PLC0415 - an extra
 
         return AddedToken(
-            sign,
+            character,
             single_word=token.single_word,
             lstrip=token.lstrip,
             rstrip=token.rstrip,
-            # Where the normaliser drops the sign it must not see it.
-            normalized=token.normalized and sign in self._normal(sign),
+            # The normalizer may drop the character.
+            normalized=token.normalized and character in self._normal(character),
         )
 
-    def _harmless(self, made: int) -> list[int]:
-        """Return a token that the model made of text; a control token is broken into others."""
-        if not self._is_control(made):
-            return [made]
+    def _harmless(self, token_id: int) -> list[int]:
+        """Return a token of ordinary text as it is, and a control token as several ordinary tokens."""
+        if not self._is_control(token_id):
+            return [token_id]
         model: models.Model = self._tokenizer.model
-        value = cast("str", model.id_to_token(made))
+        value = model.id_to_token(token_id) or ""
         ids: list[int] = []
-        # Signs that all stand apart cannot make a control token: one sign is none that the model has.
+        # Try the first character apart, then all of them: a single character is never a control token.
         for pieces in ((value[0], value[1:]), value):
             ids = [token.id for piece in pieces for token in _tokens(model, piece)]
             if not any(map(self._is_control, ids)):
@@ -297,21 +299,21 @@ class HuggingFaceBackend:
         normalizer: normalizers.Normalizer | None = self._tokenizer.normalizer
         return text if normalizer is None else normalizer.normalize_str(text)
 
-    def _is_control(self, made: int) -> bool:
-        return made in self._known.controls and made not in self._known.unknown
+    def _is_control(self, token_id: int) -> bool:
+        return token_id in self._known.controls and token_id not in self._known.unknown
 
 
 class TiktokenBackend:
-    """An encoding of tiktoken."""
+    """A tiktoken encoding."""
 
     __slots__ = ("_encoding", "_known")
 
-    def __init__(self, encoding: Any) -> None:  # noqa: ANN401 - Tekken's is another
+    def __init__(self, encoding: Any) -> None:  # noqa: ANN401 - an Encoding, or a Tekkenizer in the subclass
         self._encoding = encoding
         known = _VOCABULARIES.get(encoding)
         if known is None:
             special = self._special()
-            names = {made: name for name, made in special.items()}
+            names = {token_id: name for name, token_id in special.items()}
             search = re.compile(f"({'|'.join(map(re.escape, sorted(special, key=len, reverse=True)))})")
             known = _VOCABULARIES[encoding] = _Vocabulary(special, names, search, {}, set())
         self._known = known
@@ -322,19 +324,23 @@ class TiktokenBackend:
 
     def _whole(self, text: str) -> list[int]:
         """Encode a text with special tokens."""
-        return cast("list[int]", self._encoding.encode(text, allowed_special="all"))
+        ids: list[int] = self._encoding.encode(text, allowed_special="all")
+        return ids
 
     def _plain(self, text: str) -> list[int]:
         """Encode a text without special tokens."""
-        return cast("list[int]", self._encoding.encode_ordinary(text))
+        ids: list[int] = self._encoding.encode_ordinary(text)
+        return ids
 
-    def _bytes(self, made: int) -> bytes:
+    def _bytes(self, token_id: int) -> bytes:
         """Return the bytes of a token."""
-        return cast("bytes", self._encoding.decode_single_token_bytes(made))
+        data: bytes = self._encoding.decode_single_token_bytes(token_id)
+        return data
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
-        return cast("str", self._encoding.decode(ids))
+        text: str = self._encoding.decode(ids)
+        return text
 
     def encode(self, text: str) -> Encoded:
         """Encode a text with special tokens."""
@@ -348,7 +354,7 @@ class TiktokenBackend:
             yield Control(encoded.ids[at], *encoded.offsets[at])
 
     def rules(self, text: str) -> object:
-        """Return what ids hang on: an encoding never changes."""
+        """Return the encoding's identity, because encodings never change."""
         del text
         return id(self._encoding)
 
@@ -357,7 +363,7 @@ class TiktokenBackend:
         return [(control.start, control.end) for control in self.controls(text, self.encode(text))]
 
     def encode_with(self, text: str, allowed: Sequence[Control]) -> Encoded:
-        """Encode a text with only these special tokens, in order; tiktoken itself cuts a text at them first."""
+        """Encode a text with only these special tokens, in order. Like tiktoken, split the text at them."""
         ids: list[int] = []
         end = 0
         for control in allowed:
@@ -367,18 +373,18 @@ class TiktokenBackend:
         return self._encoded(ids + self._ordinary(text[end:]))
 
     def _ordinary(self, text: str) -> list[int]:
-        return [made for piece in _pieces(text) for made in self._plain(piece)]
+        return [token_id for piece in _pieces(text) for token_id in self._plain(piece)]
 
     def _encoded(self, ids: list[int]) -> Encoded:
         """Add offsets to ids."""
-        signs, inner = self._known.signs, self._known.inner
-        for made in set(ids).difference(signs):
-            piece = self._bytes(made)
+        lengths, inner = self._known.lengths, self._known.inner
+        for token_id in set(ids).difference(lengths):
+            piece = self._bytes(token_id)
             if piece[0] in _INNER_BYTES:
-                inner.add(made)
-            signs[made] = len(piece.translate(None, _INNER_BYTES))
-        offsets = list(pairwise(accumulate(map(signs.__getitem__, ids), initial=0)))
-        # A token that begins inside a sign has that sign too.
+                inner.add(token_id)
+            lengths[token_id] = len(piece.translate(None, _INNER_BYTES))
+        offsets = list(pairwise(accumulate(map(lengths.__getitem__, ids), initial=0)))
+        # A token that begins inside a character includes the whole character.
         for at in compress(count(), map(inner.__contains__, ids)):
             start, end = offsets[at]
             offsets[at] = (start - 1, end)
@@ -386,20 +392,20 @@ class TiktokenBackend:
 
 
 class TekkenBackend(TiktokenBackend):
-    """A tokenizer of mistral-common, which makes no special tokens of text: they are put in here."""
+    """A tokenizer of mistral-common, which itself never encodes text as special tokens."""
 
     __slots__ = ()
 
     def _special(self) -> dict[str, int]:
-        return {self._encoding.id_to_piece(made): made for made in self._encoding.special_ids}
+        return {self._encoding.id_to_piece(token_id): token_id for token_id in self._encoding.special_ids}
 
     def _whole(self, text: str) -> list[int]:
         special = self._known.special
         pieces = self._known.search.split(text)
         return [
-            made
+            token_id
             for at, piece in enumerate(pieces)
-            for made in ((special[piece],) if at % 2 else self._plain(piece) if piece else ())
+            for token_id in ((special[piece],) if at % 2 else self._plain(piece) if piece else ())
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -407,20 +413,22 @@ class TekkenBackend(TiktokenBackend):
         return b"".join(map(self._bytes, ids)).decode("utf-8", "replace")
 
     def _plain(self, text: str) -> list[int]:
-        return cast("list[int]", self._encoding.encode(text, bos=False, eos=False))
+        ids: list[int] = self._encoding.encode(text, bos=False, eos=False)
+        return ids
 
-    def _bytes(self, made: int) -> bytes:
-        name = self._known.names.get(made)
-        return cast("bytes", self._encoding.id_to_byte_piece(made)) if name is None else name.encode()
+    def _bytes(self, token_id: int) -> bytes:
+        name = self._known.names.get(token_id)
+        data: bytes = self._encoding.id_to_byte_piece(token_id) if name is None else name.encode()
+        return data
 
 
 def _known(tokenizer: tokenizers.Tokenizer) -> _AddedTokens:
-    """Return a tokenizer's added tokens, read again where some were added."""
+    """Return a tokenizer's added tokens, and read them again if the vocabulary has grown."""
     size = tokenizer.get_vocab_size()
     try:
         known = _KNOWN.get(tokenizer)
     except TypeError:
-        # Older versions of the package know no weak references.
+        # Older versions of the package don't support weak references.
         return _read(tokenizer, size)
     if known is None or known.size != size:
         known = _KNOWN[tokenizer] = _read(tokenizer, size)
@@ -431,14 +439,14 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _AddedTokens:
     model = tokenizer.model
     controls: dict[int, tokenizers.AddedToken] = {}
     plain: list[tuple[int, tokenizers.AddedToken]] = []
-    for made, token in sorted(tokenizer.get_added_tokens_decoder().items()):
+    for token_id, token in sorted(tokenizer.get_added_tokens_decoder().items()):
         content = token.content
         if _is_control(content, special=token.special) or (
-            len(content) == 1 and token.special and model.token_to_id(content) != made
+            len(content) == 1 and token.special and model.token_to_id(content) != token_id
         ):
-            controls[made] = token
+            controls[token_id] = token
         else:
-            plain.append((made, token))
+            plain.append((token_id, token))
     try:
         unknown = [token.id for token in _tokens(model, _UNKNOWN)]
     except TokenizerError:
@@ -447,17 +455,17 @@ def _read(tokenizer: tokenizers.Tokenizer, size: int) -> _AddedTokens:
 
 
 def _is_control(content: str, *, special: bool) -> bool:
-    """Return True if an added token is a control token: a special one, or one that is no plain word."""
+    """Return True if an added token is a control token: it is special, or not a plain word."""
     if len(content) == 1 or _BYTE.fullmatch(content):
         return False
-    return special or not all(sign.isalnum() or sign.isspace() or sign == _SPACE for sign in content)
+    return special or not all(each.isalnum() or each.isspace() or each == _SPACE for each in content)
 
 
 def _tokens(model: models.Model, text: str) -> list[tokenizers.Token]:
-    """Encode a text by the model alone."""
+    """Encode a text with the model alone."""
     try:
         return model.tokenize(text)
-    except Exception as error:  # the package has no other error
+    except Exception as error:  # the package has no narrower error
         raise TokenizerError(f"the tokenizer's model cannot encode {text!r}: {error}") from error
 
 
@@ -466,34 +474,34 @@ def _encoding(tokenizer: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding
         return tokenizer.encode(text, add_special_tokens=False)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the package has no other error, and a panic in its Rust is no Exception
+    except BaseException as error:  # the package has no narrower error, and a Rust panic is not an Exception
         raise TokenizerError(f"the tokenizer cannot encode the text: {error}") from error
 
 
 def _unused(text: Iterable[str]) -> Iterator[str]:
-    """Yield characters that a text does not hold."""
+    """Yield stand-in characters that a text doesn't contain."""
     used = set(text)
-    return (sign for sign in map(chr, chain(*_SIGNS)) if sign not in used)
+    return (each for each in map(chr, chain(*_STAND_INS)) if each not in used)
 
 
-def _marked(text: str, controls: Sequence[Control], sign_of: Mapping[int, str]) -> tuple[str, list[int], list[int]]:
-    """Put characters in the place of control tokens.
+def _marked(text: str, controls: Sequence[Control], stand_ins: Mapping[int, str]) -> tuple[str, list[int], list[int]]:
+    """Replace control tokens by characters.
 
     Args:
         text: The text.
         controls: The control tokens in it, in order.
-        sign_of: The sign for each id.
+        stand_ins: The character for each id.
 
     Returns:
-        The text, where each sign is in it, and by how much it is shorter before the first of them, the second, and so
-        on, and in the end.
+        The new text, the indices of these characters, and the number of characters removed before each of them and
+        before the end.
     """
     pieces: list[str] = []
     starts: list[int] = []
     shrunk = [0]
     before = 0
     for control in controls:
-        pieces += (text[before : control.start], sign_of[control.id])
+        pieces += (text[before : control.start], stand_ins[control.id])
         starts.append(control.start - shrunk[-1])
         shrunk.append(shrunk[-1] + control.end - control.start - 1)
         before = control.end
@@ -501,7 +509,7 @@ def _marked(text: str, controls: Sequence[Control], sign_of: Mapping[int, str]) 
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield a text in pieces that tiktoken can encode: only very long white space makes two or more."""
+    """Split a text into pieces that tiktoken can encode. Only very long runs of white space are split."""
     start = 0
     if len(text) > _LONG:
         for spaces in _SPACES.finditer(text):

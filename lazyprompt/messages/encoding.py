@@ -1,17 +1,16 @@
-"""Text into token ids, where only trusted text can become a control token.
+"""Encodes text to token ids; only trusted text can become a control token.
 
-A control token is one that a model reads as structure: a special token, or an added one that is no plain word, as
-``<think>``. The tokenizer encodes the whole text, and its ids and offsets say which control tokens there are and where.
-Mostly all of them lie in trusted text, and the result is the tokenizer's own.
+A model reads control tokens as structure: special tokens, and added tokens that are not plain words, such as
+``<think>``. The tokenizer encodes the whole text, and its ids and offsets locate the control tokens. Usually all of
+them are in trusted text, and the result is the tokenizer's own.
 
-Otherwise somebody forged one. Then the tokenizer says which control tokens there are in each trusted run alone, so that
-no value can take one from the developer by what it puts beside it; and the text is encoded again with only those, in
-stretches from one such token to the next. What was forged becomes the tokens of ordinary text.
+If one is not, a value forged it. Each trusted run is then encoded alone to find its control tokens, because a value
+next to a run could hide them. The text is encoded again with only these control tokens, in stretches that begin with
+one. Forged tokens become ordinary text.
 
-A cache keeps ids, so that a chat that grows is not encoded again with each turn. A control token of trusted text parts
-what stands on its two sides: no tokenizer makes one token of both. So a text is cut before such tokens, and each
-stretch is encoded once. Where a tokenizer's rules let a token reach to its left, as one that takes white space from
-before it, there is no cut, and the stretch goes on to the next.
+A cache keeps ids, so a growing chat is not encoded again with each turn. No token spans a trusted control token, so a
+text can be cut before it, and each stretch is encoded once. There is no cut before a token that may consume text to
+its left, such as white space.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from collections import OrderedDict
 from itertools import accumulate, chain, pairwise
 from sys import getsizeof
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from lazyprompt._base.trusted import Trusted, is_trusted
 from lazyprompt.errors import TokenizerError
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
 
 
 class FastTokenizer(Protocol):
-    """A fast tokenizer of transformers, or a TokenCache."""
+    """A fast tokenizer of transformers, or a :class:`TokenCache`."""
 
     @property
     def backend_tokenizer(self) -> tokenizers.Tokenizer:
-        """The tokenizer that does its work."""
+        """The underlying tokenizer."""
         ...
 
 
@@ -63,21 +62,20 @@ class Tekkenizer(Protocol):
 TokenizerLike: TypeAlias = "tokenizers.Tokenizer | tiktoken.Encoding | FastTokenizer | Tekkenizer"
 
 
-_SURROGATE_PAIR_OR_SIGN = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re.DOTALL)
+_SURROGATE_PAIR_OR_CHARACTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|.", re.DOTALL)
 
 
 def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
     """Return token ids in which only trusted text is a control token.
 
-    Nothing is added, and nothing is cut off or filled up: a text that is to begin with a token holds it. Where no
-    control token was forged, the ids are the tokenizer's own.
+    No tokens are added, truncated or padded. Without forged control tokens, the ids are the tokenizer's own.
 
     Args:
-        parts: The parts, trusted text and other text in turn (``messages/prompt.py``).
+        parts: Trusted and untrusted text in turn (``messages/prompt.py``).
         tokenizer: A tokenizer of tokenizers, transformers, tiktoken or mistral-common. It is not changed.
 
     Returns:
-        The ids, and the place of each in the joined parts.
+        The ids, and their offsets in the joined parts.
 
     Raises:
         TokenizerError: The tokenizer is none of these, or cannot encode the text.
@@ -92,16 +90,16 @@ def encode(parts: Sequence[str], tokenizer: TokenizerLike) -> Encoded:
 
 
 def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> list[tuple[str, ...]]:
-    """Return parts in stretches that a tokenizer encodes on their own as in the whole; none is empty.
+    """Split parts into non-empty stretches that can be encoded separately with the same ids.
 
     Args:
         parts: The parts.
-        pieces: Cuts trusted text (:func:`cut`) before control tokens that part it. These are all but those that a
-            tokenizer's rules let reach to their left.
+        pieces: Function that cuts trusted text before control tokens (see :func:`cut`), except those that may consume
+            text to their left.
 
     Returns:
-        The parts of each, in which trusted text and other text take turns. All but the first begin with a control
-        token.
+        The parts of each stretch, trusted and untrusted text in turn. Each stretch after the first begins with a
+        control token.
     """
     found: list[tuple[str, ...]] = []
     stretch: list[str] = []
@@ -118,12 +116,12 @@ def stretches(parts: Sequence[str], pieces: Callable[[str], Sequence[str]]) -> l
 
 
 def cut(text: str, tokens: Iterable[Span]) -> tuple[str, ...]:
-    """Cut a text before control tokens; all pieces but the first, which may be empty, begin with one."""
+    """Cut a text before control tokens. The first piece is the text before them, which may be empty."""
     return tuple(text[start:end] for start, end in pairwise((0, *(start for start, _ in tokens), len(text))))
 
 
 def _merged(parts: Sequence[str]) -> list[str]:
-    """Return parts in which trusted text and other text take turns, and none but the first is empty."""
+    """Merge adjacent parts of the same trust, and drop empty parts after the first."""
     merged = [""]
     for index, part in enumerate(parts):
         if not part:
@@ -131,7 +129,7 @@ def _merged(parts: Sequence[str]) -> list[str]:
         if is_trusted(index, part) != len(merged) % 2:
             merged.append(part)
         else:
-            # Halves of a surrogate pair in two parts are two signs.
+            # The halves of a surrogate pair in two parts are two characters.
             merged[-1] = well_formed(merged[-1]) + well_formed(part) if merged[-1] else part
     return merged
 
@@ -161,21 +159,21 @@ def _encoded(parts: Sequence[str], backend: Backend) -> Encoded:
 
 
 def well_formed(part: str) -> str:
-    """Replace halves of surrogate pairs, which are no text for tokenizers."""
+    """Replace lone surrogates, which tokenizers refuse."""
     if part.isascii():
         return part
-    made = part.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return Trusted(made) if isinstance(part, Trusted) else made
+    text = part.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return Trusted(text) if isinstance(part, Trusted) else text
 
 
 def _origins(parts: Iterable[str]) -> list[int]:
-    """Return the place that each character of well-formed parts had in the parts as given: some had two halves."""
-    signs = (found.end() - found.start() for part in parts for found in _SURROGATE_PAIR_OR_SIGN.finditer(part))
-    return list(accumulate(signs, initial=0))
+    """Return the index in the given parts of each character of the well-formed parts: a surrogate pair becomes one."""
+    found = (match for part in parts for match in _SURROGATE_PAIR_OR_CHARACTER.finditer(part))
+    return list(accumulate((match.end() - match.start() for match in found), initial=0))
 
 
 def _trusted_runs(parts: Iterable[str]) -> list[Span]:
-    """Return the spans of trusted text; parts with nothing between them are one."""
+    """Return the spans of trusted text; adjacent parts are one span."""
     runs: list[Span] = []
     end = 0
     for index, part in enumerate(parts):
@@ -192,14 +190,14 @@ def _lies_in(control: Control, runs: Sequence[Span]) -> bool:
 
 
 def backend_of(tokenizer: TokenizerLike) -> Backend:
-    """Return a tokenizer behind the interface of all.
+    """Wrap a tokenizer in the common interface.
 
     Raises:
-        TokenizerError: It is of no known kind.
+        TokenizerError: The tokenizer's type is unknown.
     """
     fast: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if _is_a(fast, "tokenizers", "Tokenizer"):
-        return HuggingFaceBackend(cast("tokenizers.Tokenizer", fast))
+        return HuggingFaceBackend(fast)
     for package, name, kind in (
         ("tiktoken", "Encoding", TiktokenBackend),
         ("mistral_common.tokens.tokenizers.tekken", "Tekkenizer", TekkenBackend),
@@ -215,52 +213,52 @@ def backend_of(tokenizer: TokenizerLike) -> Backend:
 
 
 def _is_a(value: object, package: str, name: str) -> bool:
-    """Return True for a value of a package's class; a package that nobody imported has made no value."""
+    """Return True for an instance of a class; a package that was never imported has no instances."""
     kind = getattr(sys.modules.get(package), name, None)
     return isinstance(kind, type) and isinstance(value, kind)
 
 
 _V = TypeVar("_V")
-# An entry's place in the cache, beside its texts and its ids.
+# The bytes of a cache entry in addition to its texts and ids.
 _ENTRY = 250
-# Larger stretches would push out all others.
+# The largest share of the cache for one stretch, as a divisor.
 _SHARE = 4
 
 
 class TokenCache:
-    """A tokenizer that keeps the ids of what it has encoded: ``rendered.encode(cache)``.
+    """A tokenizer that caches the ids of encoded text: ``rendered.encode(cache)``.
 
     The ids are always those of the tokenizer itself. Threads and modules may share a cache.
 
     Args:
-        tokenizer: A tokenizer, as of :meth:`Rendered.encode`.
-        max_bytes: The most bytes that texts and ids may take; those that were used last are kept.
+        tokenizer: A tokenizer that :meth:`Rendered.encode` accepts.
+        max_bytes: The size limit in bytes for cached texts and ids; the most recently used are kept.
 
     Raises:
-        TokenizerError: It is no tokenizer, or makes other ids of the same text each time.
+        TokenizerError: The tokenizer's type is unknown, or its tokenization is randomized.
     """
 
     def __init__(self, tokenizer: TokenizerLike, max_bytes: int = 64 * 1024 * 1024) -> None:
         if isinstance(tokenizer, TokenCache):
-            raise TokenizerError("the tokenizer is a TokenCache: use it as it is, threads and modules may share it")
+            raise TokenizerError("the tokenizer is already a TokenCache; use it directly, or share it between threads")
         self.tokenizer = tokenizer
         self.max_bytes = max_bytes
         self._lock = Lock()
-        # The pieces of trusted texts, and the ids of stretches.
+        # Keys are trusted texts, with their pieces as values, and stretches, with their ids.
         self._kept: OrderedDict[str | tuple[str, ...], Any] = OrderedDict()
         self._size = 0
-        # The control tokens at which texts were cut, and the tokenizer's rules, with what it makes of them.
+        # The control tokens at which texts were cut, and the tokenizer's rules, including the ids of these tokens.
         self._tokens = ""
         self._rules = self._rules_with("")
 
     @property
     def backend_tokenizer(self) -> Any:  # noqa: ANN401 - of any package
-        """The tokenizer, without what a fast one of transformers adds."""
+        """The tokenizer, without the wrapper of transformers."""
         return getattr(self.tokenizer, "backend_tokenizer", self.tokenizer)
 
     @property
     def size(self) -> int:
-        """The number of bytes in use."""
+        """The size of the cache in bytes."""
         return self._size
 
     def __repr__(self) -> str:
@@ -273,17 +271,17 @@ class TokenCache:
         """Return the ids of parts, as :func:`~lazyprompt.messages.encoding.encode` does.
 
         Args:
-            parts: The parts, trusted text and other text in turn.
+            parts: Trusted and untrusted text in turn.
 
         Raises:
-            TokenizerError: The tokenizer has changed since the cache was made, or cannot encode the text.
+            TokenizerError: The tokenizer has changed since the cache was created, or cannot encode the text.
         """
         with self._lock:
             tokens, rules = self._tokens, self._rules
         if self._rules_with(tokens) != rules:
             raise TokenizerError(
-                "the tokenizer has changed since its TokenCache was made: it has other tokens or rules, or makes other "
-                f"ids of {tokens!r}; make a new TokenCache"
+                "the tokenizer has changed since its TokenCache was created: its tokens, its rules or the ids of "
+                f"{tokens!r} are different; create a new TokenCache"
             )
         if rules is None:
             return encode(parts, self.tokenizer).ids
@@ -293,7 +291,7 @@ class TokenCache:
         return backend_of(self.tokenizer).rules(tokens)
 
     def _pieces(self, text: str) -> tuple[str, ...]:
-        """Return trusted text in pieces; all but the first begin with a control token."""
+        """Cut trusted text before its control tokens."""
         known: tuple[str, ...] | None = self._known(text)
         if known is not None:
             return known
@@ -314,7 +312,7 @@ class TokenCache:
         ids = array("I", encode(stretch, self.tokenizer).ids)
         return self._keep(stretch, ids, sum(map(getsizeof, stretch)) + len(ids) * ids.itemsize)
 
-    def _known(self, key: str | tuple[str, ...]) -> Any:  # noqa: ANN401 - of a text pieces, of a stretch ids
+    def _known(self, key: str | tuple[str, ...]) -> Any:  # noqa: ANN401 - pieces for a text, ids for a stretch
         with self._lock:
             if (kept := self._kept.get(key)) is None:
                 return None
@@ -328,6 +326,6 @@ class TokenCache:
                 self._kept[key] = value, size
                 self._size += size
             while self._size > self.max_bytes:
-                _, (_, let_go) = self._kept.popitem(last=False)
-                self._size -= let_go
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._size -= dropped
         return value

@@ -1,4 +1,4 @@
-"""The calls of a conversation that wait for a result, while the conversation is parsed."""
+"""The tool calls without a result while a conversation is parsed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class OpenCalls(Mapping[str, str]):
-    """The calls of a conversation that have no result yet: their tools by their ids, the oldest first.
+    """The tool calls without a result: a map from their ids to their tools, the oldest first.
 
-    Few results need them, so the messages are searched only on access.
+    Few results need it, so the messages are searched only on access.
 
     Args:
-        messages: The conversation as far as it is parsed.
+        messages: The messages parsed so far.
     """
 
     messages: Sequence[Msg] = ()
@@ -30,15 +30,15 @@ class OpenCalls(Mapping[str, str]):
     _names: dict[str, str] = field(default_factory=dict[str, str], init=False)
 
     def new_id(self, index: int = 0) -> str:
-        """Return the id for a call without one: made of its number in the conversation, which no system text shifts.
+        """Return an id for a call without one, from the number of the call in the conversation.
 
         Args:
             index: The number of calls before it in its own message.
         """
-        self._now()
+        self._update()
         return f"call_without_id_{self._count + index}"
 
-    def _now(self) -> dict[str, str]:
+    def _update(self) -> dict[str, str]:
         for message in self.messages[self._seen :]:
             for block in message.blocks:
                 if isinstance(block, ToolUseBlock):
@@ -50,10 +50,10 @@ class OpenCalls(Mapping[str, str]):
         return self._names
 
     def __getitem__(self, call_id: str) -> str:
-        return self._now()[call_id]
+        return self._update()[call_id]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._now())
+        return iter(self._update())
 
     def __len__(self) -> int:
-        return len(self._now())
+        return len(self._update())

@@ -193,10 +193,10 @@ def _parse_each(items: object, where: str) -> tuple[list[Msg], dict[int, Message
     forms: dict[int, MessageForm | None] = {}
     counts: dict[int, int] = {}
     for index, item in enumerate(given):
-        is_dict = item.__class__ is dict
-        if is_dict and (message := plain_message(item)):
+        has_fields = item.__class__ is dict
+        if has_fields and (message := plain_message(item)):
             messages.append(message)
-        elif not is_dict and _is_plain_pair(item):
+        elif not has_fields and _is_plain_pair(item):
             messages += text_message(item[0], "user"), text_message(item[1], "assistant")
             forms[index], counts[index] = None, _PAIR
         elif isinstance(item, Msg):

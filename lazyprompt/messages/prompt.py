@@ -343,7 +343,7 @@ def _developers(given: Text | str, slot: str) -> Text:
     return Text.trusted(checked_text(given, f"the {slot} part", TemplateError) or "", slot)
 
 
-class PromptSource(Protocol):
+class PromptFiller(Protocol):
     """A template with its values, which fills a prompt again when a list has fewer items.
 
     It is a value like the prompt: it can be pickled and doesn't reference the prompter.
@@ -402,7 +402,7 @@ class Prompt:
     opening: int = field(repr=False)
     closing: int = field(repr=False)
     report: tuple[object, ...] = field(compare=False, repr=False)
-    source: PromptSource | None = field(compare=False, repr=False)
+    source: PromptFiller | None = field(compare=False, repr=False)
 
     def __init__(  # noqa: PLR0913, PLR0917 - one argument for each part of a prompt
         self,
@@ -416,7 +416,7 @@ class Prompt:
         opening: int = 0,
         closing: int = 0,
         report: tuple[object, ...] = (),
-        source: PromptSource | None = None,
+        source: PromptFiller | None = None,
     ) -> None:
         checked = (
             checked_text(system, "the system text", TemplateError),
@@ -562,7 +562,7 @@ def prompt_of(  # noqa: PLR0913, PLR0917 - as the constructor
     opening: int = 0,
     closing: int = 0,
     report: tuple[object, ...] = (),
-    source: PromptSource | None = None,
+    source: PromptFiller | None = None,
 ) -> Prompt:
     """Build a prompt from checked fields, in a third of the constructor's time."""
     draft = _PromptDraft()

@@ -79,7 +79,7 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
     content = message.get("content")
     name = text_at(message, "name", where) if "name" in message else ""
     url = (text_at(message, "url", where) or None) if "url" in message else None
-    is_plain = type(content) is not list and not has_compact_calls(message)
+    is_compact = has_compact_calls(message)
     beside: Beside = {}
     made: str | tuple[Block, ...]
     if role == "tool" and not _holds_results(content):
@@ -88,7 +88,8 @@ def read_openai(message: Fields, where: str, waiting: OpenCalls) -> Msg:
         made = _content(message, content, where, waiting, beside)
     is_bare = not beside and message.keys() <= KNOWN_KEYS
     metadata = None if is_bare else _metadata(message, where, beside)
-    native = None if is_bare and is_plain else _native(message, role, beside, where)
+    is_plain = is_bare and type(content) is not list and not is_compact
+    native = None if is_plain else _native(message, role, beside, where)
     if name:
         well_formed(name, "the name of a message", HistoryError)
     if type(made) is str:

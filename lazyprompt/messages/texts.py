@@ -1,10 +1,10 @@
-"""The texts of a message, changed one by one."""
+"""Changes the texts of a message one by one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from operator import is_
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lazyprompt.messages.msg import (
     Block,
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 
 class ChangeText(Protocol):
-    """Returns the text to put in place of another one: the very text where nothing changes."""
+    """Function that returns the replacement of a text, or the same object if nothing changes."""
 
     def __call__(self, text: str, *, behind_text: bool = False) -> str:
-        """Return the text to put in place.
+        """Return the replacement of a text.
 
         Args:
             text: The text.
-            behind_text: True if the block before it in the same content is a text too.
+            behind_text: True if the preceding block of the content is a text too.
         """
         ...
 
 
 def with_texts(message: Msg, change: ChangeText) -> Msg:
-    """Return a message with other texts: its speaker, content, thoughts, ids, names, arguments and results, in order.
+    """Change the texts of a message in order: its speaker, content, thoughts, ids, names, arguments and results.
 
-    The native form stays. A changed thought loses its signature, which proves another text.
+    The native form stays. A changed thought loses its signature, which is only valid for the original text.
 
     Args:
-        message: The message; it is returned as it is if no text changes.
-        change: Returns the text to put in place of one.
+        message: The message; it is returned itself if no text changes.
+        change: Function that returns the replacement of a text.
     """
     speaker = change(message.speaker) if message.speaker else ""
     given = message.content
@@ -52,7 +52,7 @@ def with_texts(message: Msg, change: ChangeText) -> Msg:
 
 
 def json_with_texts(value: Json, change: ChangeText) -> Json:
-    """Return a JSON value with other texts, the keys of objects too; the value itself if no text changes."""
+    """Change the texts of a JSON value, including the keys of objects; return the value itself if none changes."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -85,7 +85,7 @@ def _block(block: Block, change: ChangeText, *, behind_text: bool) -> Block:
             fields = {
                 "id": change(call_id),
                 "name": change(name),
-                "input": json_with_texts(cast("Json", given), change),
+                "input": json_with_texts(given, change),
             }
             fields["raw_input"] = None if raw is None else change(raw)
         case ToolResultBlock(id=call_id, name=name, output=output):

@@ -1,8 +1,7 @@
 """Tools in the OpenAI form: checked once, copied fast, and described from Python functions.
 
-A tool is given as its dict, or as a function whose signature, hints and docstring say the same. The dicts of other
-APIs are rewritten in the OpenAI form: Responses, Anthropic, Gemini, MCP. pydantic and docstring-parser are imported
-when the first function is described, not before.
+A tool is a dict, or a function with a signature, type hints and a docstring. Dicts of Responses, Anthropic, Gemini and
+MCP are converted to the OpenAI form. pydantic and docstring-parser are imported when the first function is described.
 """
 
 from __future__ import annotations
@@ -12,54 +11,77 @@ import marshal
 import re
 import sys
 import typing
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from json import dumps, loads
 from reprlib import repr as short
 from types import SimpleNamespace, UnionType
-from typing import Annotated, Any, NotRequired, Required, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,
+    Required,
+    TypeAlias,
+    TypeGuard,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from lazyprompt._base.json import Json, JsonObject, JsonText, checked, checked_object, dump
+from lazyprompt._base.json import (
+    Json,
+    JsonObject,
+    JsonText,
+    checked,
+    checked_object,
+    dump,
+    is_list,
+    is_mapping,
+    json_object,
+)
 from lazyprompt.errors import ToolsError
 
 ToolLike: TypeAlias = Mapping[str, object] | Callable[..., object]
-"""One tool as a user may give it: a dict in the OpenAI form or another API's, or a Python function."""
+"""An accepted form of a tool: a dict in the OpenAI form or another API's, or a Python function."""
 
 ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
-"""Tools as a user may give them."""
+"""An accepted form of a list of tools."""
 
 _FORM = '{"type": "function", "function": {"name": ..., "description": ..., "parameters": {...}}}'
-# The keys that give away a tool in another form, and the advice to its author; the first match counts.
+# Keys of a tool in a wrong form, with the advice for the error; the first match is used.
 _ADVICE = (
     ({"function"}, '"type": "function" belongs beside "function", which is a dict'),
     ({"name"}, 'it looks like a bare function: wrap it as {"type": "function", "function": <this dict>}'),
 )
-# The keys of a function's JSON Schema: OpenAI, Anthropic, MCP, Gemini.
+# The keys for a function's JSON Schema: OpenAI's, Anthropic's, MCP's and Gemini's.
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
-# Keywords of that schema that some manuals print beside it, where every provider would ignore or refuse them.
+# Keywords of that schema that some manuals print outside of it. Every provider would ignore or refuse them there.
 _KEYWORDS = ("properties", "required", "additionalProperties", "$defs")
 _ODD_KEYS = {*_SCHEMAS[1:], *_KEYWORDS}
 _INNER = ("name", "description", "strict", *_SCHEMAS, *_KEYWORDS)
-# The keys of a tool that holds several functions, as Gemini has it.
+# The keys of Gemini's list of functions.
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
-_DATA = {"default", "const", "enum", "examples"}  # JSON Schema's keywords with values in which nothing is a keyword
-_NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}  # those with names as keys, even "title"
-# The beginning of the values at the end of a parameter's description, as transformers.utils.get_json_schema has it.
+_DATA = {"default", "const", "enum", "examples"}  # JSON Schema's keywords whose values contain no keywords
+_NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}  # keywords whose values have names as keys
+# Allowed values at the end of a parameter's description, in the form of transformers.utils.get_json_schema.
 _CHOICES = "(choices:"
-_NOISE = {"title", "discriminator"}  # the one repeats the name, the other points into the $defs that are inlined here
+_NOISE = {"title", "discriminator"}  # a title repeats the name; a discriminator references $defs, which are inlined
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ToolSet:
-    """A checked, unchangeable list of tools; made by :meth:`ToolSet.of`. Equal where the JSON text is equal.
+    """A checked, immutable list of tools, built by :meth:`ToolSet.of`. Two sets are equal if their JSON texts are.
 
     Args:
-        json: The JSON text of a checked list of tools: ``", "`` and ``": "`` between, Chinese and the like readable.
+        json: The JSON text of a checked list of tools, with the separators ``", "`` and ``": "`` and without escapes
+            of non-ASCII text.
 
     Attributes:
-        names: The name of each tool, in order; a provider's own tool without a name stands under its type.
+        names: The name of each tool, in order; for a provider's own tool without a name, its type.
     """
 
     json: JsonText
@@ -67,46 +89,42 @@ class ToolSet:
     _packed: bytes = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Equal texts become one object: marshal writes it once, and each copy is made of fewer bytes.
+        # Equal texts become one object, which marshal writes once: copies are faster.
         tools: list[JsonObject] = loads(self.json, object_pairs_hook=partial(_with_texts_once, {}))
         object.__setattr__(self, "names", tuple(_own_name(tool) or str(tool["type"]) for tool in tools))
         object.__setattr__(self, "_packed", marshal.dumps(tools))
 
     @classmethod
     def of(cls, tools: Iterable[ToolLike] | ToolSet | None) -> ToolSet:
-        """Check tools and turn functions into their schemas.
+        """Check tools, and convert functions to schemas.
 
-        The last 128 different lists are remembered by content: the same tools given with each call cost one
-        :mod:`marshal` dump, and a dict changed in between is seen. Nothing given is changed or kept.
+        The last 128 lists are cached by content, so passing the same tools with each call costs one :mod:`marshal`
+        dump, and changed dicts are noticed. The given tools are copied.
 
         Args:
-            tools: Dicts in the OpenAI form or that of Responses, Anthropic, Gemini or MCP, and Python functions, in
-                any mixture; None for no tools. Dicts of a type that is not ``function`` are passed on as they are.
+            tools: Python functions, and dicts in the form of OpenAI, Responses, Anthropic, Gemini or MCP, in any
+                mixture; None for no tools. Dicts of a type other than ``function`` are not converted.
 
         Returns:
-            The set; one that is given is returned itself.
+            The set; a given :class:`ToolSet` itself.
 
         Raises:
-            ToolsError: Something in it is no tool, is no JSON, or has a name twice; the message says where.
+            ToolsError: An item is not a tool or not JSON, or a name occurs twice; the error names its index.
         """
         if isinstance(tools, ToolSet):
             return tools
-        given = cast("list[object]", tools) if isinstance(tools, list) else listed(tools)
-        items: list[object] = [tool if type(tool) is dict else _described(tool, at) for at, tool in enumerate(given)]
+        given: Sequence[object] = tools if isinstance(tools, list) else list_tools(tools)
+        items: list[object] = [tool if type(tool) is dict else _describe(tool, at) for at, tool in enumerate(given)]
         try:
-            # Version 2 writes equal content as equal bytes; later ones also write which strings are shared.
+            # Version 2 writes equal content as equal bytes; later versions also record which strings are shared.
             packed = marshal.dumps(items, 2)
-        except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
+        except ValueError:  # marshal can't write a mapping or str of another class, nor invalid items
             return _build(items)
         return _build_packed(packed)
 
     def copy(self) -> list[JsonObject]:
-        """Return the tools as new dicts.
-
-        Returns:
-            A list that shares nothing mutable with this set or with any other copy.
-        """
-        tools: list[JsonObject] = marshal.loads(self._packed)  # noqa: S302  # bytes of our own making
+        """Return the tools as new dicts, which share nothing mutable with this set or other copies."""
+        tools: list[JsonObject] = marshal.loads(self._packed)  # noqa: S302  # the bytes are from __post_init__
         return tools
 
     def __len__(self) -> int:
@@ -119,53 +137,62 @@ class ToolSet:
         return f"<ToolSet {list(self.names)}>"
 
     def __reduce__(self) -> tuple[type[ToolSet], tuple[JsonText]]:
-        return ToolSet, (self.json,)  # no bytes of marshal, which another Python may not read
+        return ToolSet, (self.json,)  # another version of Python may not read marshal's bytes
 
 
 def _with_texts_once(texts: dict[str, str], pairs: Iterable[tuple[str, Json]]) -> JsonObject:
-    """Return an object of JSON in which each text is the one that was equal to it before, if there was any."""
+    """Build a JSON object in which equal texts are the same object."""
     return {key: texts.setdefault(value, value) if isinstance(value, str) else value for key, value in pairs}
 
 
 def function_schema(function: Callable[..., object]) -> JsonObject:
     """Describe a Python function as a tool in the OpenAI form.
 
-    Types come from the hints, descriptions from the docstring (Google, NumPy or reST style) or, going before it, from
-    ``Annotated[T, "text"]`` and ``Field(description=...)``. A parameter with a default is optional; the return
-    annotation is not looked at. The last 256 functions, and objects of methods, are remembered with their schemas:
-    later changes to one go unseen.
+    Types come from the hints. Descriptions come from ``Annotated[T, "text"]`` and ``Field(description=...)``, or else
+    from the docstring (Google, NumPy or reST style). A parameter with a default is optional; the return annotation is
+    ignored. The schemas of the last 256 functions are cached, so later changes to a function have no effect.
 
     Args:
-        function: A function, method, builtin or partial, async or not; what is bound already is left out.
+        function: A function, method, builtin or partial, async or not; bound arguments are left out.
 
     Returns:
         The tool, a new dict on each call.
 
     Raises:
-        ToolsError: It is no function, takes ``*args`` or ``**kwargs``, or has a hint without a JSON Schema.
+        ToolsError: The argument is not a function, has ``*args`` or ``**kwargs``, or a hint without a JSON Schema.
     """
-    describe = _of_function if isinstance(cast("object", function), Hashable) else _of_function.__wrapped__
+    describe = _of_function if _is_hashable(function) else _of_function.__wrapped__
     return describe(function).copy()[0]
 
 
-def listed(tools: object) -> list[object]:
-    """Return what was given as tools as a list; nothing in it is checked.
+def _is_hashable(value: object) -> bool:
+    return isinstance(value, Hashable)
+
+
+def list_tools(tools: object) -> list[object]:
+    """Return tools as a list; the items are not checked.
 
     Raises:
-        ToolsError: It is no list of anything.
+        ToolsError: The value is not a list or another iterable of tools.
     """
     if tools is None:
         return []
-    # A set is refused as well: it would put the tools in another order in each process.
-    if isinstance(tools, str | bytes | set | frozenset | Mapping) or callable(tools) or not isinstance(tools, Iterable):
-        raise ToolsError(f"tools is {short(cast('Any', tools))}; put the dicts and functions in a list: tools=[...]")
-    return list(cast("Iterable[object]", tools))
+    if not _has_items(tools):
+        raise ToolsError(f"tools is {short(tools)}; put the dicts and functions in a list: tools=[...]")
+    return [*tools]
 
 
-def _described(tool: object, index: int) -> object:
-    """Return a function as its dict; anything else as it is, for the checks to judge."""
-    if isinstance(tool, Mapping) or not callable(tool):
-        return cast("Any", tool)
+def _has_items(value: object) -> TypeGuard[Iterable[object]]:
+    # The order of a set differs between processes.
+    return isinstance(value, Iterable) and not (
+        isinstance(value, str | bytes | set | frozenset | Mapping) or callable(value)
+    )
+
+
+def _describe(tool: object, index: int) -> object:
+    """Return the dict of a function, and any other value as it is."""
+    if is_mapping(tool) or not callable(tool):
+        return tool
     try:
         return function_schema(tool)
     except ToolsError as error:
@@ -174,7 +201,7 @@ def _described(tool: object, index: int) -> object:
 
 @lru_cache(maxsize=128)
 def _build_packed(packed: bytes) -> ToolSet:
-    return _build(marshal.loads(packed))  # noqa: S302  # bytes that ToolSet.of has just dumped
+    return _build(marshal.loads(packed))  # noqa: S302  # the bytes are from ToolSet.of
 
 
 def _build(tools: list[object]) -> ToolSet:
@@ -192,7 +219,7 @@ def _build(tools: list[object]) -> ToolSet:
 
 
 def _own_name(tool: JsonObject) -> str | None:
-    """Return the name of a tool: within the part called like its type (as ``function``), or beside the type."""
+    """Return the name of a tool: of the object under the key that its type names, such as ``function``, or its own."""
     parts = (tool.get(str(tool["type"])), tool)
     names = (part.get("name") for part in parts if isinstance(part, dict))
     return next((name for name in names if isinstance(name, str) and name), None)
@@ -200,19 +227,17 @@ def _own_name(tool: JsonObject) -> str | None:
 
 def _checked_tools(tool: object, where: str) -> list[JsonObject]:
     """Check one item: a tool, or Gemini's list of function declarations."""
-    if not isinstance(tool, Mapping):
+    if not is_mapping(tool):
         raise ToolsError(f"{where} is the {type(tool).__name__} {short(tool)}; expected a dict {_FORM} or a function")
-    copy = checked_object(cast("Mapping[str, object]", tool), where, ToolsError)
+    copy = checked_object(tool, where, ToolsError)
     key = next((key for key in _DECLARATIONS if key in copy), "")
     if not key:
         return [_checked_tool(copy, where)]
     given = copy[key]
     if len(copy) > 1 or not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise ToolsError(f"{where} is {short(copy)}; expected {key!r} alone, a list of dicts")
-    functions = cast("list[JsonObject]", given)
     return [
-        _checked_tool({"type": "function", "function": each}, f"{where}.{key}[{at}]")
-        for at, each in enumerate(functions)
+        _checked_tool({"type": "function", "function": each}, f"{where}.{key}[{at}]") for at, each in enumerate(given)
     ]
 
 
@@ -227,9 +252,9 @@ def _checked_tool(copy: JsonObject, where: str) -> JsonObject:
 
 
 def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
-    """Rewrite a function of another API; return a tool that is in the OpenAI form already as it is."""
+    """Convert a function of another API; return a tool in the OpenAI form as it is."""
     if _is_flat(tool):
-        # What is no part of the function stays beside it: it is the setting of one provider.
+        # Keys that are not part of the function are provider settings and stay outside of it.
         inner: Json = _only(tool, *_INNER)
         tool = {"type": "function", "function": inner} | {k: v for k, v in tool.items() if k not in (*_INNER, "type")}
     function = tool.get("function")
@@ -244,16 +269,16 @@ def _in_openai_form(tool: JsonObject, where: str) -> JsonObject:
 
 
 def _is_flat(tool: JsonObject) -> bool:
-    """Return True for a function whose name stands beside its type: Responses, Anthropic, MCP, a Gemini declaration."""
+    """Return True for a function with its name and type in one object: Responses, Anthropic, MCP, Gemini."""
     if "function" in tool or "name" not in tool:
         return False
-    if tool.get("type") == "custom":  # OpenAI has tools of this type too, without a schema
+    if tool.get("type") == "custom":  # OpenAI's tools of this type have no schema
         return "input_schema" in tool
     return tool.get("type") == "function" or ("type" not in tool and not {"description", *_SCHEMAS}.isdisjoint(tool))
 
 
 def _with_one_schema(function: JsonObject, where: str) -> JsonObject:
-    """Put the schema of a function, and its keywords that stand beside it, under ``parameters``."""
+    """Move the schema of a function, and schema keywords outside of it, to ``parameters``."""
     found = [key for key in _SCHEMAS if function.get(key)]
     if len(found) > 1:
         raise ToolsError(f"{where} has the schemas {', '.join(map(repr, found))}; keep one, as 'parameters'")
@@ -262,7 +287,7 @@ def _with_one_schema(function: JsonObject, where: str) -> JsonObject:
     if beside and isinstance(schema, dict):
         for key, value in beside.items():
             if schema.get(key, value) != value:
-                raise ToolsError(f"{where} has two different {key!r}, in its schema and beside it; keep the inner one")
+                raise ToolsError(f"{where} has two different {key!r}, in its schema and outside; keep the inner one")
         schema = (schema or {"type": "object"}) | beside
     rest: JsonObject = {key: value for key, value in function.items() if key != "parameters" and key not in _ODD_KEYS}
     rest["parameters"] = schema
@@ -277,9 +302,10 @@ def _check_function(function: Json, where: str, advice: str) -> None:
     if not isinstance(function, dict):
         raise ToolsError(f"{where} is {short(function)}; expected a dict; {advice}")
     name = function.get("name")
-    # A name stands within markers and attributes of flat prompts: nothing in it may end one, or be invisible.
+    # Flat prompts write names into markers and attributes, so a name must be visible and must not end one.
     if not isinstance(name, str) or not name or not name.isprintable() or set(name) & set(" <>\"'`"):
-        raise ToolsError(f"{where}.name is {short(name)}; expected one without spaces, control signs, quotes, < or >")
+        what = "a name without spaces, control characters, quotes, < or >"
+        raise ToolsError(f"{where}.name is {short(name)}; expected {what}")
     for key, kind, word in (("description", str, "a string"), ("parameters", dict, "a dict with a JSON Schema")):
         value = function.get(key)
         if value is not None and not isinstance(value, kind):
@@ -297,9 +323,9 @@ def _of_function(function: Callable[..., object]) -> ToolSet:
     schemas, defs = _json_schemas({each.name: each.annotation for each in parameters}, where)
     doc = parse(inspect.getdoc(base) or "")
     texts = {name.strip(): each.description for each in doc.params for name in each.arg_name.split(",")}
-    shown = [each for each in parameters if each.name in schemas]  # pydantic's SkipJsonSchema hides one
-    properties: JsonObject = {each.name: _property(schemas[each.name], each, texts) for each in shown}
-    required: list[Json] = [each.name for each in shown if each.default is each.empty]
+    visible = [each for each in parameters if each.name in schemas]  # pydantic's SkipJsonSchema hides a parameter
+    properties: JsonObject = {each.name: _property(schemas[each.name], each, texts) for each in visible}
+    required: list[Json] = [each.name for each in visible if each.default is each.empty]
     schema: JsonObject = {"type": "object", "properties": properties, "required": required, "$defs": defs}
     schema = {key: part for key, part in schema.items() if part or key == "properties"}
     described = {"description": text} if (text := (doc.description or "").strip()) else {}
@@ -308,12 +334,12 @@ def _of_function(function: Callable[..., object]) -> ToolSet:
 
 
 def _parameters(function: Callable[..., object]) -> tuple[Callable[..., object], list[inspect.Parameter]]:
-    """Return the function within partials, and the parameters that nothing binds."""
+    """Return the function inside of partials, and its unbound parameters."""
     base, bound = function, set[str]()
     while isinstance(base, partial):
         bound |= base.keywords.keys()
         base = base.func
-    what = f"{short(base)} of type {type(base).__name__} is no function that can be described"
+    what = f"{short(base)} of type {type(base).__name__} is not a function that can be described"
     try:
         parameters = inspect.signature(function).parameters.values()
         if inspect.isroutine(inspect.unwrap(base)):
@@ -325,20 +351,20 @@ def _parameters(function: Callable[..., object]) -> tuple[Callable[..., object],
 
 
 def _is_instance(parameter: inspect.Parameter) -> bool:
-    """Return True for the first parameter of a method, which no model can give."""
+    """Return True for the ``self`` or ``cls`` parameter of a method."""
     return parameter.name in ("self", "cls") and parameter.annotation is parameter.empty
 
 
 def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where: str) -> inspect.Parameter:
-    """Return the parameter with its hint as an object; a ``= Field(...)`` is moved into the hint."""
+    """Return the parameter with its hint resolved; a ``= Field(...)`` is moved into the hint."""
     from pydantic.fields import FieldInfo  # noqa: PLC0415
 
     if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
         star = str(parameter.replace(annotation=parameter.empty))
-        raise ToolsError(f"{where} takes {star}, which no schema can name; write a `def` with each parameter named")
+        raise ToolsError(f"{where} takes {star}, which a schema can't express; write a `def` with named parameters")
     hint = object if parameter.annotation is parameter.empty else parameter.annotation
     try:
-        # One hint at a time, for the return annotation may name what only a type checker imports.
+        # Resolve this hint alone: the return annotation may use a name that only type checkers import.
         holder = SimpleNamespace(__annotations__={"": hint})
         hint = _readable(get_type_hints(holder, namespace, include_extras=True)[""])
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
@@ -352,7 +378,7 @@ def _resolved(parameter: inspect.Parameter, namespace: dict[str, object], where:
 
 
 def _readable(hint: Any, within: tuple[object, ...] = ()) -> Any:  # noqa: ANN401  # hints have no common type
-    """Return the hint with each TypedDict as typing_extensions' own: before Python 3.12 pydantic reads no other."""
+    """Convert each TypedDict of a hint to typing_extensions': before Python 3.12, pydantic reads no other."""
     if sys.version_info >= (3, 12):
         return hint
     if typing.is_typeddict(hint) and type(hint).__module__ == "typing" and hint not in within:
@@ -369,31 +395,32 @@ def _readable(hint: Any, within: tuple[object, ...] = ()) -> Any:  # noqa: ANN40
 def _typed_dict(name: str, fields: Mapping[str, object], doc: str | None = None) -> type:
     from typing_extensions import TypedDict  # noqa: PLC0415  # comes with pydantic
 
-    made = cast("Callable[..., type]", TypedDict)(name, fields)
-    made.__doc__ = doc
-    return made
+    # Type checkers refuse computed fields.
+    typed_dict = cast("Callable[..., type]", TypedDict)(name, fields)
+    typed_dict.__doc__ = doc
+    return typed_dict
 
 
 def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, JsonObject]:
-    """Return the JSON Schema of each hint, and the definitions of the types that hold themselves."""
+    """Return the JSON Schema of each hint, and the definitions of recursive types."""
     from pydantic import Field, TypeAdapter, json_schema  # noqa: PLC0415
     from pydantic_core import SchemaError  # noqa: PLC0415
 
     class Quiet(json_schema.GenerateJsonSchema):
         def emit_warning(self, kind: str, detail: str) -> None:
-            """Say nothing: a default without a JSON form is left out, here as in :func:`_property`."""
+            """Ignore defaults without a JSON form, as :func:`_property` does."""
 
     try:
-        # A field of a TypedDict may have any name; with an alias it would lose the one that Python calls it by.
+        # The fields of a TypedDict may have any name, and an alias in a hint must not replace the parameter's name.
         fields = {name: Annotated[hint, Field(alias=name, validation_alias=name)] for name, hint in hints.items()}
         adapter = TypeAdapter[object](_typed_dict("Arguments", fields))
         schema = checked_object(adapter.json_schema(schema_generator=Quiet), where, ToolsError)
     except (RuntimeError, AttributeError, LookupError, NameError, TypeError, ValueError, SchemaError) as error:
         for name in hints if len(hints) > 1 else ():
-            _json_schemas({name: hints[name]}, where)  # raises at the one to blame
+            _json_schemas({name: hints[name]}, where)  # raises for the parameter with the fault
         what = f"{where}: the hint of parameter {', '.join(hints)} has no JSON Schema ({str(error).splitlines()[0]})"
-        raise ToolsError(f"{what}; use types JSON knows, dataclasses, TypedDicts or pydantic models") from error
-    properties, defs = (cast("dict[str, JsonObject]", schema.get(key, {})) for key in ("properties", "$defs"))
+        raise ToolsError(f"{what}; use JSON types, dataclasses, TypedDicts or pydantic models") from error
+    properties, defs = (json_object(schema.get(key)) for key in ("properties", "$defs"))
     inline = {name: part for name, part in defs.items() if name not in _reached(name, defs)}
     clean = partial(_inlined, defs=inline)
     kept = {name: clean(part) for name, part in defs.items() if name not in inline}
@@ -401,7 +428,7 @@ def _json_schemas(hints: Mapping[str, object], where: str) -> tuple[JsonObject, 
 
 
 def _reached(name: str, defs: Mapping[str, Json]) -> set[str]:
-    """Return the definitions that one leads to, directly or through others."""
+    """Return the definitions that a definition references, directly or through others."""
     reached, waiting = set[str](), [name]
     while waiting:
         found = set(re.findall(r'"\$ref": "#/\$defs/([^"]+)"', dumps(defs[waiting.pop()])))
@@ -411,7 +438,13 @@ def _reached(name: str, defs: Mapping[str, Json]) -> set[str]:
 
 
 def _inlined(schema: Json, defs: Mapping[str, Json], *, named: bool = False) -> Json:
-    """Return the schema without noise, references into ``defs`` replaced; ``named``: its keys are names."""
+    """Return the schema without noise and with references into ``defs`` inlined.
+
+    Args:
+        schema: The schema, or a part of it.
+        defs: The definitions to inline.
+        named: True if the keys of the schema are names, not keywords.
+    """
     if isinstance(schema, list):
         return [_inlined(part, defs) for part in schema]
     if not isinstance(schema, dict):
@@ -422,12 +455,12 @@ def _inlined(schema: Json, defs: Mapping[str, Json], *, named: bool = False) -> 
         if named or key not in _NOISE
     }
     target = _inlined(defs.get(str(copy.get("$ref")).removeprefix("#/$defs/")), defs)
-    # What stands beside a reference goes before what it names.
+    # Keywords next to a reference override those of its definition.
     return target | {key: part for key, part in copy.items() if key != "$ref"} if isinstance(target, dict) else copy
 
 
 def _choices(text: str, name: str) -> tuple[str, list[Json]]:
-    """Return a description without the ``(choices: ["a", "b"])`` that ends it, and these values."""
+    """Split ``(choices: ["a", "b"])`` off the end of a description, and return the rest and the values."""
     start = text.lower().rfind(_CHOICES)
     given = text[start + len(_CHOICES) :].strip()
     if start < 0 or not given.endswith(")"):
@@ -436,26 +469,26 @@ def _choices(text: str, name: str) -> tuple[str, list[Json]]:
         values: object = loads(given[:-1])
     except ValueError:
         values = None
-    if not isinstance(values, list):
-        raise ToolsError(f'the choices of parameter {name!r} are {given[:-1]!r}; write a JSON list, as ["red", "blue"]')
-    return text[:start].rstrip(), cast("list[Json]", values)
+    if not is_list(values):
+        raise ToolsError(f'the choices of parameter {name!r} are {given[:-1]!r}; write a JSON list: ["red", "blue"]')
+    return text[:start].rstrip(), [checked(each, name, ToolsError) for each in values]
 
 
 def _property(schema: Json, parameter: inspect.Parameter, texts: Mapping[str, str | None]) -> JsonObject:
-    """Return the schema of a parameter with its description, and its default where that has a JSON form."""
+    """Return the schema of a parameter with its description, and its default if it has a JSON form."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415
 
     notes = getattr(parameter.annotation, "__metadata__", ())[::-1]
     descriptions = (*(getattr(note, "description", None) for note in notes), *notes, texts.get(parameter.name))
     described = next((each for each in descriptions if isinstance(each, str) and each), "")
-    copy = {key: part for key, part in cast("JsonObject", schema).items() if key != "default"}
+    copy = {key: part for key, part in json_object(schema).items() if key != "default"}
     text, choices = _choices(described, parameter.name)
     copy |= {"description": text} if text else {}
     copy |= {"enum": choices} if choices else {}
     if parameter.default is not parameter.empty:
-        with suppress(ValueError):  # no JSON form: the parameter is optional all the same, and Python fills it in
+        with suppress(ValueError):  # a default without a JSON form is left out; the parameter stays optional
             form = to_jsonable_python(parameter.default)
-            # The order of a set is another one in each process.
+            # Set order differs between processes.
             form = sorted(form, key=dumps) if isinstance(parameter.default, set | frozenset) else form
             copy["default"] = checked(form, parameter.name, ToolsError)
     return copy

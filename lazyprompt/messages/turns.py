@@ -1,4 +1,4 @@
-"""Turns: messages with their index, the values that rules and writers work on."""
+"""Turns: messages with their index, as rules change them and writers write them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
 
 Content: TypeAlias = "str | tuple[Block, ...]"
-# The role, the speaker's name (empty where there is none), the content, and the index of the message it came from.
+# The role, the speaker's name (or an empty string), the content, and the index of its message.
 Turn: TypeAlias = "tuple[Role, str, Content, int]"
-# A turn for a writer: one that no rule changed may be in the provider's own form.
+# A turn for a writer. Its content may be in the provider's own form if no rule changed it.
 WrittenTurn: TypeAlias = "tuple[Role, str, Content | Native, int]"
 
 
@@ -29,9 +29,9 @@ _SPOKEN = frozenset({"system", "user", "assistant"})
 
 
 def are_texts(messages: Sequence[Msg]) -> bool:
-    """Return True if all messages are texts that show something, and nothing else: neither names nor further keys.
+    """Return True if all messages are non-blank texts without names and metadata.
 
-    Most conversations are, and no rule about blocks, names and media has anything to do with them.
+    Most conversations are, and rules about blocks, names and media are skipped for them.
     """
     return not [
         message
@@ -48,12 +48,12 @@ def are_texts(messages: Sequence[Msg]) -> bool:
 
 
 def blocks_of(content: Content) -> tuple[Block, ...]:
-    """Return a content as blocks, plain text as one of them."""
+    """Return a content as blocks; plain text is a single block."""
     return content if isinstance(content, tuple) else (plain_block(content),) if content else ()
 
 
 def tools_called(turns: Iterable[WrittenTurn]) -> dict[str, str]:
-    """Return the tools that turns call, by the ids of the calls: a result need not name its own."""
+    """Return the names of the tools that turns call, by call id."""
     return {
         block.id: block.name
         for turn in turns
@@ -64,12 +64,12 @@ def tools_called(turns: Iterable[WrittenTurn]) -> dict[str, str]:
 
 
 def calls_tools(content: Content) -> bool:
-    """Return True if there is a call in a content."""
+    """Return True if a content has a tool call."""
     return isinstance(content, tuple) and any(isinstance(block, ToolUseBlock) for block in content)
 
 
-def unsigned(content: Content) -> Content:
-    """Return a content without thoughts that a provider signed; the same content where there are none."""
+def without_signed_thoughts(content: Content) -> Content:
+    """Return a content without the thoughts that a provider signed; the content itself if there are none."""
     if isinstance(content, str) or not any(map(_is_signed, content)):
         return content
     return tuple(block for block in content if not _is_signed(block))

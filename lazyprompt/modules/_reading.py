@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 from lazyprompt._base.json import JsonObject, checked_object
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters._answers import as_dict
-from lazyprompt.formatters.reply import Reply, at
+from lazyprompt.formatters.reply import Reply, value_at
 from lazyprompt.modules._restoring import NOTHING, RestoredDeltas, restored
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _raw_text(answer: Mapping[str, Any]) -> str:
         FormatError: It is no answer of an engine.
     """
     for path in _TEXTS:
-        found = at(answer, path)
+        found = value_at(answer, path)
         if isinstance(found, str):
             return found
     raise FormatError(f"this is no answer of an engine: it has no text; it has {', '.join(map(repr, answer))}")
@@ -267,7 +267,7 @@ def _raw_text(answer: Mapping[str, Any]) -> str:
 def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
     """Return a message with the tokens that the engine counted."""
     for paths in _COUNTS:
-        prompt, completion = (at(answer, path) for path in paths)
+        prompt, completion = (value_at(answer, path) for path in paths)
         if isinstance(prompt, int) and isinstance(completion, int):
             usage = {
                 "prompt_tokens": prompt,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from lazyprompt.errors import HistoryError, ToolsError
 from lazyprompt.messages.msg import Block, ToolResultBlock, ToolUseBlock
-from lazyprompt.messages.tools import ToolSet, ToolsLike, function_schema, listed
+from lazyprompt.messages.tools import ToolSet, ToolsLike, function_schema, list_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -44,7 +44,7 @@ class ToolRunner:
         """
         if tools is None or isinstance(tools, ToolSet):
             return cls(tools, {})
-        given = listed(tools)
+        given = list_tools(tools)
         offered = ToolSet.of(cast("list[Callable[..., object]]", given))
         functions = [each for each in given if callable(each) and not isinstance(each, Mapping)]
         return cls(offered, {_name_of(each): each for each in functions})

@@ -14,7 +14,7 @@ from lazyprompt.chat_templates.bridge import bridge_refusal
 from lazyprompt.chat_templates.token_counter import read_tokenizer
 from lazyprompt.errors import EngineError
 from lazyprompt.formatters._answers import as_dict
-from lazyprompt.formatters.reply import Reply, at, user_turn
+from lazyprompt.formatters.reply import Reply, user_turn, value_at
 from lazyprompt.messages.encoding import TokenCache, TokenizerLike, backend_of
 from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
@@ -428,7 +428,7 @@ class Bridged(ChatModule):
 def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
     # What the client does not know lies apart, some of it under names that look private.
     apart: dict[str, object] = getattr(answer, "model_extra", None) or {}
-    found = at({**as_dict(answer), **apart}, place)
+    found = value_at({**as_dict(answer), **apart}, place)
     return cast("list[int]", found) if isinstance(found, list) else []
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InstructionSource:
-    """An instruction with its values; a :class:`lazyprompt.messages.prompt.PromptSource`.
+    """An instruction with its values; a :class:`lazyprompt.messages.prompt.PromptFiller`.
 
     Args:
         instruction: The instruction.
