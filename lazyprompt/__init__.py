@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.writing.conversion import Converted
     from lazyprompt.formatters.counters import AnthropicTokenCounter, GeminiTokenCounter
     from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
-    from lazyprompt.formatters.profile import Breakpoints, Layout, Media, Profile
+    from lazyprompt.formatters.profile import Breakpoints, HistoryLayout, Media, Profile
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.formatters.report import Entry, Payload
     from lazyprompt.media.resolver import MediaResolver
@@ -143,10 +143,10 @@ __all__ = [
     "FormatError",
     "GeminiTokenCounter",
     "HistoryError",
+    "HistoryLayout",
     "HuggingFaceTokenCounter",
     "ImageBlock",
     "InstructionTemplate",
-    "Layout",
     "LazyPromptError",
     "LazyPromptWarning",
     "LengthBudget",
@@ -233,7 +233,7 @@ _HOMES = {
     "files.spec": "Note",
     "files.writing.conversion": "Converted",
     "formatters.counters": "AnthropicTokenCounter GeminiTokenCounter",
-    "formatters.profile": "Breakpoints Layout Media Profile",
+    "formatters.profile": "Breakpoints HistoryLayout Media Profile",
     "formatters.formatter": "ChatFormatter MultiAgentFormatter",
     "media.resolver": "MediaResolver",
     "compat.prompt_engine": "PromptEngine",

@@ -18,7 +18,7 @@ from lazyprompt.budget.summary import SUMMARY, Summaries, Task, checked_summary,
 from lazyprompt.budget.units import ConversationUnits, Item, Message, SlotValue, Unit, group_units
 from lazyprompt.errors import BudgetError, LazyPromptError
 from lazyprompt.messages.msg import Msg
-from lazyprompt.messages.turns import unsigned
+from lazyprompt.messages.turns import without_signed_thoughts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -359,7 +359,7 @@ class _Work:
         since = len(self._items) if self._since is None else self._since
         for at in self._kept():
             item = self._replaced.get(at, self._items[at])
-            content = unsigned(item.content) if isinstance(item, Msg) else ""
+            content = without_signed_thoughts(item.content) if isinstance(item, Msg) else ""
             if isinstance(item, Msg) and at < since and content is not item.content:
                 self._replaced[at] = item.evolve(content=content)
                 self._void.append(at)

@@ -1,9 +1,9 @@
-"""A provider's answer read back to a message, by the readers of histories.
+"""Parses a provider's answer as a message, with the readers of histories.
 
-A model's output never raises: arguments that are no JSON, odd types and lone surrogates all find a place. Only what is
-no answer of the provider at all, or is its account of an error, is a ``FormatError``. What no block can say stays in
-the message's native form. Finish reason, model and id stay in the answer itself: a message that was sent and came back
-is to equal what it was.
+A model's output never raises an error: arguments that are not JSON, wrong types and lone surrogates are all accepted.
+Only a value that is not an answer of the provider, or reports an error, is a ``FormatError``. Content that no block can
+express stays in the message's native form. Finish reason, model and id are not part of the message, so that a message
+equals the one that was sent.
 
 Sources of the forms: the API references of the providers, and the types of their official clients.
 """
@@ -12,12 +12,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count, islice
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
-from lazyprompt._base.client_objects import fields_of, json_or_text, members_of, plain, snake_keys, standard_base64
+from lazyprompt._base.client_objects import (
+    fields_of,
+    items_of,
+    json_or_text,
+    plain,
+    plain_fields,
+    snake_keys,
+    standard_base64,
+)
+from lazyprompt._base.json import is_dict, is_mapping, is_sequence
 from lazyprompt.errors import FormatError, HistoryError, MediaError
 from lazyprompt.messages.msg import ImageBlock, TextBlock, ThinkingBlock, ToolUseBlock, message_of
 from lazyprompt.messages.native import PART_FIELDS, Native
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.read_parts import Beside
 
-# Where the forms count tokens, for the prompt and for what was made; all that is there is added up.
+# The keys of token counts, for the prompt and for the completion. Counts that are present are added.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 _CHAT: _Counters = (("prompt_tokens",), ("completion_tokens",))
 _INPUT: _Counters = (("input_tokens",), ("output_tokens",))
@@ -46,86 +56,87 @@ _GEMINI: _Counters = (
 _OLLAMA: _Counters = (("prompt_eval_count",), ("eval_count",))
 _TOTALS = ("total_tokens", "total_token_count")
 
-# What an answer of Gemini's may consist of alone, in the spelling of its REST API and of its client.
+# The keys of Gemini's answers, in the spelling of its REST API and of its client. An answer has at least one.
 _GEMINI_KEYS = ("candidates", "promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata")
-# What a thought is called beside an answer: by most, by vLLM and OpenRouter, by Ollama.
+# The keys of thoughts: of most providers, of vLLM and OpenRouter, and of Ollama.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KINDS: dict[type | UnionType, str] = {list: "a list", Mapping: "a dict"}
 
 
 def as_dict(response: object) -> dict[str, object]:
-    """Return an answer as the dict of its REST API, whatever the official client made of it.
+    """Return an answer as the dict of its REST API.
 
     Args:
-        response: A dict, which is taken as it is, or the client's own object.
+        response: A dict, which is returned itself, or an object of the official client.
 
     Returns:
-        Plain values: bytes are standard base64, enums their values, times ISO 8601; fields that are ``None`` are left
-        out (arguments of a tool keep theirs).
+        Plain values: standard base64 for bytes, the values of enums, and times in ISO 8601. Fields that are ``None``
+        are left out, except in arguments of a tool.
 
     Raises:
-        FormatError: It is neither.
+        FormatError: The value is neither.
     """
-    if type(response) is dict:
-        return cast("dict[str, object]", response)
-    if members_of(response) is not None:
-        return cast("dict[str, object]", plain(response))
-    raise FormatError(
-        f"an answer is a dict or the object of the provider's official client, whole and awaited; given was a "
-        f"{type(response).__name__}"
-    )
+    if type(response) is dict and is_dict(response):
+        return response
+    fields = plain_fields(response)
+    if fields is None:
+        raise FormatError(
+            f"an answer is a dict or an object of the provider's official client, complete and awaited, not a "
+            f"{type(response).__name__}"
+        )
+    return fields
 
 
 def from_openai_chat(answer: Fields, provider: str) -> Msg:
-    """Read a Chat Completions answer.
+    """Parse a Chat Completions answer.
 
     Args:
         answer: The answer as a dict.
-        provider: Who answered, as ``deepseek``: an error names it, and so does the thinking.
+        provider: The provider's name, for errors and for the ``provider`` of thoughts.
 
     Returns:
         The assistant's message.
 
     Raises:
-        FormatError: It is no such answer.
+        FormatError: The dict is not such an answer.
     """
-    choices = _opened(answer, provider, list, "choices")
+    choices = _find_value(answer, provider, list, "choices")
     return _first_choice(choices, provider, "choices", _usage(answer.get("usage"), _CHAT))
 
 
 def from_dashscope(answer: Fields, provider: str) -> Msg:
-    """Read an answer of DashScope's own API, of text and of media."""
-    output = fields_of(_opened(answer, provider, Mapping, "output"))
-    _opened(output, provider, object, "choices", "text", where="output.")
+    """Parse an answer of DashScope's own API, for text or media."""
+    output = fields_of(_find_value(answer, provider, Mapping, "output"))
+    _find_value(output, provider, object, "choices", "text", where="output.")
     message = _first_choice(output.get("choices"), provider, "output.choices", _usage(answer.get("usage"), _INPUT))
-    return message if message.content else _message(_said(output.get("text")), message.usage)
+    return message if message.content else _message(_text_blocks(output.get("text")), message.usage)
 
 
 def from_ollama(answer: Fields, provider: str) -> Msg:
-    """Read an answer of Ollama's chat."""
-    message = fields_of(_opened(answer, provider, Mapping, "message"))
+    """Parse an answer of Ollama's chat API."""
+    message = fields_of(_find_value(answer, provider, Mapping, "message"))
     return _chat_message(message, provider, _usage(answer, _OLLAMA))
 
 
 def from_ollama_generate(answer: Fields, provider: str) -> Msg:
-    """Read an answer of Ollama's generate."""
-    _opened(answer, provider, object, "response", "thinking")
+    """Parse an answer of Ollama's generate API."""
+    _find_value(answer, provider, object, "response", "thinking")
     message = {"content": answer.get("response"), "thinking": answer.get("thinking")}
     return _chat_message(message, provider, _usage(answer, _OLLAMA))
 
 
 def from_responses(answer: Fields, provider: str) -> Msg:
-    """Read an answer of OpenAI's Responses API."""
-    items = _cleaned(_opened(answer, provider, list, "output"))
+    """Parse an answer of OpenAI's Responses API."""
+    items = _clean_list(_find_value(answer, provider, list, "output"))
     beside: Beside = {}
     blocks: list[Block] = []
-    # Calls that the service answered itself are not the caller's to answer.
+    # The service has run some calls itself; they are not for the caller.
     answered = {fields_of(item).get("call_id") for item in items if _is_output(item)} - {None}
     for index, item in enumerate(items):
         if isinstance(item, dict) and (_is_output(item) or item.get("call_id", "") in answered):
             beside[f"output[{index}]"] = item
         else:
-            blocks += _response_item(item, f"output[{index}]", beside)
+            blocks += _item_blocks(item, f"output[{index}]", beside)
     return _message(blocks, _usage(answer.get("usage"), _INPUT), beside, Native(RESPONSES, [*items]))
 
 
@@ -135,37 +146,41 @@ def _is_output(item: object) -> bool:
 
 
 def from_anthropic(answer: Fields, provider: str) -> Msg:
-    """Read an answer of Anthropic's Messages API."""
-    parts = _cleaned(_opened(answer, provider, list, "content"))
+    """Parse an answer of Anthropic's Messages API."""
+    parts = _clean_list(_find_value(answer, provider, list, "content"))
     beside: Beside = {}
-    blocks = _parts(parts, provider, beside)
+    blocks = _content_blocks(parts, provider, beside)
     is_text = not beside and all(isinstance(block, TextBlock) for block in blocks)
     native = None if is_text else Native("anthropic", [*parts])
     return _message(blocks, _usage(answer.get("usage"), _CACHED), beside, native)
 
 
 def from_gemini(answer: Fields, provider: str) -> Msg:
-    """Read an answer of Gemini, in the keys of its REST API or of its client.
+    """Parse an answer of Gemini, with the keys of its REST API or of its client.
 
-    A prompt that was blocked has no candidates: its message is empty.
+    The message is empty if the prompt was blocked, because the answer then has no candidates.
     """
-    _opened(answer, provider, list | Mapping, *_GEMINI_KEYS)
+    _find_value(answer, provider, list | Mapping, *_GEMINI_KEYS)
     answer = snake_keys(answer)
-    candidate = fields_of(next(iter(_items(answer.get("candidates"))), None))
-    parts = _cleaned(fields_of(candidate.get("content")).get("parts"))
+    candidate = fields_of(next(iter(items_of(answer.get("candidates"))), None))
+    parts = _clean_list(fields_of(candidate.get("content")).get("parts"))
     beside: Beside = {}
     blocks: list[Block] = []
     for index, part in enumerate(parts):
-        blocks += _gemini_part(part, f"parts[{index}]", beside)
-    native = Native("gemini", _cleaned([client_part(part) for part in parts])) if parts else None
+        blocks += _gemini_blocks(part, f"parts[{index}]", beside)
+    native = Native("gemini", _clean_list([client_part(part) for part in parts])) if parts else None
     return _message(blocks, _usage(snake_keys(answer.get("usage_metadata")), _GEMINI), beside, native)
 
 
-def _opened(answer: object, provider: str, kind: type | UnionType, *keys: str, where: str = "") -> object:
-    """Return the value of the first of the keys that fits, or raise the error of what is no answer."""
+def _find_value(answer: object, provider: str, kind: type | UnionType, *keys: str, where: str = "") -> object:
+    """Return the first value under the keys that has the type ``kind``.
+
+    Raises:
+        FormatError: There is none, or the answer reports an error.
+    """
     fields = fields_of(answer)
     found = next((each for each in map(fields.get, keys) if each is not None and isinstance(each, kind)), None)
-    # DashScope and vLLM have the error's code and message at the top.
+    # DashScope and vLLM have the error's code and message at the top level.
     fault = fields.get("error") or (fields if found is None and fields.get("code") and fields.get("message") else None)
     if fault:
         raise FormatError(
@@ -175,7 +190,7 @@ def _opened(answer: object, provider: str, kind: type | UnionType, *keys: str, w
         wanted = f"{_KINDS.get(kind, 'a value')} at {' or '.join(where + key for key in keys)}"
         shown = ", ".join(f"{key!r} ({type(value).__name__})" for key, value in islice(fields.items(), 10))
         given = f"{type(answer).__name__}{' with ' if shown else ''}{shown}"
-        raise FormatError(f"this is no answer of {provider}, which has {wanted}; given was a {given}")
+        raise FormatError(f"not an answer of {provider}, which has {wanted}; given was a {given}")
     return found
 
 
@@ -194,24 +209,28 @@ def _message(
     return message_of("", content, "assistant", metadata=metadata, usage=usage, native=native)
 
 
-def _cleaned(items: object) -> list[Json]:
-    """Return a copy of a list as JSON values that can be written, whatever a model put into it."""
-    return [_clean(item) for item in _items(items)]
+def _clean_list(items: object) -> list[Json]:
+    """Return a copy of a list as valid JSON values."""
+    return [_clean(item) for item in items_of(items)]
 
 
 def _clean(value: object) -> Json:
     value = plain(value)
-    if isinstance(value, Mapping):
-        return {json_or_text(key): _clean(item) for key, item in cast("Fields", value).items()}
-    if isinstance(value, list | tuple):
-        return [_clean(item) for item in cast("Sequence[object]", value)]
+    if is_mapping(value):
+        return _clean_fields(value)
+    if is_sequence(value):
+        return [_clean(item) for item in value]
     if isinstance(value, float) and not isfinite(value):
         return json_or_text(value)
     return value if value is None or isinstance(value, bool | int | float) else json_or_text(value)
 
 
+def _clean_fields(fields: Fields) -> JsonObject:
+    return {json_or_text(key): _clean(item) for key, item in fields.items()}
+
+
 def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield the blocks, each call with an id of its own: made of its place, or numbered where it is taken."""
+    """Give each call a unique id: its own, one with a number if it is used already, or one from its position."""
     taken: set[str] = set()
     for block in blocks:
         if isinstance(block, ToolUseBlock):
@@ -224,7 +243,7 @@ def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
-    """Return the tokens an answer reports; ``None`` where it reports none."""
+    """Return the token counts of an answer; ``None`` if it has none."""
     counts = {key: value for key, value in fields_of(given).items() if type(value) is int and value >= 0}
     prompt, completion = (sum(counts.get(key, 0) for key in keys) for keys in counters)
     total = next((counts[key] for key in _TOTALS if key in counts), prompt + completion)
@@ -233,23 +252,23 @@ def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
 
 
 def _first_choice(choices: object, provider: str, where: str, usage: Mapping[str, int] | None) -> Msg:
-    """Return the message of the first choice; an empty one of an answer without choices."""
-    for choice in _items(choices):
-        message = fields_of(_opened(choice, provider, Mapping, "message", where=f"{where}[0]."))
+    """Return the message of the first choice; an empty message if there are no choices."""
+    for choice in items_of(choices):
+        message = fields_of(_find_value(choice, provider, Mapping, "message", where=f"{where}[0]."))
         return _chat_message(message, provider, usage)
     return _message((), usage)
 
 
 def _chat_message(message: Fields, provider: str, usage: Mapping[str, int] | None) -> Msg:
-    """Read a message of the chat forms: thinking, text, calls."""
+    """Parse a message of the chat forms: thoughts, text, calls."""
     beside: Beside = {}
-    calls = [call for call in _items(message.get("tool_calls")) or [message.get("function_call")] if fields_of(call)]
+    calls = [call for call in items_of(message.get("tool_calls")) or [message.get("function_call")] if fields_of(call)]
     blocks = [
-        *_chat_thinking(message, provider, beside),
-        *_parts(message.get("content"), provider, beside),
-        *_said(fields_of(message.get("audio")).get("transcript")),
-        *_said(message.get("refusal")),
-        *(block for block in _parts(message.get("images"), provider, beside) if block.type == "image"),
+        *_chat_thoughts(message, provider, beside),
+        *_content_blocks(message.get("content"), provider, beside),
+        *_text_blocks(fields_of(message.get("audio")).get("transcript")),
+        *_text_blocks(message.get("refusal")),
+        *(block for block in _content_blocks(message.get("images"), provider, beside) if block.type == "image"),
         *(_chat_call(fields_of(call)) for call in calls),
     ]
     native = None
@@ -259,73 +278,77 @@ def _chat_message(message: Fields, provider: str, usage: Mapping[str, int] | Non
 
 
 def _has_more(call: object) -> bool:
-    """Return True if a call has more than an id and a function."""
+    """Return True if a call has other keys than an id and a function."""
     return "function" not in fields_of(call) or not fields_of(call).keys() <= {"id", "type", "function", "index"}
 
 
-def _chat_thinking(message: Fields, provider: str, beside: Beside) -> Sequence[Block]:
-    """LiteLLM's signed thoughts, which are Anthropic's, or else the text by whichever name it has."""
+def _chat_thoughts(message: Fields, provider: str, beside: Beside) -> Sequence[Block]:
+    """Return LiteLLM's signed thoughts, which are Anthropic's, or else the text of a thought under any of its keys."""
     signed = [
-        block for block in _parts(message.get("thinking_blocks"), "anthropic", beside) if block.type == "thinking"
+        block
+        for block in _content_blocks(message.get("thinking_blocks"), "anthropic", beside)
+        if block.type == "thinking"
     ]
-    return signed or _thought(next(filter(None, (json_or_text(message.get(key)) for key in _THOUGHTS)), ""), provider)
+    return signed or _thought_blocks(
+        next(filter(None, (json_or_text(message.get(key)) for key in _THOUGHTS)), ""), provider
+    )
 
 
 def _chat_call(call: Fields) -> ToolUseBlock:
-    """Read a call, nested (``function``; ``custom`` for tools that take free text) or flat as the legacy one."""
+    """Parse a call: under ``function``, under ``custom`` (a tool with free text), or flat (the legacy form)."""
     fields = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
     return _call(call.get("id"), fields.get("name"), fields.get("arguments", fields.get("input")))
 
 
-def _parts(content: object, provider: str, beside: Beside) -> list[Block]:
-    """Read a content: text, or a list of texts and typed parts."""
-    if not isinstance(content, list | tuple):
-        return _said(content)
+def _content_blocks(content: object, provider: str, beside: Beside) -> list[Block]:
+    """Parse a content: text, or a list of texts and typed parts."""
+    if not is_sequence(content):
+        return _text_blocks(content)
     blocks: list[Block] = []
-    for index, part in enumerate(cast("Sequence[object]", content)):
+    for index, part in enumerate(content):
         fields = fields_of(part)
-        blocks += _part(fields, f"content[{index}]", provider, beside) if fields else _said(part or None)
+        blocks += _part_blocks(fields, f"content[{index}]", provider, beside) if fields else _text_blocks(part or None)
     return blocks
 
 
-def _part(given: Mapping[str, object], where: str, provider: str, beside: Beside) -> list[Block]:
-    cleaned = cast("JsonObject", _clean(given))
+def _part_blocks(given: Mapping[str, object], where: str, provider: str, beside: Beside) -> list[Block]:
+    cleaned = _clean_fields(plain_fields(given) or {})
     part: JsonObject = {key: value for key, value in cleaned.items() if value is not None}
     if not part:
         return []
-    # DashScope's parts have no type: their only key tells it.
+    # DashScope's parts have no type; their only key determines it.
     kind = part.get("type") or next((key for key in ("text", "image") if key in part), None)
     if kind == "image" and isinstance(part.get("image"), str):
-        return _picture(part["image"])
+        return _image_blocks(part["image"])
     if kind == "thinking" and not isinstance(part.get("thinking"), str):
-        # Mistral's is a list of parts.
-        texts = [json_or_text(fields_of(each).get("text")) for each in _items(part.get("thinking"))]
-        return _thought("".join(texts), provider, signature=part.get("signature"))
+        # Mistral's thoughts are lists of parts.
+        texts = [json_or_text(fields_of(each).get("text")) for each in items_of(part.get("thinking"))]
+        return _thought_blocks("".join(texts), provider, signature=part.get("signature"))
     try:
         block = read_part({**part, "type": kind}, where, beside)
     except (HistoryError, MediaError):
-        return _odd_part(part, where, beside)
+        return _malformed_part(part, where, beside)
     if block is None or (isinstance(block, TextBlock) and not block.text):
         return []
     return [replace(block, provider=provider) if isinstance(block, ThinkingBlock) else block]
 
 
-def _odd_part(part: JsonObject, where: str, beside: Beside) -> list[Block]:
-    """Return what can be read of a part that has not the shape of its type; it is kept whole as well."""
+def _malformed_part(part: JsonObject, where: str, beside: Beside) -> list[Block]:
+    """Return the call or text of a part with a wrong shape; keep a part without either in the metadata."""
     if part.get("type") == "tool_use":
         return [_call(part.get("id"), part.get("name"), part.get("input"))]
-    text = _said(part.get("text", part.get("refusal")))
+    text = _text_blocks(part.get("text", part.get("refusal")))
     if not text:
         beside[where] = part
     return text
 
 
-def _response_item(item: Json, where: str, beside: Beside) -> list[Block]:
+def _item_blocks(item: Json, where: str, beside: Beside) -> list[Block]:
     if not isinstance(item, dict):
         return []
     kind = item.get("type")
     if kind == "message":
-        return _parts(item.get("content"), "openai-responses", beside)
+        return _content_blocks(item.get("content"), "openai-responses", beside)
     if kind == "function_call":
         return [_call(item.get("call_id"), item.get("name"), item.get("arguments"))]
     try:
@@ -338,12 +361,12 @@ def _response_item(item: Json, where: str, beside: Beside) -> list[Block]:
     return [*message.blocks]
 
 
-def _gemini_part(part: Json, where: str, beside: Beside) -> list[Block]:
+def _gemini_blocks(part: Json, where: str, beside: Beside) -> list[Block]:
     fields = {**snake_keys(part)}
     blob = snake_keys(fields.get("inline_data"))
-    if fields.get("thought") is True and blob:
-        # A picture of a thought is no picture of the answer.
-        beside[where] = cast("JsonObject", part)
+    if fields.get("thought") is True and blob and isinstance(part, dict):
+        # An image in a thought is not part of the answer.
+        beside[where] = part
         return []
     if blob and not blob.get("mime_type"):
         fields["inline_data"] = {**blob, "mime_type": "application/octet-stream"}
@@ -352,23 +375,23 @@ def _gemini_part(part: Json, where: str, beside: Beside) -> list[Block]:
         signature = standard_base64(fields.get("thought_signature"))
         return [_call(call.get("id"), call.get("name"), call.get("args"), signature or None)]
     if fields.keys() == {"thought_signature"}:
-        # A signature alone, as the last part often is, must go back as it came: on an empty text.
+        # The last part is often a signature alone. It must be sent back, with an empty text.
         return [TextBlock("", signature=standard_base64(fields["thought_signature"]))]
     try:
         block = read_gemini_part(fields, where, {}, "", beside)
     except (HistoryError, MediaError):
         if isinstance(part, dict):
             beside[where] = part
-        return _said(fields.get("text"))
+        return _text_blocks(fields.get("text"))
     is_empty = isinstance(block, TextBlock) and not (block.text or block.signature)
     return [] if block is None or is_empty else [block]
 
 
-def _said(value: object) -> list[Block]:
+def _text_blocks(value: object) -> list[Block]:
     return [TextBlock(text)] if (text := json_or_text(value)) else []
 
 
-def _thought(
+def _thought_blocks(
     text: str, provider: str, *, signature: object = None, redacted: object = None, own_id: object = None
 ) -> list[Block]:
     if not (text or signature or redacted or own_id):
@@ -377,22 +400,17 @@ def _thought(
     return [ThinkingBlock(text, proof, redacted=data, id=name, provider=provider)]
 
 
-def _picture(address: object) -> list[Block]:
+def _image_blocks(address: object) -> list[Block]:
     url = fields_of(address).get("url", address)
     return [ImageBlock(source_of(json_or_text(url)))] if isinstance(url, str) and url else []
 
 
 def _call(own_id: object, name: object, arguments: object, signature: str | None = None) -> ToolUseBlock:
-    """Return a call; arguments that are no JSON object stay as the model wrote them."""
+    """Return a call; arguments that are not a JSON object become its ``raw_input``."""
     given = "{}" if arguments is None or (isinstance(arguments, str) and not arguments.strip()) else arguments
-    try:
+    call_id, tool = json_or_text(own_id), json_or_text(name)
+    with suppress(ValueError, RecursionError):
         read: object = json.loads(given) if isinstance(given, str) else given
-        return ToolUseBlock(json_or_text(own_id), json_or_text(name), cast("JsonObject", read), signature=signature)
-    except (ValueError, RecursionError):
-        return ToolUseBlock(
-            json_or_text(own_id), json_or_text(name), raw_input=json_or_text(given), signature=signature
-        )
-
-
-def _items(value: object) -> Sequence[object]:
-    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+        if is_dict(read):
+            return ToolUseBlock(call_id, tool, read, signature=signature)
+    return ToolUseBlock(call_id, tool, raw_input=json_or_text(given), signature=signature)

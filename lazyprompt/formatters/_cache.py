@@ -1,13 +1,13 @@
-"""Cache breakpoints: marks that tell a provider up to where a prompt stays the same.
+"""Cache breakpoints: marks at the end of a prefix that later prompts repeat.
 
-Source: Anthropic's and OpenAI's guides on prompt caching. Both take at most four marks; Anthropic refuses a longer
-lifetime behind a shorter one.
+Source: Anthropic's and OpenAI's guides on prompt caching. Both accept at most four marks; Anthropic refuses a longer
+lifetime after a shorter one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.errors import FormatError, did_you_mean
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Breakpoints, Profile
     from lazyprompt.formatters.report import Notes
 
-# The places that can be marked, in the order in which a provider reads them.
+# The places for marks, in the order in which a provider reads them.
 PLACES = ("tools", "system", "history")
 CacheLike: TypeAlias = "Iterable[str] | Mapping[str, str]"
 
@@ -27,66 +27,70 @@ def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str
     """Check a cache policy: the places to mark, each with its lifetime.
 
     Args:
-        cache: The places of ``PLACES``; as a mapping, with a lifetime for each.
+        cache: Names from ``PLACES``, or a mapping with a lifetime for each.
         profile: The provider's rules.
 
     Returns:
-        A lifetime for each place, in the order of ``PLACES``.
+        The lifetime of each place, in the order of ``PLACES``.
 
     Raises:
-        FormatError: A place or lifetime is unknown, or a longer lifetime stands behind a shorter one.
+        FormatError: A place or lifetime is unknown, or a longer lifetime follows a shorter one.
     """
     if not cache:
         return {}
-    if isinstance(cache, str) or not isinstance(cast("object", cache), Iterable):
-        raise FormatError(f"cache is {cache!r}; give the places to mark, as cache=('tools', 'system', 'history')")
+    if isinstance(cache, str) or not _is_iterable(cache):
+        raise FormatError(f"cache is {cache!r}; give the places to mark, such as ('tools', 'system', 'history')")
     marks = profile.breakpoints
     usual = marks.lifetimes[0] if marks else ""
     given: dict[str, str] = {**cache} if isinstance(cache, Mapping) else dict.fromkeys(cache, usual)
     for place, lifetime in given.items():
         if place not in PLACES:
             known = ", ".join(PLACES)
-            raise FormatError(f"cache names {place!r}{did_you_mean(str(place), PLACES)}; places are {known}")
+            raise FormatError(f"cache has the place {place!r}{did_you_mean(str(place), PLACES)}; known are {known}")
         if marks and lifetime not in marks.lifetimes:
             known = ", ".join(marks.lifetimes)
-            raise FormatError(f"cache gives {place!r} the lifetime {lifetime!r}; {profile.name} knows {known}")
+            raise FormatError(f"cache gives {place!r} the lifetime {lifetime!r}; {profile.name} supports {known}")
     ordered = {place: given[place] for place in PLACES if place in given}
     ranks = [marks.lifetimes.index(lifetime) for lifetime in ordered.values()] if marks else []
     if ranks != sorted(ranks, reverse=True):
-        raise FormatError(f"cache has a longer lifetime behind a shorter one: {ordered}; longer ones come first")
+        raise FormatError(f"cache has a longer lifetime after a shorter one: {ordered}; longer ones must come first")
     return ordered
+
+
+def _is_iterable(value: object) -> bool:
+    return isinstance(value, Iterable)
 
 
 def with_marks(
     payload: dict[str, Any], cache: Mapping[str, str], profile: Profile, model: str | None, notes: Notes
 ) -> None:
-    """Put the marks of a policy into a fresh payload, as far as the provider's limit allows; marks that are there stay.
+    """Add marks to a new payload, up to the provider's limit; existing marks are kept.
 
     Args:
-        payload: The payload; changed.
-        cache: A lifetime for each place.
+        payload: The payload, which is changed.
+        cache: The lifetime of each place.
         profile: The provider's rules.
-        model: The model, for providers where only some know marks.
-        notes: Where it is written down that there are none.
+        model: The model, for providers that support marks for some models only.
+        notes: The report, for marks that are not set.
     """
     marks = profile.breakpoints
     if marks is None or (marks.models is not None and not marks.models.match(model or "")):
         who = profile.name if model is None else f"{profile.name} ({model})"
-        notes.add("cache", "cache", "left out", f"{who} takes no cache breakpoints")
+        notes.add("cache", "cache", "left out", f"{who} does not support cache breakpoints")
         return
     key = profile.form.messages_key
     free = marks.most - len(marked_blocks(payload, marks, key))
-    # From the end, so that where there are too few marks the longest prefix has one.
+    # Begin at the end: if there are too few marks, the longest prefix gets one.
     for place in reversed(list(cache)):
         block = _last_of(payload, place, marks, key)
         if block is None:
             if place == "tools" and "tools" in payload:
-                notes.add(f"cache.{place}", "cache", "left out", f"{profile.name} has nothing there that can be marked")
+                notes.add(f"cache.{place}", "cache", "left out", f"{profile.name} cannot mark tools")
             continue
         if marks.key in block:
             continue
         if free <= 0:
-            notes.add(f"cache.{place}", "cache", "left out", f"{profile.name} takes at most {marks.most} breakpoints")
+            notes.add(f"cache.{place}", "cache", "left out", f"{profile.name} accepts at most {marks.most} breakpoints")
             continue
         free -= 1
         block[marks.key] = {**marks.mark, "ttl": cache[place]}
@@ -94,7 +98,7 @@ def with_marks(
 
 
 def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -> None:
-    """Shorten the lifetimes behind a shorter one, and leave unsaid the one that is meant anyway."""
+    """Shorten the lifetimes after a shorter one, and omit the default lifetime."""
     shortest = len(marks.lifetimes) - 1
     for _, mark in _marks(payload, marks.key, key):
         lifetime = mark.get("ttl", marks.lifetimes[0])
@@ -106,7 +110,7 @@ def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -
 
 
 def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> list[tuple[Path, int]]:
-    """Return the place of each mark of a payload, and the rank of its lifetime; an unknown one has rank -1."""
+    """Return the path of each mark of a payload, and the rank of its lifetime, which is -1 if it is unknown."""
     return [
         (path, marks.lifetimes.index(lifetime) if lifetime in marks.lifetimes else -1)
         for path, mark in _marks(payload, marks.key, messages_key)
@@ -128,15 +132,13 @@ def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[
 
 
 def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_key: str) -> dict[str, Any] | None:
-    """Return the block at the end of a place, its text made a block first; None where the place is empty."""
+    """Return the block at the end of a place, converting text to a block; None if the place is empty."""
     if place == "tools":
         tools = payload.get("tools", ()) if marks.tools else ()
         # Tools that the model loads later are not part of the prefix.
         return next((tool for tool in reversed(tools) if not tool.get("defer_loading")), None)
     if place == "system" and "system" in payload:
-        payload["system"] = _as_parts(payload["system"], "text")
-        last: dict[str, Any] = payload["system"][-1]
-        return last
+        return _as_parts(payload, "system", "text")[-1]
     messages: list[dict[str, Any]] = payload[messages_key]
     kind = "input_text" if messages_key == "input" else "text"
     if place == "system":
@@ -145,14 +147,14 @@ def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_k
         chosen = _last_stable(messages, assistant=marks.tools)
     if chosen is None:
         return None
-    chosen["content"] = _as_parts(chosen["content"], kind)
     # A thought cannot be marked.
-    blocks = [part for part in chosen["content"] if part.get("type") not in ("thinking", "redacted_thinking")]
+    parts = _as_parts(chosen, "content", kind)
+    blocks = [part for part in parts if part.get("type") not in ("thinking", "redacted_thinking")]
     return blocks[-1] if blocks else None
 
 
 def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str, Any] | None:
-    """Return the last message before the newest user's turn, of those that can be marked."""
+    """Return the last message before the newest user's turn that can be marked."""
     newest = next((at for at in reversed(range(len(messages))) if messages[at].get("role") == "user"), 0)
     roles = ("user", "assistant") if assistant else ("user", "system", "developer")
     return next(
@@ -160,5 +162,9 @@ def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str
     )
 
 
-def _as_parts(content: object, kind: str) -> list[dict[str, Any]]:
-    return [{"type": kind, "text": content}] if isinstance(content, str) else cast("list[dict[str, Any]]", content)
+def _as_parts(fields: dict[str, Any], key: str, kind: str) -> list[dict[str, Any]]:
+    """Return the parts under a key; text becomes a part."""
+    if isinstance(fields[key], str):
+        fields[key] = [{"type": kind, "text": fields[key]}]
+    parts: list[dict[str, Any]] = fields[key]
+    return parts

@@ -1,13 +1,13 @@
-"""Content as a provider can carry it: block by block, kept, changed or left out, and always reported.
+"""Adapts content to a provider block by block: blocks are kept, changed or left out, and changes are reported.
 
-Media that must be loaded first are noted in the job; with all of them at hand, the same pass puts them in place.
+A first pass collects the media to load in the job. When they are loaded, the same pass replaces them by their content.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from operator import is_
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lazyprompt.errors import MediaError
 from lazyprompt.media.fetch import check_url
@@ -28,7 +28,7 @@ from lazyprompt.messages.turns import blocks_of, calls_tools
 if TYPE_CHECKING:
     from lazyprompt._base.roles import Role
     from lazyprompt.formatters._job import Job
-    from lazyprompt.formatters.profile import Media, MediaKind
+    from lazyprompt.formatters.profile import Media
     from lazyprompt.messages.msg import Block, Source
     from lazyprompt.messages.turns import Content, Turn
 
@@ -36,9 +36,9 @@ _Action: TypeAlias = Literal["as it is", "load", "pass on"]
 
 
 def add_urls(turns: list[Turn], job: Job) -> list[Turn]:
-    """Put what the ``url`` of a message points to behind its content, as blocks.
+    """Append the media under the ``url`` of a message to its content.
 
-    An address whose ending tells nothing counts as a picture.
+    An address without a known suffix is taken for an image.
     """
     if not any(message.url is not None for message in job.messages):
         return turns
@@ -53,7 +53,7 @@ def _with_urls(turn: Turn, job: Job) -> Turn:
         if block.kind in job.profile.url_media:
             blocks.append(block)
         else:
-            why = f"{job.profile.name} takes no {block.kind} as the url"
+            why = f"{job.profile.name} does not accept {block.kind} as the url"
             job.notes.add(f"messages[{at}].url[{index}]", block.kind, "left out", why, url)
     return (role, name, (*blocks_of(content), *blocks), at) if blocks else turn
 
@@ -63,7 +63,7 @@ def _fits(rule: Media, role: Role) -> bool:
 
 
 def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> _Action | None:
-    """Return what to do with a medium; None where the provider cannot have it."""
+    """Return the action for a medium; None if the provider cannot receive it."""
     if isinstance(source, Base64Source):
         return "as it is" if rule.data else None
     url = source.url
@@ -78,83 +78,83 @@ def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: 
     if scheme in rule.schemes or (rule.opaque and not scheme and not is_local(url)):
         return "pass on"
     if not is_local(url):
-        # What stands behind a question mark may be a secret.
+        # The query of an address may contain a secret.
         address = url.partition("?")[0]
         raise MediaError(f"{where} has the address {address!r}; expected http(s), a local path, or base64 data")
     if resolver is None:
         raise MediaError(
-            f"{where} is the local file {url!r}, which a message may not make anyone read; allow its directory with "
-            f"media=MediaResolver(roots=[...]), or read it yourself with ImageBlock.from_file({url!r}) and the like"
+            f"{where} is the local file {url!r}, and messages may not read files; allow its directory with "
+            f"media=MediaResolver(roots=[...]), or read it yourself, for example with ImageBlock.from_file({url!r})"
         )
     return "load" if rule.data else None
 
 
 def carry(turns: list[Turn], job: Job) -> list[Turn]:
-    """Keep only the blocks that the provider can carry; turns that nothing is left of go.
+    """Drop or change blocks that the provider does not support, and drop turns without content.
 
     Raises:
-        MediaError: A medium is not what it says it is, or may not be used.
+        MediaError: The content of a medium doesn't match its type, or may not be used.
     """
     carrier = _Carrier(job)
     kept: list[Turn] = []
     for turn in turns:
         new = turn if carrier.takes(turn[2]) else carrier.turn(turn)
         if new is None:
-            job.notes.add(f"messages[{turn[3]}]", "message", "left out", "nothing is left of it")
+            job.notes.add(f"messages[{turn[3]}]", "message", "left out", "it has no content left")
         else:
             kept.append(new)
     return kept
 
 
 class _Carrier:
-    """The rules of one provider over one conversation, block by block."""
+    """The rules of a provider, applied to the blocks of a conversation."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.profile, self.notes = job, job.profile, job.notes
 
     def takes(self, content: Content) -> bool:
-        """Return True for a content that every provider takes as it is: text, calls and results of text."""
+        """Return True for a content that needs no change: text, tool calls and text results."""
         if isinstance(content, str):
             return bool(content) and not content.isspace()
         return bool(content) and self.profile.calls_tools and all(map(_is_plain, content))
 
     def turn(self, turn: Turn) -> Turn | None:
-        """Return a turn as the provider can carry it; None where nothing is left of it."""
+        """Return a turn with only supported content; None if no content is left."""
         profile, (role, name, content, at) = self.profile, turn
-        # What came from the provider stands there as it came; only media that are not its own are looked at.
+        # Content from the same provider stays as it is, except media in messages of the user and of tools.
         is_native = self.job.native(turn) is not None
         if is_native and (role == "assistant" or not any(isinstance(each, MediaBlock) for each in blocks_of(content))):
             return turn
         if isinstance(content, str):
             text = self.text(content, f"messages[{at}].content")
             return (role, name, text, at) if text or (profile.empty_text and not content) else None
-        # Where all that agents say becomes the user's, the user shows their media.
+        # If messages are merged into the user's turns, so are their media.
         merges = self.job.merging is not None and role == "assistant" and not calls_tools(content)
         blocks = [
             block
             for index, given in enumerate(content)
             for block in self.block(given, role, "user" if merges else role, f"messages[{at}].content[{index}]")
         ]
-        # Those that sign thoughts refuse one at the end.
+        # Providers that sign thoughts refuse a thought at the end.
         needs_end = profile.thinking != "text" or not profile.empty_text
         if is_native and len(blocks) == len(content) and all(map(is_, blocks, content)):
             return turn
         while blocks and isinstance(last := blocks[-1], ThinkingBlock) and needs_end:
             self.notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the thought", last.thinking)
             blocks.pop()
-        # An empty text is a text where it may be sent, be it a block or not.
+        # If empty text may be sent, an empty text block is content too.
         empty = profile.empty_text and content and all(isinstance(block, TextBlock) for block in content)
         return (role, name, tuple(blocks) or "", at) if blocks or empty else None
 
     def text(self, text: str, where: str) -> str:
-        """Return the text, or nothing where it shows nothing and the provider refuses that."""
+        """Return the text, or an empty string if it is blank and the provider refuses blank text."""
         if self.profile.empty_text or not text or not text.isspace():
             return text
-        self.notes.add(where, "text", "changed", f"white space alone is no text to {self.profile.name}", text)
+        self.notes.add(where, "text", "changed", f"{self.profile.name} does not accept blank text", text)
         return ""
 
     def block(self, block: Block, role: Role, whose: Role, where: str) -> tuple[Block, ...]:
-        """Return the block as the provider takes it, or nothing."""
+        """Return the block in a supported form, or an empty tuple."""
         kept: Block | None = block
         match block:
             case TextBlock(text, signature=signature):
@@ -164,12 +164,14 @@ class _Carrier:
             case ThinkingBlock():
                 kept = block if self._thinks(block, role, where) else None
             case ToolUseBlock() | ToolResultBlock() if not self.profile.calls_tools:
-                self.notes.add(where, block.kind, "left out", f"{self.profile.name} knows no tools", _text_in(block))
+                why = f"{self.profile.name} does not support tools"
+                self.notes.add(where, block.kind, "left out", why, _text_in(block))
                 kept = None
             case ToolUseBlock():
                 kept = self._call(block, where)
             case ToolResultBlock(is_error=True) if not self.profile.error_results:
-                self.notes.add(where, "tool_result", "changed", f"{self.profile.name} has no mark for a failed tool")
+                why = f"{self.profile.name} does not support error results"
+                self.notes.add(where, "tool_result", "changed", why)
                 return self.block(replace(block, is_error=False), role, whose, where)
             case ToolResultBlock(output=tuple(output)):
                 inner = [new for at, each in enumerate(output) for new in self._inner(each, f"{where}.output[{at}]")]
@@ -185,53 +187,54 @@ class _Carrier:
             return (block,) if block.text else ()
         if isinstance(block, MediaBlock):
             return self.medium(block, "user", where)
-        self.notes.add(where, block.kind, "left out", "a result holds text and media only", _text_in(block))
+        self.notes.add(where, block.kind, "left out", "a result can only contain text and media", _text_in(block))
         return ()
 
     def _signed(self, where: str) -> bool:
         if not self.profile.signs_parts:
-            self.notes.add(where, "signature", "left out", f"{self.profile.name} signs no texts and calls")
+            self.notes.add(where, "signature", "left out", f"{self.profile.name} does not sign texts and calls")
         return self.profile.signs_parts
 
     def _call(self, call: ToolUseBlock, where: str) -> ToolUseBlock:
         if call.raw_input is not None:
-            self.notes.add(where, "tool_use", "changed", "arguments that are no JSON object stand under raw_input")
+            why = "the arguments are not a JSON object, so they are sent under raw_input"
+            self.notes.add(where, "tool_use", "changed", why)
         return replace(call, signature=None) if call.signature and not self._signed(where) else call
 
     def _thinks(self, block: ThinkingBlock, role: Role, where: str) -> bool:
-        """Return True if the provider wants a thought back."""
+        """Return True if a thought is sent to the provider."""
         wanted, mine = self.profile.thinking, block.provider in (None, self.profile.name)
         empty = not (block.thinking or block.signature or block.redacted or block.id)
         reason = {
-            "none": f"{self.profile.name} takes no thoughts back",
+            "none": f"{self.profile.name} does not accept thoughts",
             "text": "" if block.thinking or empty else "it has no text",
             "own": ""
             if block.thinking and block.provider == self.profile.name
-            else f"it is none of {self.profile.name}'s",
+            else f"{self.profile.name} did not send it",
             "signed": "" if mine and (block.signature or block.redacted) else f"{self.profile.name} did not sign it",
-            "items": "" if mine and block.id else f"it has no id that {self.profile.name} gave it",
+            "items": "" if mine and block.id else f"it has no id from {self.profile.name}",
         }[wanted]
         if role != "assistant":
-            reason = f"the role {role} has no thoughts"
+            reason = f"a message of the role {role} cannot contain thoughts"
         if reason and not empty:
             self.notes.add(where, "thinking", "left out", reason, block.thinking)
         return not reason
 
     def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
-        """Return a medium with a source that the provider takes, or nothing."""
+        """Return a medium with a source that the provider accepts, or an empty tuple."""
         name, kind = self.profile.name, block.kind
-        rule = self.profile.media.get(cast("MediaKind", kind))
+        rule = self.profile.media.get(block.type)
         address = block.source.url if isinstance(block.source, URLSource) else ""
         if rule is None or not _fits(rule, role):
             whose = "" if rule is None else f" from the {role}"
-            self.notes.add(where, kind, "left out", f"{name} takes no {kind}{whose}", address)
+            self.notes.add(where, kind, "left out", f"{name} does not accept {kind}{whose}", address)
             return ()
         action = _action(block.source, rule, self.job.resolver, where)
         if action is None:
             way = (
-                f"{name} takes no {kind} by address; give media=MediaResolver(hosts=[...]) to have it loaded"
+                f"{name} does not accept {kind} by address; give media=MediaResolver(hosts=[...]) to have it loaded"
                 if address and rule.data
-                else f"{name} takes no {kind} {'by address' if address else 'as data'}"
+                else f"{name} does not accept {kind} {'by address' if address else 'as data'}"
             )
             self.notes.add(where, kind, "left out", way, address)
             return ()
@@ -243,13 +246,13 @@ class _Carrier:
         given = self.job.loaded[block.source] if isinstance(block.source, URLSource) else block.source
         source = checked_source(given, kind, where)
         if given.media_type in rule.types and usual_type(given.media_type) == source.media_type:
-            # The provider's own name of the type.
+            # Keep the provider's name of the type.
             source = source if source.media_type == given.media_type else replace(source, media_type=given.media_type)
         if source.media_type != given.media_type:
             self.notes.add(where, kind, "changed", f"its MIME type is {source.media_type}, not {given.media_type}")
         if not rule.takes(source.media_type):
             takes = ", ".join(rule.types)
-            self.notes.add(where, kind, "left out", f"{name} takes {takes}, not {source.media_type}", address)
+            self.notes.add(where, kind, "left out", f"{name} accepts {takes}, not {source.media_type}", address)
             return ()
         return (block if source is block.source else replace(block, source=source),)
 

@@ -1,13 +1,14 @@
-"""Control sequences in the messages and tools of a payload, neutralised or refused.
+"""Neutralises or refuses control sequences in the messages and tools of a payload.
 
-A server that tokenizes texts with the model's chat template reads them as structure. All texts of a payload are
-searched at once, for most hold none. The search comes before the provider's rules, whose additions are trusted text.
+A server that tokenizes texts with the model's chat template reads control sequences as structure. All texts of a
+payload are searched at once, because most contain none. The search precedes the provider's rules, which add trusted
+text.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from lazyprompt._base.json import Json, texts_in
 from lazyprompt.messages.msg import TextBlock, text_message
@@ -33,13 +34,13 @@ _WHY = "control sequences in untrusted text are neutralised; with_safety() or sa
 
 
 class MessageGuard(NamedTuple):
-    """The search for control sequences in what a payload carries.
+    """The search for control sequences in the content of a payload.
 
     Attributes:
         controls: The control sequences of the model, or those of all families if the model is unknown.
         policy: The treatment of sequences in untrusted text.
-        own: The messages that a prompter made, by their index: their texts know which parts are values. All other
-            messages are untrusted, and all messages if it is None.
+        own: The texts of the prompter's own messages by index, with the slots of their parts. All other messages are
+            untrusted.
     """
 
     controls: Controls
@@ -55,10 +56,10 @@ class MessageGuard(NamedTuple):
             messages: All messages of the conversation.
             kept: The indices of the messages that are sent.
             notes: The report. Each message that changes gets an entry.
-            found: The neutralised sequences of the payload, each with the sequence as it was given; new ones are added.
+            found: The neutralised sequences of the payload with their originals; new ones are added.
 
         Raises:
-            SafetyError: There is a sequence where it is refused.
+            SafetyError: A text contains a control sequence, and the policy is to raise.
         """
         parts, own = _Parts(), self.own or {}
         for at in kept:
@@ -75,24 +76,24 @@ class MessageGuard(NamedTuple):
         return changed
 
     def tools(self, tools: list[JsonObject], notes: Notes, found: dict[str, str]) -> list[JsonObject]:
-        """Return tools in a provider's form without control sequences; arguments and errors as of :meth:`messages`."""
-        given, parts = cast("Json", tools), _Parts()
-        json_with_texts(given, parts.collector("tools", "tools"))
+        """Return tools in a provider's form without control sequences; see :meth:`messages`."""
+        parts = _Parts()
+        _change_tools(tools, parts.collector("tools", "tools"))
         texts = parts.guarded(self, found)
         if texts is None:
             return tools
         notes.add("tools", "safety", "changed", _WHY)
-        return cast("list[JsonObject]", json_with_texts(given, _putting(texts)))
+        return _change_tools(tools, _replacer(texts))
 
     def _guarded(self, message: Msg, at: int, texts: Iterator[str] | None) -> Msg:
-        """Return a message with its guarded texts, and without a native form that holds a control sequence."""
+        """Return a message with its guarded texts. A native form with a control sequence is dropped."""
         if texts is not None and self.own and at in self.own:
             text = next(texts)
             return message if text == message.text else text_message(text, message.role)
-        guarded = message if texts is None else with_texts(message, _putting(texts))
+        guarded = message if texts is None else with_texts(message, _replacer(texts))
         if message.native is None:
             return guarded
-        # An answer that a module restored goes back as the model wrote it.
+        # An answer that a module restored is sent as the model wrote it.
         keeps = guarded is message or _is_simple_answer(message)
         return guarded if keeps and self._leaves(message.native.data) else guarded.evolve()
 
@@ -101,31 +102,31 @@ class MessageGuard(NamedTuple):
         if self.policy.of("history") == "off":
             return True
         texts = texts_in(data)
-        # Arguments are JSON, in which an escape may stand for any character.
+        # Arguments are JSON text, which may contain escaped characters.
         return all(map(self.controls.is_clean, [*texts, *(inner for text in texts for inner in _texts_in_json(text))]))
 
 
 def guard_for(profile: Profile, model: str | None, safety: Safety | None) -> MessageGuard | None:
-    """Return the guard of a formatter; None where nothing is searched.
+    """Return the guard of a formatter; None if nothing is searched.
 
     Args:
         profile: The provider's rules.
         model: The model.
-        safety: The treatment of control sequences; None for the default of the provider's servers.
+        safety: The treatment of control sequences; None for the provider's default.
 
     Raises:
-        SafetyError: There is no such treatment.
+        SafetyError: The treatment is unknown.
     """
     policy = (NEUTRALIZE if profile.tokenizes else OFF) if safety is None else policy_of(safety)
     return MessageGuard(controls_for_model(model), policy) if policy.looks else None
 
 
 class _Parts:
-    """The texts of a payload as parts: trusted and untrusted in turn, each text behind a line end."""
+    """The texts of a payload as parts, trusted and untrusted in turn, with a newline before each text."""
 
     def __init__(self) -> None:
         self._parts, self._slots, self._names = [""], [MARKERS], [MARKERS]
-        # The first part of each text, and the one behind its last.
+        # The start and end of each text, as indices of parts.
         self._spans: list[tuple[int, int]] = []
 
     def add_own(self, text: Text) -> None:
@@ -134,23 +135,23 @@ class _Parts:
         self._add(("", *text.parts, ""), slots, slots)
 
     def collector(self, name: str, slot: str, answer: str = "") -> ChangeText:
-        """Return a function that adds each text that it is given, and changes none.
+        """Return a function that records each text and leaves it unchanged.
 
         Args:
             name: The name of the texts in errors.
             slot: Their slot.
-            answer: The text of them that may begin with a thought.
+            answer: The text that may begin with a thought.
         """
 
         def collect(text: str, *, behind_text: bool = False) -> str:
-            pieces = _parted(text) if answer and text is answer else (text,)
+            pieces = _split_thought(text) if answer and text is answer else (text,)
             self._add(pieces, (slot,) * len(pieces), (name,) * len(pieces), glued=behind_text)
             return text
 
         return collect
 
     def guarded(self, guard_of: MessageGuard, found: dict[str, str]) -> Iterator[str] | None:
-        """Return the texts without control sequences, in order; None if they hold none."""
+        """Return the texts without control sequences, in order; None if they contain none."""
         parts = guard(guard_of.controls, self._parts, self._slots, guard_of.policy, self._names)
         if parts == self._parts:
             return None
@@ -167,14 +168,20 @@ class _Parts:
         self._names += (*names, MARKERS)
 
 
+def _change_tools(tools: list[JsonObject], change: ChangeText) -> list[JsonObject]:
+    """Change the texts of tools."""
+    changed = [json_with_texts(tool, change) for tool in tools]
+    return [tool for tool in changed if isinstance(tool, dict)]
+
+
 def _is_simple_answer(message: Msg) -> bool:
-    """Return True for an answer without neighbouring texts, which could complete a control sequence together."""
+    """Return True for an answer without adjacent texts, which together could form a control sequence."""
     kinds = [block.kind for block in message.blocks]
     return message.role == "assistant" and kinds.count("text") <= 1 and "tool_result" not in kinds
 
 
 def _texts_in_json(text: str) -> list[str]:
-    """Return the texts in JSON with escapes; none of any other text."""
+    """Return the texts in a JSON text with escapes; an empty list for other text."""
     try:
         return texts_in(json.loads(text)) if "\\" in text else []
     except (ValueError, RecursionError):
@@ -187,10 +194,10 @@ def _answer_in(message: Msg) -> str:
     return next(texts, "") if message.role == "assistant" else ""
 
 
-def _parted(answer: str) -> tuple[str, ...]:
-    """Return an answer in pieces, its text and the tags of the thought that it begins with in turn.
+def _split_thought(answer: str) -> tuple[str, ...]:
+    """Split an answer at the tags of the thought at its start: text and tags in turn.
 
-    Models write that thought in front of their answer, and templates cut old ones off at these tags.
+    Models write a thought before their answer, and chat templates cut old thoughts off at these tags.
     """
     thought = LEADING_THOUGHT.match(answer)
     pieces: list[str] = []
@@ -202,8 +209,8 @@ def _parted(answer: str) -> tuple[str, ...]:
     return (*pieces, answer[done:])
 
 
-def _putting(texts: Iterator[str]) -> ChangeText:
-    """Return a function that puts the next of these texts in place of each text that it is given."""
+def _replacer(texts: Iterator[str]) -> ChangeText:
+    """Return a function that replaces each text by the next of the given ones."""
 
     def put(text: str, *, behind_text: bool = False) -> str:
         new = next(texts)

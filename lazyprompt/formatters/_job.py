@@ -1,9 +1,10 @@
-"""One conversation on its way to a payload: what every rule is given beside the turns."""
+"""The context of rules: the conversation that is being formatted."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from lazyprompt._base.json import is_sequence
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.parse import message_fields, parse_messages
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Fields
-    from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile
+    from lazyprompt.formatters.profile import HistoryLayout, HistoryStyle, Profile
     from lazyprompt.formatters.report import Notes
     from lazyprompt.media.resolver import MediaResolver
     from lazyprompt.messages.history import HistoryLike, MessageObject, Pair
@@ -24,38 +25,38 @@ MessageLike: TypeAlias = "Msg | Fields"
 Messages: TypeAlias = "MessageLike | Pair | MessageObject | HistoryLike | None"
 Loaded: TypeAlias = "Mapping[URLSource, Base64Source]"
 
-# The keys that mark the beginning of an answer, which the model goes on with.
+# The keys that mark the beginning of an answer for the model to continue.
 PREFILL = ("prefix", "partial")
 _PAIR = 2
 
 
 class Merging(NamedTuple):
-    """The rule by which the messages of all speakers become histories in the user's turns.
+    """The settings for merging the messages of all speakers into histories in the user's turns.
 
     Attributes:
-        layout: The place of the system text.
-        style: The form of a history.
-        single: True if a single message is written as a history too.
+        layout: The layout of a history.
+        style: The style of a history.
+        single: True to write a single message as a history too.
     """
 
-    layout: Layout
+    layout: HistoryLayout
     style: HistoryStyle
     single: bool
 
 
 class Job(NamedTuple):
-    """One conversation on its way to a payload.
+    """A conversation that is being formatted.
 
     Attributes:
-        messages: All messages of the conversation; turns have their indices.
+        messages: All messages of the conversation; turns refer to them by index.
         profile: The provider's rules.
-        notes: The report so far; rules add to it.
-        resolver: The loader of media; None where nothing may be loaded.
-        loaded: The media that were loaded.
-        wanted: The media to load, each with the place where it is first met; None where they are loaded.
-        merging: The rule by which speakers are merged; None where they are not.
-        model: The model, where rules differ from one to another.
-        changed: The indices of the messages from the provider that a rule has to change.
+        notes: The report, to which rules add entries.
+        resolver: The loader of media; None if nothing may be loaded.
+        loaded: The loaded media.
+        wanted: The media to load, each with its first place in the messages; None if the media are loaded.
+        merging: The settings for merging speakers; None if speakers are not merged.
+        model: The model, or None.
+        changed: The indices of the messages whose native form cannot be used.
     """
 
     messages: Sequence[Msg]
@@ -69,7 +70,7 @@ class Job(NamedTuple):
     changed: frozenset[int] = frozenset()
 
     def native(self, turn: Turn) -> Native | None:
-        """Return a turn in the provider's own form; None if it did not come from the provider, or was changed."""
+        """Return the native form of a turn; None if it is from another provider, or the turn was changed."""
         message = self.messages[turn[3]]
         own = message.native
         if own is None or own.provider != self.profile.native or turn[3] in self.changed:
@@ -83,26 +84,26 @@ def is_prefill(message: Msg) -> bool:
 
 
 def parse_arguments(messages: Iterable[Messages]) -> list[Msg]:
-    """Parse the arguments of ``format``: messages, lists of them in any depth, and ``None``, which is passed over.
+    """Parse the arguments of ``format``: messages, nested lists of them, and ``None``, which is skipped.
 
     Raises:
-        FormatError: Something is neither a message nor a list of them.
-        HistoryError: Something is no message (or MediaError).
+        FormatError: An argument is neither a message nor a list of them.
+        HistoryError: A message is invalid.
+        MediaError: A media block is invalid.
     """
     return parse_messages([*_items(messages)], "messages")
 
 
 def _items(given: Iterable[object]) -> Iterator[object]:
-    """Yield the items of lists in lists; a pair is one item, and ``None`` none."""
+    """Yield the items of nested lists; a pair is one item, and ``None`` is skipped."""
     for item in given:
         if item.__class__ is dict or isinstance(item, Msg):
             yield item
-        elif isinstance(item, list | tuple):
-            inner = cast("Sequence[object]", item)
-            if len(inner) == _PAIR and isinstance(inner[0], str):
-                yield inner
+        elif is_sequence(item):
+            if len(item) == _PAIR and isinstance(item[0], str):
+                yield item
             else:
-                yield from _items(inner)
+                yield from _items(item)
         elif message_fields(item) is not None:
             yield item
         elif item is not None:

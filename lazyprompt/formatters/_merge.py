@@ -1,8 +1,8 @@
-"""Many speakers made one user's turn: the one merge pass.
+"""Merges the messages of several speakers into one user's turn.
 
-A message begins on a line of its own with its speaker's name. What it says can neither begin such a line nor close the
-tags around them all: where a further line of it looks like a speaker's, its further lines are set in, and tags in it
-are broken.
+Each message begins on a new line with its speaker's name. Its text can neither forge such a line nor close the tags
+around the history: if another line of it looks like a speaker's, all its other lines are indented, and tags in it are
+broken.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
-from lazyprompt.formatters._repair import joined
+from lazyprompt.formatters._repair import join_contents
 from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock
 from lazyprompt.messages.turns import blocks_of, calls_tools
 from lazyprompt.safety.folding import SEEN, as_read, origins
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.roles import Role
     from lazyprompt.formatters._job import Job
-    from lazyprompt.formatters.profile import HistoryStyle, Layout
+    from lazyprompt.formatters.profile import HistoryLayout, HistoryStyle
     from lazyprompt.formatters.report import Notes
     from lazyprompt.messages.turns import Content, Turn
 
@@ -38,20 +38,20 @@ _FRAMES: dict[HistoryStyle, tuple[tuple[str, str], tuple[str, str]]] = {
 STYLES = tuple(_FRAMES)
 
 _TAG = re.compile(r"<\s*+/?\s*+history", re.IGNORECASE)
-# Without one of these, text neither holds a tag nor begins a line: "<" in each of its forms, and the ends of lines.
+# Text without one of these characters contains neither a tag nor a second line: "<" in all its forms, and line ends.
 _MAY_FORGE = re.compile(f"[<\u226e\ufe64\uff1c{LINE_ENDS}]")
 _LINE_END = re.compile(f"(\r\n|[{LINE_ENDS}])")
 _COLON = re.compile(f"[{COLONS}]")
 # The turns of these roles stay as they are.
 _STAYING = frozenset(("tool", "system", "developer"))
-# A colon further behind ends no name.
+# A colon after more characters does not end a name.
 _LONGEST_NAME = 300
 
 
 def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
-    """Make one user's turn of each run of messages; exchanges stay as they are between them.
+    """Merge each run of messages into one user's turn. Tool calls and results are not merged.
 
-    System text stands first and results right behind their calls already.
+    Earlier rules have moved system text to the front, and results after their calls.
     """
     merging, notes = job.merging, job.notes
     if merging is None or not (merging.single or sum(turn[0] != "system" for turn in turns) > 1):
@@ -70,31 +70,31 @@ def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
     return _with_system(new, layout)
 
 
-def _with_system(turns: list[Turn], layout: Layout) -> list[Turn]:
-    """Join the system text and the first history, where the layout has them so."""
+def _with_system(turns: list[Turn], layout: HistoryLayout) -> list[Turn]:
+    """Join the system text and the first history if the layout requires it."""
     if layout.system == "own" or not turns:
         return turns
     has_system = turns[0][0] != "user"
     head = turns[: 2 if has_system else 1]
     if head[-1][0] != "user":
-        return turns  # an exchange comes first, and no history to join
+        return turns  # a tool call comes first
     content = _one_text(head[0][2], head[1][2], layout.join) if has_system else head[0][2]
     role: Role = "system" if layout.system == "host" else "user"
     return [(role, "", content, head[-1][3]), *turns[len(head) :]]
 
 
 def _one_text(first: Content, second: Content, between: str) -> Content:
-    """Join two contents, their texts where they meet."""
+    """Join two contents, including the texts at their border."""
     if not (first and second) or (isinstance(first, str) and isinstance(second, str)):
-        return joined(first, second, between)
+        return join_contents(first, second, between)
     before, behind = blocks_of(first), blocks_of(second)
     if isinstance(before[-1], TextBlock) and isinstance(behind[0], TextBlock):
         return (*before[:-1], TextBlock(before[-1].text + between + behind[0].text), *behind[1:])
     return (*before, *behind)
 
 
-def _history(run: list[Turn], names: Names, frame: tuple[str, str], layout: Layout, notes: Notes) -> Content:
-    """Write a run of messages: text where it is text alone, else texts with the media where they belong."""
+def _history(run: list[Turn], names: Names, frame: tuple[str, str], layout: HistoryLayout, notes: Notes) -> Content:
+    """Write a run of messages: as text if it has no media, else as blocks."""
     blocks: list[Block] = []
     media: list[Block] = []
     lines: list[str] = []
@@ -119,7 +119,7 @@ def _history(run: list[Turn], names: Names, frame: tuple[str, str], layout: Layo
 
 
 def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block]:
-    """Yield the lines and media of a run, each medium behind a line with its speaker."""
+    """Yield the lines and media of a run; a line with the speaker precedes media."""
     for role, name, content, at in run:
         speaker = names[role, name]
         if name and speaker != name:
@@ -132,7 +132,8 @@ def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block
             if isinstance(block, TextBlock):
                 yield f"{speaker}: {_inert(block.text, at, notes)}"
             elif isinstance(block, ThinkingBlock):
-                notes.add(f"messages[{at}]", "thinking", "left out", "a history holds no thoughts", block.thinking)
+                why = "a merged history has no thoughts"
+                notes.add(f"messages[{at}]", "thinking", "left out", why, block.thinking)
                 continue
             else:
                 if not spoke:
@@ -142,13 +143,13 @@ def _pieces(run: list[Turn], names: Names, notes: Notes) -> Iterator[str | Block
 
 
 def inert_text(text: str) -> str:
-    """Return text that opens no speaker's line and closes no history.
+    """Return text that can neither forge a speaker's line nor close the history.
 
     Args:
         text: The text of a message.
 
     Returns:
-        The text itself where nothing in it could be read so, in any Unicode disguise.
+        The text itself if it is harmless, including in any Unicode disguise.
     """
     if not _MAY_FORGE.search(text):
         return text
@@ -157,7 +158,7 @@ def inert_text(text: str) -> str:
 
 
 def _with_broken_tags(text: str) -> str:
-    """Return text with a backslash behind the "<" of each history tag."""
+    """Insert a backslash after the "<" of each history tag."""
     tags = (tag.start() for tag in _TAG.finditer(text.translate(SEEN)))
     pieces: list[str] = []
     done = 0
@@ -168,7 +169,7 @@ def _with_broken_tags(text: str) -> str:
 
 
 def _opens(line: str) -> bool:
-    """Return True if a line could be read as a speaker's or as a header. A line that is set in is neither."""
+    """Return True if a line could be read as a speaker's or as a header. An indented line is neither."""
     if not line or line[0] in f" \t{COLONS}":
         return False
     seen = " ".join(as_read(_COLON.sub(":", line)).split())
@@ -182,5 +183,5 @@ def _opens(line: str) -> bool:
 def _inert(text: str, at: int, notes: Notes) -> str:
     safe = inert_text(text)
     if safe != text:
-        notes.add(f"messages[{at}].content", "text", "changed", "it could be read as a message of its own", text)
+        notes.add(f"messages[{at}].content", "text", "changed", "it could be read as a separate message", text)
     return safe

@@ -1,7 +1,7 @@
-"""Turns put into the order and the alphabets that a provider asks for, without a loss of content.
+"""Rules that repair the order of turns, ids and names for a provider, without a loss of content.
 
-Each function is one rule, from turns to turns; it reports what it had to do. A list that keeps the rule is returned
-as it is. Behind them, calls and results: each result right behind its call, each call with one, each id used once.
+Each rule is a function from turns to turns that reports its changes; it returns a list that follows the rule as it is.
+The last ones order tool calls and results: each call has one result, which follows it, and each id is used once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lazyprompt.errors import FormatError
 from lazyprompt.formatters._job import Job, is_prefill
 from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, result_of
 from lazyprompt.messages.openai_form import NO_RESULT, fitted
-from lazyprompt.messages.turns import blocks_of, tools_called, unsigned
+from lazyprompt.messages.turns import blocks_of, tools_called, without_signed_thoughts
 from lazyprompt.safety.speakers import written_names
 
 if TYPE_CHECKING:
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Profile
     from lazyprompt.messages.turns import Content, Turn
 
-# What stands where a provider asks for a user's turn and the conversation has none.
+# The text of an added user's turn.
 FIRST_TURN = "(The conversation begins.)"
 LAST_TURN = "(Please go on.)"
-# Why late system text is moved where it may stand among the messages.
-LATE_SYSTEM = "system text stands behind the user's turn"
-# What the assistant says where a provider wants an answer between results and the user.
+# The reason for moving late system text.
+LATE_SYSTEM = "system text must follow the user's turn"
+# The text of a turn of the assistant that is added between results and the user's turn.
 AFTER_RESULTS = "(The results are here.)"
 
 
-def joined(first: Content, second: Content, between: str = "\n\n") -> Content:
-    """Return two contents as one: texts with something between, blocks behind each other."""
+def join_contents(first: Content, second: Content, between: str = "\n\n") -> Content:
+    """Join two contents: texts with a separator, and blocks in order."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{between}{second}" if first and second else first or second
     return (*blocks_of(first), *blocks_of(second))
 
 
 def place_system_text(turns: list[Turn], job: Job) -> list[Turn]:
-    """Put system text where the provider (or a merged history) takes it: at the front, or behind a user's turn."""
+    """Move system text to a place that the provider or a merged history allows: the front, or after a user's turn."""
     if {turn[0] for turn in turns[1:]}.isdisjoint(SYSTEM_ROLES) and (not turns or turns[0][0] != "developer"):
         return turns
     if not job.profile.developer:
@@ -53,35 +53,35 @@ def place_system_text(turns: list[Turn], job: Job) -> list[Turn]:
     front = _system_turns(turns)
     first, rest = turns[:front], turns[front:]
     if job.merging is None and job.profile.takes_late_system(job.model):
-        others, late = _behind_users(rest, job)
+        others, late = _move_behind_users(rest, job)
     else:
         late = [turn for turn in rest if turn[0] in SYSTEM_ROLES]
         others = [turn for turn in rest if turn[0] not in SYSTEM_ROLES]
     for turn in late:
-        job.notes.add(f"messages[{turn[3]}]", "text", "moved", "system text stands at the front")
+        job.notes.add(f"messages[{turn[3]}]", "text", "moved", "system text must be at the front")
     if late:
         others = _without_void_thoughts(others, late[-1][3], job)
-    return [*_as_one_system([*first, *late]), *others]
+    return [*_join_system_text([*first, *late]), *others]
 
 
-def _as_one_system(turns: Sequence[Turn]) -> list[Turn]:
+def _join_system_text(turns: Sequence[Turn]) -> list[Turn]:
     """Join turns of system text."""
     if not turns:
         return []
     role, name, content, at = turns[0]
     for turn in turns[1:]:
-        content = joined(content, turn[2])
+        content = join_contents(content, turn[2])
     return [(role, name, content, at)]
 
 
-def _behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Turn]]:
-    """Put each late system text behind the next turns of the user or of tools, where it stays for all later calls.
+def _move_behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Turn]]:
+    """Move each late system text after the next turns of the user or of tools, where it stays in all later calls.
 
-    Source: Anthropic's guide to system messages in mid-conversation: they follow a user's turn, and an answer or
-    nothing follows them.
+    Source: Anthropic's guide to system messages in mid-conversation: they follow a user's turn, and precede an answer
+    or end the conversation.
 
     Returns:
-        The turns, and the system text that no user's turn precedes.
+        The turns, and the system text without a preceding user's turn.
     """
     placed: list[Turn] = []
     waiting: list[Turn] = []
@@ -94,7 +94,7 @@ def _behind_users(turns: Sequence[Turn], job: Job) -> tuple[list[Turn], list[Tur
             for turn in waiting:
                 if turn[3] < asking[-1][3]:
                     job.notes.add(f"messages[{turn[3]}]", "text", "moved", LATE_SYSTEM)
-            placed += _as_one_system(waiting)
+            placed += _join_system_text(waiting)
             waiting = []
     return placed, waiting
 
@@ -104,12 +104,12 @@ _ASKING = ("user", "tool")
 
 
 def _without_void_thoughts(turns: Sequence[Turn], before: int, job: Job) -> list[Turn]:
-    """Leave out the signed thoughts of the messages before an index: text that stands before them has changed since."""
+    """Drop the signed thoughts of the messages before an index, because the text before them has changed."""
     if job.profile.thinking not in ("signed", "items"):
         return [*turns]
     kept: list[Turn] = []
     for role, name, content, at in turns:
-        left = unsigned(content) if at < before else content
+        left = without_signed_thoughts(content) if at < before else content
         if left is not content:
             why = "text before the thought has changed since it was signed"
             lost = "\n".join(block.thinking for block in blocks_of(content) if isinstance(block, ThinkingBlock))
@@ -119,7 +119,7 @@ def _without_void_thoughts(turns: Sequence[Turn], before: int, job: Job) -> list
 
 
 def fit_names(turns: list[Turn], job: Job) -> list[Turn]:
-    """Write ids and names of tools, and names of speakers, as the provider takes them."""
+    """Replace ids of calls, names of tools and names of speakers that the provider refuses."""
     speakers, calls = _changed_speakers(turns, job.profile), _changed_calls(turns, job)
     if not speakers and not calls:
         return turns
@@ -129,7 +129,7 @@ def fit_names(turns: list[Turn], job: Job) -> list[Turn]:
         if speaker != name:
             job.notes.add(f"messages[{at}].name", "name", "changed", f"{name!r} is written {speaker!r}", name)
         if calls and isinstance(content, tuple):
-            blocks = tuple(_renamed(block, calls, at, job) for block in content)
+            blocks = tuple(_rename_call(block, calls, at, job) for block in content)
             new.append((role, speaker, content if _are_same(blocks, content) else blocks, at))
         else:
             new.append((role, speaker, content, at))
@@ -137,7 +137,7 @@ def fit_names(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def _changed_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str, str], str]:
-    """Map speakers to the names that the provider takes, where those are others."""
+    """Map speakers to accepted names, if their own are refused."""
     pattern = profile.names
     named = [turn[:2] for turn in turns if turn[1] and turn[0] != "tool"] if pattern else []
     if pattern is None or not named:
@@ -147,7 +147,7 @@ def _changed_speakers(turns: Iterable[Turn], profile: Profile) -> dict[tuple[str
 
 
 def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[str, tuple[str, str]]:
-    """Map ids of calls to the id and tool that the provider takes, where one is another; each id is still another."""
+    """Map ids of calls to accepted ids and tool names, if one of them is refused; the new ids are unique."""
     calls, profile = tools_called(turns), job.profile
     taken = {call_id for call_id in calls if profile.ids.fullmatch(call_id)}
     changed: dict[str, tuple[str, str]] = {}
@@ -164,8 +164,8 @@ def _changed_calls(turns: Iterable[Turn], job: Job) -> dict[str, tuple[str, str]
     return changed
 
 
-def _renamed(block: Block, calls: dict[str, tuple[str, str]], at: int, job: Job) -> Block:
-    """Return a call or a result with the id and the name that are written."""
+def _rename_call(block: Block, calls: dict[str, tuple[str, str]], at: int, job: Job) -> Block:
+    """Replace the id and the name of a call or a result."""
     if not isinstance(block, ToolUseBlock | ToolResultBlock) or block.id not in calls:
         return block
     new_id, new_name = calls[block.id]
@@ -178,15 +178,15 @@ def _renamed(block: Block, calls: dict[str, tuple[str, str]], at: int, job: Job)
 
 
 def move_media(turns: list[Turn], job: Job) -> list[Turn]:
-    """Put the media of results in a user's turn behind all results of an exchange, where they must be."""
+    """Move media of results, if the provider refuses them there, to a user's turn after the results."""
     new: list[Turn] = []
     for turn in turns:
         role, name, content, at = turn
         shown: list[Block] = []
         results: list[Block] = []
-        # What the provider's own form holds, it takes there.
+        # The provider accepts the media of its own native form.
         for block in content if role == "tool" and isinstance(content, tuple) and not job.native(turn) else ():
-            kept, media = _parted(block, job.profile)
+            kept, media = _split_media(block, job.profile)
             results.append(kept)
             tool = block.name if isinstance(block, ToolResultBlock) else ""
             for medium in media:
@@ -194,15 +194,15 @@ def move_media(turns: list[Turn], job: Job) -> list[Turn]:
         if not shown:
             new.append(turn)
             continue
-        why = f"{job.profile.name} takes its media from the user only"
+        why = f"{job.profile.name} accepts its media from the user only"
         job.notes.add(f"messages[{at}]", "tool_result", "moved", why)
         new.append((role, name, tuple(results), at))
         new.append(("user", "", tuple(shown), at))
     return new
 
 
-def _parted(block: Block, profile: Profile) -> tuple[Block, list[Block]]:
-    """Return a result without the media that it cannot hold, and those media."""
+def _split_media(block: Block, profile: Profile) -> tuple[Block, list[Block]]:
+    """Split a result into the result without refused media, and these media."""
     if not isinstance(block, ToolResultBlock) or isinstance(block.output, str):
         return block, []
     media = [each for each in block.output if each.kind != "text" and each.kind not in profile.result_media]
@@ -214,48 +214,48 @@ def _parted(block: Block, profile: Profile) -> tuple[Block, list[Block]]:
 
 
 def answer_results(turns: list[Turn], job: Job) -> list[Turn]:
-    """Put a turn of the assistant between results and the user's next turn, if the provider asks for that."""
+    """Add a turn of the assistant between results and the user's next turn, if the provider requires one."""
     if not job.profile.answers_results:
         return turns
     new: list[Turn] = []
     for turn in turns:
         if turn[0] == "user" and new and new[-1][0] == "tool":
             new.append(("assistant", "", AFTER_RESULTS, turn[3]))
-            why = f"{job.profile.name} wants an answer between results and the user's turn"
+            why = f"{job.profile.name} requires an answer between results and the user's turn"
             job.notes.add(f"messages[{turn[3]}]", "message", "added", why)
         new.append(turn)
     return new
 
 
 def join_neighbours(turns: list[Turn], job: Job) -> list[Turn]:
-    """Make one turn of neighbours of the user, or of the assistant, if the provider wants the roles to alternate."""
+    """Join adjacent turns of the user, or of the assistant, if the provider requires alternating roles."""
     if not job.profile.alternate or not any(map(_JOINED.__contains__, pairwise([turn[0] for turn in turns]))):
         return turns
     new: list[Turn] = []
     for role, group in groupby(turns, itemgetter(0)):
         neighbours = list(group)
-        new += [_as_one(neighbours)] if (role, role) in _JOINED and len(neighbours) > 1 else neighbours
+        new += [_join_turns(neighbours)] if (role, role) in _JOINED and len(neighbours) > 1 else neighbours
     return new
 
 
-def _as_one(turns: list[Turn]) -> Turn:
-    """Join turns; their texts stay blocks of their own, and a form whose content is one text makes lines of them."""
+def _join_turns(turns: list[Turn]) -> Turn:
+    """Join turns; their texts stay separate blocks, which become lines in a form with text content."""
     role, name, _, at = turns[0]
     blocks = chain.from_iterable(blocks_of(turn[2]) for turn in turns)
-    # Thoughts stand before the rest, as the turn of one answer has them, and calls behind it.
+    # As in a single answer, thoughts come first and calls last.
     ordered = sorted(blocks, key=lambda block: (not isinstance(block, ThinkingBlock), isinstance(block, ToolUseBlock)))
     return role, name, tuple(ordered) or "", at
 
 
-# The roles of neighbours that become one turn.
+# The roles of adjacent turns to join.
 _JOINED = frozenset({("user", "user"), ("assistant", "assistant")})
 
 
 def refuse_nothing(turns: list[Turn], job: Job) -> list[Turn]:
-    """Refuse a conversation of which nothing is left.
+    """Refuse a conversation without content.
 
     Raises:
-        FormatError: There is no turn; the error lists what was left out.
+        FormatError: There is no turn; the error lists the dropped content.
     """
     if not turns:
         lost = "".join(f"; {entry}" for entry in job.notes if entry.is_loss)
@@ -264,35 +264,35 @@ def refuse_nothing(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 def need_user_turn(turns: list[Turn], job: Job) -> list[Turn]:
-    """Give the conversation a turn of the user, if the provider needs one."""
+    """Add a turn of the user if the provider requires one and there is none."""
     if not job.profile.needs_user or any(turn[0] == "user" for turn in turns):
         return turns
     front = _system_turns(turns)
     if front < len(turns):
         return _with_user_turn(turns, front, FIRST_TURN, "needs a user's turn", job)
     role, _, content, at = turns[-1]
-    why = f"{job.profile.name} needs a user's turn; the {role}'s is one now"
+    why = f"{job.profile.name} needs a user's turn, so the {role}'s text is sent as one"
     job.notes.add(f"messages[{at}]", "text", "moved", why)
     return [*turns[:-1], ("user", "", content, at)]
 
 
 def begin_with_user(turns: list[Turn], job: Job) -> list[Turn]:
-    """Put a turn of the user first, behind the system text, if the provider begins with one."""
+    """Add a turn of the user after the system text, if the provider requires it to come first."""
     if not job.profile.user_first:
         return turns
     front = _system_turns(turns)
     if front == len(turns) or turns[front][0] == "user":
         return turns
-    return _with_user_turn(turns, front, FIRST_TURN, "begins with the user's turn", job)
+    return _with_user_turn(turns, front, FIRST_TURN, "requires the user's turn first", job)
 
 
 def end_with_user(turns: list[Turn], job: Job) -> list[Turn]:
-    """Put a turn of the user last, if the provider ends with one; an answer to go on with is no last turn."""
+    """Add a turn of the user at the end, if the provider requires one there and no answer is to be continued."""
     if turns[-1][0] != "assistant" or not job.profile.needs_user_last(job.model):
         return turns
     if job.profile.prefill and is_prefill(job.messages[-1]):
         return turns
-    return _with_user_turn(turns, len(turns), LAST_TURN, "ends with the user's turn", job)
+    return _with_user_turn(turns, len(turns), LAST_TURN, "requires the user's turn last", job)
 
 
 def _system_turns(turns: list[Turn]) -> int:
@@ -306,7 +306,7 @@ def _with_user_turn(turns: list[Turn], place: int, text: str, reason: str, job: 
 
 
 def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
-    """Remove the white space that ends an unfinished last answer, if the provider refuses it."""
+    """Strip trailing white space of a last answer of the assistant, if the provider refuses it."""
     role, name, content, at = turns[-1]
     if job.profile.trailing_space or role != "assistant":
         return turns
@@ -314,37 +314,38 @@ def strip_last_space(turns: list[Turn], job: Job) -> list[Turn]:
     if not last or not isinstance(last[0], TextBlock) or last[0].text == last[0].text.rstrip():
         return turns
     text, left = last[0].text, last[0].text.rstrip()
-    job.notes.add(f"messages[{at}]", "text", "changed", f"{job.profile.name} takes no white space at its end", text)
+    why = f"{job.profile.name} does not accept trailing white space"
+    job.notes.add(f"messages[{at}]", "text", "changed", why, text)
     new: Content = left if isinstance(content, str) else (*content[:-1], replace(last[0], text=left))
     return [*turns[:-1], (role, name, new, at)]
 
 
-# A call, and its result once that is there.
+# A call, and the list of its result.
 _Place: TypeAlias = "tuple[ToolUseBlock, list[ToolResultBlock]]"
 
 
 def order_exchanges(turns: list[Turn], job: Job) -> list[Turn]:
-    """Put the results of all calls right behind them, in the order of the calls.
+    """Move the results of calls directly after them, in the order of the calls.
 
-    Results stand in turns of the role ``tool`` and nowhere else, and those hold nothing else.
+    All results are then in turns of the role ``tool``, which contain nothing else.
 
     Raises:
-        FormatError: A result has no call before it, a call has two results, or somebody calls who is not the assistant.
+        FormatError: A result has no preceding call, a call has two results, or is not from the assistant.
     """
-    if (ordered := _in_order(turns, job)) is not None:
+    if (ordered := _group_results(turns, job)) is not None:
         return ordered
     order = _Order(job)
     for role, name, content, at in turns:
         if isinstance(content, str):
-            order.together.clear()
+            order.adjacent.clear()
             order.turns.append((("user" if role == "tool" else role, name, content, at), []))
         else:
-            order.take(role, name, content, at)
-    return order.finished()
+            order.add_message(role, name, content, at)
+    return order.ordered_turns()
 
 
-def answering(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlock:
-    """Return a result with the id and the name of the call that it answers."""
+def with_call(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlock:
+    """Return a result with the id and the name of its call."""
     if (result.id, result.name) == (call_id, name):
         return result
     if isinstance(result.output, str) and not result.is_error:
@@ -352,11 +353,11 @@ def answering(result: ToolResultBlock, call_id: str, name: str) -> ToolResultBlo
     return replace(result, id=call_id, name=name)
 
 
-def _in_order(turns: list[Turn], job: Job) -> list[Turn] | None:
-    """Return turns with one turn for all results of an exchange, if these stand right behind their calls; else None."""
+def _group_results(turns: list[Turn], job: Job) -> list[Turn] | None:
+    """Group the results of each turn with calls; return None if a result doesn't directly follow its call."""
     new: list[Turn] = []
     used: set[str] = set()
-    # The calls that wait for a result, and the results of the calls before them.
+    # The calls without a result, and the results of the calls before them.
     waiting: deque[ToolUseBlock] = deque()
     results: list[Block] = []
     for turn in turns:
@@ -365,7 +366,7 @@ def _in_order(turns: list[Turn], job: Job) -> list[Turn] | None:
             for block in content:
                 if not isinstance(block, ToolResultBlock) or not waiting or block.id != waiting[0].id:
                     return None
-                results.append(answering(block, block.id, waiting.popleft().name))
+                results.append(with_call(block, block.id, waiting.popleft().name))
             if not waiting:
                 as_given = len(results) == len(content) and job.messages[at].native and job.native(turn)
                 new.append(("tool", "", content, at) if as_given else ("tool", "", tuple(results), new[-1][3]))
@@ -390,31 +391,31 @@ def _in_order(turns: list[Turn], job: Job) -> list[Turn] | None:
 
 
 def _are_same(blocks: Sequence[Block], content: Sequence[Block]) -> bool:
-    """Return True if the blocks of a content are these very objects: nothing about them was changed."""
+    """Return True if two contents consist of identical objects."""
     return len(blocks) == len(content) and all(map(is_, blocks, content))
 
 
 class _Order:
-    """The turns so far, and the calls that wait for their results."""
+    """The turns added so far, and the calls without a result."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.notes = job, job.notes
         # Each turn with its calls.
         self.turns: list[tuple[Turn, list[_Place]]] = []
-        # The calls by the id that they were given, the oldest first.
+        # The calls by their original id, the oldest first.
         self.waiting: dict[str, deque[_Place]] = {}
         self.used: set[str] = set()
-        # The number to try next for an id that is used again.
+        # The next suffix to try for a repeated id.
         self.numbers: dict[str, int] = {}
-        # The contents of results alone, with the index of their message, by the first id and the number of results.
+        # Contents of results with the index of their message, by the first id and the number of results.
         self.answers: dict[tuple[str, int], tuple[tuple[Block, ...], int]] = {}
-        # The calls of messages that follow each other without anything between may wait together.
-        self.together: set[str] = set()
+        # The ids of calls in adjacent messages, whose results may follow later.
+        self.adjacent: set[str] = set()
 
-    def take(self, role: Role, name: str, content: tuple[Block, ...], at: int) -> None:
-        """Put the blocks of a message where they belong."""
+    def add_message(self, role: Role, name: str, content: tuple[Block, ...], at: int) -> None:
+        """Add the blocks of a message: results to their calls, all others as turns."""
         if not any(isinstance(block, ToolResultBlock) for block in content):
-            self.say("user" if role == "tool" else role, name, content, at)
+            self.add_turn("user" if role == "tool" else role, name, content, at)
             return
         if isinstance(first := content[0], ToolResultBlock):
             self.answers[first.id, len(content)] = (content, at)
@@ -423,43 +424,43 @@ class _Order:
             if not isinstance(block, ToolResultBlock):
                 waiting.append(block)
                 continue
-            self.together.clear()
+            self.adjacent.clear()
             if role == "assistant" and waiting:
-                # Call and result in one message: the content before the result stays before it.
-                self.say(role, name, tuple(waiting), at)
+                # The message has a call and its result: the content before the result precedes it.
+                self.add_turn(role, name, tuple(waiting), at)
                 waiting = []
-            self.answer(block, f"messages[{at}].content[{index}]", behind=bool(waiting))
+            self.add_result(block, f"messages[{at}].content[{index}]", behind=bool(waiting))
         if waiting:
-            # A tool cannot say anything but results; the user's side can.
-            self.say("user" if role == "tool" else role, name, tuple(waiting), at)
+            # A tool's message can only contain results, so the rest becomes the user's.
+            self.add_turn("user" if role == "tool" else role, name, tuple(waiting), at)
 
-    def say(self, role: Role, name: str, blocks: tuple[Block, ...], at: int) -> None:
-        """Add a turn, with the places of the results of its calls."""
+    def add_turn(self, role: Role, name: str, blocks: tuple[Block, ...], at: int) -> None:
+        """Add a turn, with empty places for the results of its calls."""
         calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
         if not calls:
-            self.together.clear()
+            self.adjacent.clear()
             self.turns.append(((role, name, blocks, at), []))
             return
         if role != "assistant":
             where = f"messages[{at}] calls the tool {calls[0].name!r}"
-            raise FormatError(f"{where}, and its role is {role!r}; only the assistant's messages can")
+            raise FormatError(f"{where}, but its role is {role!r}; only the assistant's messages can call tools")
         places: list[_Place] = []
         for call in calls:
-            places.append((self.unique(call, at), []))
-            if call.id not in self.together:
-                # An older call of this id is answered already, or never will be.
+            places.append((self.with_unique_id(call, at), []))
+            if call.id not in self.adjacent:
+                # An older call with this id has its result, or has none.
                 self.waiting[call.id] = deque()
-            self.together.add(call.id)
+            self.adjacent.add(call.id)
             self.waiting[call.id].append(places[-1])
         renamed = iter([call for call, _ in places])
         changed = tuple(next(renamed) if isinstance(block, ToolUseBlock) else block for block in blocks)
         native = self.job.native((role, name, blocks, at))
-        # A call without an id of the provider's own has none to change.
+        # A native call may have no id that could be changed.
         is_same = _are_same(changed, blocks) or (native and not any(native.has_id(call.id) for call in calls))
         self.turns.append(((role, name, blocks if is_same else changed, at), places))
 
-    def unique(self, call: ToolUseBlock, at: int) -> ToolUseBlock:
-        """Return the call with an id that no other has."""
+    def with_unique_id(self, call: ToolUseBlock, at: int) -> ToolUseBlock:
+        """Return the call with a unique id."""
         new, number = call.id, self.numbers.get(call.id, 2)
         while new in self.used:
             new, number = f"{call.id}_{number}", number + 1
@@ -467,25 +468,25 @@ class _Order:
         self.used.add(new)
         if new == call.id:
             return call
-        self.notes.add(f"messages[{at}]", "id", "changed", f"the id {call.id!r} was used before; it is {new!r} here")
+        self.notes.add(f"messages[{at}]", "id", "changed", f"the id {call.id!r} is already used; replaced by {new!r}")
         return replace(call, id=new)
 
-    def answer(self, result: ToolResultBlock, where: str, *, behind: bool) -> None:
-        """Put a result behind its call."""
+    def add_result(self, result: ToolResultBlock, where: str, *, behind: bool) -> None:
+        """Add a result to its call."""
         if result.id not in self.waiting:
             raise FormatError(
-                f"{where} is the result of the call {result.id!r}, which nobody made before it; keep a call and its "
-                "result together, or leave out both"
+                f"{where} is the result of the call {result.id!r}, but there is no such call before it; keep a call "
+                "and its result together, or leave out both"
             )
         if not self.waiting[result.id]:
             raise FormatError(f"{where} is a second result of the call {result.id!r}; a call has one result")
         call, results = self.waiting[result.id].popleft()
-        results.append(answering(result, call.id, call.name))
+        results.append(with_call(result, call.id, call.name))
         if behind or not self.turns[-1][1]:
-            self.notes.add(where, "tool_result", "moved", "a result stands right behind its call")
+            self.notes.add(where, "tool_result", "moved", "a result must directly follow its call")
 
     def _as_given(self, results: list[ToolResultBlock], at: int) -> tuple[Content, int]:
-        """Return results as the content of a turn, and the index of its message: that of the calls, unless native."""
+        """Return results as a content, with the index of their message if it is native, else of the calls' message."""
         content, place = self.answers.get((results[0].id, len(results)), ((), at))
         is_whole = [block.id for block in content if isinstance(block, ToolResultBlock)] == [
             each.id for each in results
@@ -493,14 +494,14 @@ class _Order:
         is_native = is_whole and self.job.native(("tool", "", content, place)) is not None
         return (content, place) if is_native else (tuple(results), at)
 
-    def finished(self) -> list[Turn]:
-        """Return all turns, the results behind the calls."""
+    def ordered_turns(self) -> list[Turn]:
+        """Return all turns, with the results after their calls."""
         ordered: list[Turn] = []
         for turn, places in self.turns:
             ordered.append(turn)
             for call, results in places:
                 if not results:
-                    why = f"the call {call.id!r} was never answered, and every call must be"
+                    why = f"the call {call.id!r} has no result, and every call needs one"
                     self.notes.add(f"messages[{turn[3]}]", "tool_result", "added", why)
                     results.append(ToolResultBlock(call.id, call.name, NO_RESULT))
             if places:

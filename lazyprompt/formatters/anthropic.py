@@ -9,21 +9,23 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.json import json_object
 from lazyprompt.errors import MediaError
 from lazyprompt.formatters._answers import from_anthropic
 from lazyprompt.formatters.profile import IMAGES, PDF, Breakpoints, Media, Profile
 from lazyprompt.formatters.shape import (
     check_of,
-    listed,
+    list_of,
     name_of_json,
-    named,
+    names_at,
     new_kind,
     objects,
     parts_of,
     role_of_json,
-    tagged,
+    tagged_object,
     text_of_json,
 )
 from lazyprompt.messages.msg import (
@@ -41,14 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.shape import Check, Kind, Path, Seen, Spec, View
+    from lazyprompt.formatters.shape import BlockView, Check, Kind, MessageView, Path, Spec
     from lazyprompt.messages.msg import Source
     from lazyprompt.messages.turns import Content, WrittenTurn
 
 
 @dataclass(frozen=True, slots=True)
 class AnthropicForm:
-    """Messages of content blocks, results in the user's."""
+    """The form with content blocks; results are in the user's messages."""
 
     messages_key: str = "messages"
 
@@ -56,15 +58,15 @@ class AnthropicForm:
         """Write the system text and the messages of turns."""
         payload: dict[str, Any] = {}
         messages: list[JsonObject] = []
-        # The results of the turn before, where there are any.
+        # The content of the last message with results.
         answers: list[Json] = []
-        behind_results = False
+        after_results = False
         for role, _, content, _ in turns:
             if role == "system" and not messages:
                 payload["system"] = content if isinstance(content, str) else _blocks(content)
             elif role == "tool":
-                if not behind_results:
-                    answers, behind_results = [], True
+                if not after_results:
+                    answers, after_results = [], True
                     messages.append({"role": "user", "content": answers})
                 if isinstance(content, Native):
                     answers += content.parts()
@@ -72,12 +74,12 @@ class AnthropicForm:
                 for block in content:
                     if isinstance(block, ToolResultBlock):
                         answers.append(_result(block))
-            elif behind_results and role == "user":
-                # Results are the user's, so what the user says next stands in the same turn.
+            elif after_results and role == "user":
+                # Results are in the user's message, so the user's next text belongs to the same message.
                 answers += _blocks(content)
             else:
                 messages.append({"role": role, "content": content if isinstance(content, str) else _blocks(content)})
-                behind_results = False
+                after_results = False
         payload["messages"] = messages
         return payload
 
@@ -86,30 +88,30 @@ class AnthropicForm:
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages, and of system text beside and among them; other keys are the caller's."""
+        """Return the check of messages and system text; other keys of a request are not checked."""
         user, assistant = {**_SAID, "tool_result": _RESULT_SHAPE}, {**_ANSWERED, **_SERVER}
         roles = {
             "user": {"content": parts_of(user, other=new_kind(user))},
             "assistant": {"content": parts_of(assistant, other=new_kind(assistant))},
             "system": {"content": parts_of({"text": _TEXT}, other=new_kind({"text": _TEXT}))},
         }
-        messages, system = listed(tagged("role", roles), 1), parts_of({"text": _TEXT})
+        messages, system = list_of(tagged_object("role", roles), 1), parts_of({"text": _TEXT})
         return check_of({"messages": messages, "system?": system, "tools?": [_TOOL], "...": "any"})
 
-    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """Yield the system text and the messages, results apart from the user's text behind them."""
+    def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
+        """Yield the system text and the messages, with results separate from the user's text after them."""
         system = payload.get("system")
         if system is not None:
-            yield ("system",), "system", _seen(system, ()), None
+            yield ("system",), "system", _block_views(system, ()), None
         for at, message in objects(payload.get("messages")):
             path: Path = ("messages", at)
-            role, seen = role_of_json(message.get("role")), _seen(message.get("content"), ("content",))
+            role, seen = role_of_json(message.get("role")), _block_views(message.get("content"), ("content",))
             results = [each for each in seen if each[0] == "result"] if role == "user" else []
             if not results:
                 yield path, role, seen, None
                 continue
             content = [each for each in seen if each[0] != "result"]
-            # What the user says before results parts them from their calls.
+            # The user's text before results separates them from their calls.
             if results != seen[: len(results)]:
                 yield path, role, content, None
                 content = []
@@ -119,7 +121,7 @@ class AnthropicForm:
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """Yield the names of the tools."""
-        return named((("tools", at), tool) for at, tool in objects(payload.get("tools")))
+        return names_at((("tools", at), tool) for at, tool in objects(payload.get("tools")))
 
     parse = staticmethod(from_anthropic)
 
@@ -129,7 +131,7 @@ def _blocks(content: Content | Native) -> list[Json]:
         return content.parts()
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    # A call is written here, for there are many: a function of its own would cost as much again.
+    # Calls are written inline, because a function call for each would double the time.
     return [
         {"type": "tool_use", "id": block.id, "name": block.name, "input": block.own_arguments()}
         if isinstance(block, ToolUseBlock)
@@ -177,18 +179,18 @@ def _decoded(data: str) -> str:
     """Return the text of a plain text file.
 
     Raises:
-        MediaError: It is not UTF-8.
+        MediaError: The text is not UTF-8.
     """
     try:
         return b64decode(data).decode()
     except UnicodeDecodeError as error:
-        raise MediaError(f"a text/plain file is not UTF-8: {error}; Anthropic takes its text: convert it") from error
+        raise MediaError(f"a text/plain file is not UTF-8: {error}; convert it to UTF-8 for Anthropic") from error
 
 
 def _result(block: ToolResultBlock) -> JsonObject:
     output = block.output
     form: JsonObject = {"type": "tool_result", "tool_use_id": block.id}
-    # A result that is empty has no content; an empty text would be refused.
+    # An empty result has no content, because empty text would be refused.
     if output:
         form["content"] = output if isinstance(output, str) else _blocks(output)
     if block.is_error:
@@ -199,22 +201,22 @@ def _result(block: ToolResultBlock) -> JsonObject:
 def _tool(tool: JsonObject) -> JsonObject:
     if tool["type"] != "function":
         return tool
-    function = cast("JsonObject", tool["function"])
+    function = json_object(tool["function"])
     form: JsonObject = {"name": function["name"]}
     if function.get("description"):
         form["description"] = function["description"]
     form["input_schema"] = function.get("parameters") or {"type": "object", "properties": {}}
     if function.get("strict") is not None:
         form["strict"] = function["strict"]
-    # The profile's ``tool_keys`` stand beside the function.
+    # Keep the profile's ``tool_keys``.
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
-def _seen(content: object, path: Path) -> list[Seen]:
-    """Return the blocks of a content as the rules look at them."""
+def _block_views(content: object, path: Path) -> list[BlockView]:
+    """Return the blocks of a content as the validator sees them."""
     if isinstance(content, str):
         return [("text", path, content, None)]
-    seen: list[Seen] = []
+    seen: list[BlockView] = []
     for at, block in objects(content):
         kind = _KINDS.get(text_of_json(block.get("type")))
         place = (*path, at)
@@ -223,7 +225,7 @@ def _seen(content: object, path: Path) -> list[Seen]:
         elif kind == "result":
             seen.append((kind, place, text_of_json(block.get("tool_use_id")), None))
         elif kind == "text":
-            # The shape reports what is no text; it is not reported as empty as well.
+            # The shape reports other values than text; don't also report them as empty.
             text = block.get("text")
             seen.append((kind, place, text if isinstance(text, str) else "-", None))
         elif kind is None:
@@ -234,11 +236,10 @@ def _seen(content: object, path: Path) -> list[Seen]:
 
 
 def _address(block: Mapping[str, Any]) -> str:
-    """Return the address of a medium, or ``data:`` and its MIME type; nothing of a thought."""
-    source = block.get("source")
-    given = cast("JsonObject", source) if isinstance(source, dict) else {}
-    encoded = text_of_json(given.get("media_type")) if given.get("type") == "base64" else ""
-    return text_of_json(given.get("url", f"data:{encoded}"))
+    """Return the address of a medium, or ``data:`` and its MIME type."""
+    source = fields_of(block.get("source"))
+    encoded = text_of_json(source.get("media_type")) if source.get("type") == "base64" else ""
+    return text_of_json(source.get("url", f"data:{encoded}"))
 
 
 _KINDS: dict[str, Kind] = {
@@ -260,9 +261,9 @@ _SOURCES: dict[str, Spec] = {
 _DOCUMENTS: dict[str, Spec] = {"text": {"media_type": "text", "data": "text"}, "content": {"content": "any"}}
 _SAID: dict[str, Spec] = {
     "text": _TEXT,
-    "image": {"source": tagged("type", _SOURCES), **_MARK, "transformations?": "any"},
+    "image": {"source": tagged_object("type", _SOURCES), **_MARK, "transformations?": "any"},
     "document": {
-        "source": tagged("type", {**_SOURCES, **_DOCUMENTS}),
+        "source": tagged_object("type", {**_SOURCES, **_DOCUMENTS}),
         **_MARK,
         "citations?": "any",
         "context?": "text|null",
@@ -278,14 +279,14 @@ _RESULT_SHAPE: dict[str, Spec] = {
     "is_error?": "any",
     "toolset_name?": "any",
 }
-# A new release may put further keys into what the model says.
+# A new release may add keys to blocks of the model.
 _ANSWERED: dict[str, Spec] = {
     "text": {**_TEXT, "...": "any"},
     "thinking": {"thinking": "text", "signature": "text", "...": "any"},
     "redacted_thinking": {"data": "text", "...": "any"},
     "tool_use": {"id": "text", "name": "text", "input": "object", **_MARK, "...": "any"},
 }
-# What Anthropic's own tools leave in its answers; their form is not judged.
+# Blocks of Anthropic's own tools in answers, whose form is not checked.
 _EXECUTION = ("code_execution", "bash_code_execution", "text_editor_code_execution")
 _SERVER_TOOLS = ("web_search", "web_fetch", *_EXECUTION, "tool_search")
 _SERVER: dict[str, Spec] = dict.fromkeys(
@@ -301,8 +302,8 @@ _FUNCTION: dict[str, Spec] = {
     "strict?": "any",
     **dict.fromkeys((f"{key}?" for key in _TOOL_KEYS), "any"),
 }
-# A tool with its schema; Anthropic's own have a type instead.
-_TOOL = tagged("type", {"custom": _FUNCTION}, {"type": "text", "name": "text", "...": "any"}, default="custom")
+# A tool with its schema, or one of Anthropic's own with a type.
+_TOOL = tagged_object("type", {"custom": _FUNCTION}, {"type": "text", "name": "text", "...": "any"}, default="custom")
 
 ANTHROPIC = Profile(
     name="anthropic",
@@ -314,7 +315,7 @@ ANTHROPIC = Profile(
     error_results=True,
     thinking="signed",
     system="apart",
-    # Those from Claude Opus 4.8 on, without the preview of Mythos.
+    # Models since Claude Opus 4.8, except the preview of Mythos.
     late_system=re.compile(
         r"(?!.*\b(?:claude-(?:instant|v?[12]\b|3|(?:sonnet|haiku)-4|opus-4(?![-.](?:[89]|\d\d)(?!\d)))|mythos-preview))"
     ),
@@ -322,14 +323,14 @@ ANTHROPIC = Profile(
     user_first=True,
     needs_user=True,
     empty_text=False,
-    # Its API makes one turn of neighbours.
+    # The API joins adjacent turns of a role.
     unenforced=frozenset({"alternation", "user first", "unique ids"}),
     ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     tool_names=re.compile(r"[a-zA-Z0-9_-]{1,128}"),
     tool_keys=frozenset({"cache_control", *_TOOL_KEYS}),
-    # The API's own error names them.
+    # Source: the API's error message.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf"}),
-    # Older models go on with a last turn of the assistant; those from Claude 4.6 on refuse it.
+    # Older models continue the assistant's last turn; models since Claude 4.6 refuse it.
     prefill="",
     no_prefill=re.compile(r".*\bclaude-(?!instant|v?[12]\b|3|(?:opus|sonnet|haiku)-4(?![-.](?:[6-9]|\d\d)(?!\d)))"),
     trailing_space=False,

@@ -1,25 +1,27 @@
-"""The OpenAI chat form of turns, and the ways in which other providers' forms differ from it."""
+"""The form of OpenAI's Chat Completions API, and the base of other providers' forms."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from json import loads
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.json import is_dict
 from lazyprompt.formatters._answers import from_openai_chat
 from lazyprompt.formatters._job import PREFILL
 from lazyprompt.formatters.shape import (
     FINE,
     check_of,
-    listed,
+    list_of,
     name_of_json,
-    named,
+    names_at,
     nullable,
     objects,
     one_of,
     parts_of,
     role_of_json,
-    tagged,
+    tagged_object,
     text,
     text_of_json,
 )
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.formatters.profile import MediaKind, Profile
-    from lazyprompt.formatters.shape import Check, Fault, Path, Seen, Spec, View
+    from lazyprompt.formatters.shape import BlockView, Check, Fault, MessageView, Path, Spec
     from lazyprompt.messages.turns import WrittenTurn
 
 
@@ -43,7 +45,7 @@ class ChatForm(OpenAIWriter):
     """The form of the Chat Completions API.
 
     Args:
-        needs_content: True if a message that calls tools must have a content all the same.
+        needs_content: True if a message with tool calls must have a content too.
     """
 
     needs_content: bool = False
@@ -59,11 +61,11 @@ class ChatForm(OpenAIWriter):
         return {"messages": messages}
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return the tools as they are: the form is their own."""
+        """Return the tools as they are, because they are in this form."""
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages by role; other keys of a request are the caller's."""
+        """Return the check of messages by role; other keys of a request are not checked."""
         names = {"text", *(PARTS[kind] for kind in profile.media)}
         own = (self.parts.get(kind) for kind in profile.media)
         names |= {part.kind for part in own if isinstance(part, UrlPart)}
@@ -71,20 +73,20 @@ class ChatForm(OpenAIWriter):
             parts_of({kind: each for kind, each in PART_SHAPES.items() if kind in kinds})
             for kinds in (names, {"text"}, {"text", "refusal"})
         )
-        calls = listed(call_shape(json_text), 1)
+        calls = list_of(call_shape(json_text), 1)
         return chat_shape(content, plain, calls, profile, answers=answers, needs_content=self.needs_content)
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """Yield the names of the tools."""
         for at, tool in objects(payload.get("tools")):
             function = tool.get("function")
-            if isinstance(function, dict) and tool.get("type") == "function":
-                yield from named([(("tools", at, "function"), cast("dict[str, Any]", function))])
+            if is_dict(function) and tool.get("type") == "function":
+                yield from names_at([(("tools", at, "function"), function)])
 
-    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
+    def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
         """Yield the messages."""
-        # The calls of the last message that made some: a result without an id belongs to the next of them.
-        calls: list[Seen] = []
+        # The calls of the last message with calls. A result without an id belongs to the next of them.
+        calls: list[BlockView] = []
         messages = objects(payload.get("messages"))
         last = messages[-1][0] if messages else -1
         for at, message in messages:
@@ -96,53 +98,51 @@ class ChatForm(OpenAIWriter):
                 yield path, "tool", [("result", (), text_of_json(given), None)], None
                 continue
             if at == last and any(message.get(key) is True for key in PREFILL):
-                parts = [self.seen(part, ("content", index)) for index, part in objects(content)]
-                text: Seen = ("text", ("content",), text_of_json(content), None)
+                parts = [self.block_view(part, ("content", index)) for index, part in objects(content)]
+                text: BlockView = ("text", ("content",), text_of_json(content), None)
                 yield path, "prefill", [text] if isinstance(content, str) else parts, None
                 continue
-            seen: list[Seen] = []
+            seen: list[BlockView] = []
             if isinstance(content, str):
-                # Beside calls an empty content says that there is none.
+                # An empty content of a message with calls is no content.
                 if content or not message.get("tool_calls"):
                     seen.append(("text", ("content",), content, None))
             else:
-                seen += [self.seen(part, ("content", index)) for index, part in objects(content)]
+                seen += [self.block_view(part, ("content", index)) for index, part in objects(content)]
             if self.thinking and isinstance(message.get(self.thinking), str):
                 seen.append(("thinking", (self.thinking,), message[self.thinking], None))
-            calls = [_call_seen(call, at, index) for index, call in objects(message.get("tool_calls"))]
+            calls = [_call_view(call, at, index) for index, call in objects(message.get("tool_calls"))]
             name = message.get("name")
-            yield path, role_of_json(role), [*seen, *calls, *self.beside(message)], name_of_json(name)
+            yield path, role_of_json(role), [*seen, *calls, *self.extra_blocks(message)], name_of_json(name)
 
-    def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
-        """Return a part of a content as the rules look at it."""
+    def block_view(self, part: Mapping[str, Any], path: Path) -> BlockView:
+        """Return a part of a content as the validator sees it."""
         kind = text_of_json(part.get("type"))
         inner = part.get(kind)
-        if kind not in MEDIA_KINDS or not isinstance(inner, dict):
+        if kind not in MEDIA_KINDS or not is_dict(inner):
             # A refusal is content like any text.
             return "text", path, text_of_json(part.get("refusal" if kind == "refusal" else "text")), None
-        medium = cast("JsonObject", inner)
         if kind == "input_audio":
-            sound = text_of_json(medium.get("format"))
-            return "audio", path, f"data:audio/{'mpeg' if sound == 'mp3' else sound}", None
-        address = medium.get("file_data", "data:") if kind == "file" else medium.get("url", "")
+            audio_format = text_of_json(inner.get("format"))
+            return "audio", path, f"data:audio/{'mpeg' if audio_format == 'mp3' else audio_format}", None
+        address = inner.get("file_data", "data:") if kind == "file" else inner.get("url", "")
         return MEDIA_KINDS[kind], path, text_of_json(address), None
 
-    def beside(self, message: Mapping[str, Any]) -> list[Seen]:
-        """Return what a message holds beside its content, as the rules look at it."""
+    def extra_blocks(self, message: Mapping[str, Any]) -> list[BlockView]:
+        """Return the blocks of a message outside of its content, as the validator sees them."""
         return []
 
     parse = staticmethod(from_openai_chat)
 
 
-def _call_seen(call: Mapping[str, Any], at: int, index: int) -> Seen:
-    """Return a call as the rules look at it; one without an id is named after its place."""
-    function = call.get("function")
-    name = cast("JsonObject", function).get("name") if isinstance(function, dict) else None
+def _call_view(call: Mapping[str, Any], at: int, index: int) -> BlockView:
+    """Return a call as the validator sees it; a missing id is replaced by the call's position."""
+    name = fields_of(call.get("function")).get("name")
     call_id = call.get("id", f"call {at}.{index}")
     return "call", ("tool_calls", index), text_of_json(call_id), name_of_json(name)
 
 
-# How the kinds of media are called among the parts.
+# The types of parts, by kind of media.
 PARTS: dict[MediaKind, str] = {"image": "image_url", "audio": "input_audio", "video": "video_url", "file": "file"}
 MEDIA_KINDS: dict[str, MediaKind] = {
     **{part: kind for kind, part in PARTS.items()},
@@ -166,13 +166,13 @@ PART_SHAPES: dict[str, Spec] = {
     "file_url": _url_shape("file_url"),
     "refusal": {"refusal": "text"},
 }
-# What LiteLLM passes on to Anthropic.
+# Thoughts that LiteLLM passes on to Anthropic.
 _THOUGHTS: dict[str, Spec] = {
     "thinking": {"thinking": "text", "signature": "text", **_MARKS},
     "redacted_thinking": {"data": "text", **_MARKS},
 }
-# A tool; of those that are no functions only that they have a type.
-_TOOL = tagged(
+# A tool. Tools that are not functions only need a type.
+_TOOL = tagged_object(
     "type",
     {
         "function": {
@@ -186,11 +186,11 @@ _TOOL = tagged(
 
 
 def call_shape(arguments: Spec) -> Check:
-    """Return the check of a call of a tool, with its arguments as text or as an object."""
+    """Build a check of a tool call, with a check of its arguments."""
     beside: dict[str, Spec] = {"id?": "text", "type?": "text", "index?": "any", "extra_content?": "any"}
     own: dict[str, Spec] = {"function": {"name": "text", "arguments": arguments}, **beside}
     custom = {"custom": {"name": "text", "input": "text"}, "id?": "text", "type?": "text"}
-    return tagged("type", {"function": own, "custom": custom}, default="function")
+    return tagged_object("type", {"function": own, "custom": custom}, default="function")
 
 
 def json_text(value: object) -> Sequence[Fault]:
@@ -198,10 +198,10 @@ def json_text(value: object) -> Sequence[Fault]:
     if type(value) is not str:
         return text(value)
     try:
-        fine = isinstance(loads(value), dict)
+        is_object = isinstance(loads(value), dict)
     except (ValueError, RecursionError):
-        fine = False
-    return FINE if fine else [((), f"is {value[:60]!r}", "give the text of a JSON object")]
+        is_object = False
+    return FINE if is_object else [((), f"is {value[:60]!r}", "give the text of a JSON object")]
 
 
 def chat_shape(
@@ -215,17 +215,17 @@ def chat_shape(
     needs_content: bool = False,
     names_calls: bool = True,
 ) -> Check:
-    """Return the check of messages by role, and tools.
+    """Build a check of messages by role, and of tools.
 
     Args:
-        content: The content of a user's message.
-        plain: The content of all others, text alone.
-        calls: The calls of tools.
+        content: The check of a user's content.
+        plain: The check of all other contents, which are text.
+        calls: The check of tool calls.
         profile: The provider's rules.
-        extra: Further keys that a message may have.
-        answers: The content of the assistant's messages, where that may be more.
-        needs_content: True if a message that calls tools must have a content all the same.
-        names_calls: True if a result must name the call it answers.
+        extra: Further keys of messages.
+        answers: The check of the assistant's content, if it differs from ``plain``.
+        needs_content: True if a message with tool calls must have a content too.
+        names_calls: True if a result must have the id of its call.
     """
     own: dict[str, Spec] = {"name?": "text", **(extra or {})}
     assistant: dict[str, Spec] = {
@@ -234,7 +234,7 @@ def chat_shape(
         "content" if needs_content else "content?": nullable(answers or plain),
         "tool_calls?": calls,
         **dict.fromkeys(("audio?", "function_call?", "annotations?"), "any"),
-        "thinking_blocks?": listed(tagged("type", _THOUGHTS)),
+        "thinking_blocks?": list_of(tagged_object("type", _THOUGHTS)),
     }
     if profile.prefill:
         assistant[f"{profile.prefill}?"] = "bool"
@@ -248,18 +248,15 @@ def chat_shape(
     }
     if profile.developer:
         roles["developer"] = system
-    return check_of({"messages": listed(tagged("role", roles), 1), "tools?": [_TOOL], "...": "any"})
+    return check_of({"messages": list_of(tagged_object("role", roles), 1), "tools?": [_TOOL], "...": "any"})
 
 
 def _answers_something(message: Check) -> Check:
     def check(value: object) -> Sequence[Fault]:
         faults = message(value)
-        given = cast("Mapping[str, object]", value)
-        if (
-            faults
-            or given.get("content") is not None
-            or any(given.get(key) for key in ("tool_calls", "refusal", "audio"))
-        ):
+        given = fields_of(value)
+        has_content = given.get("content") is not None
+        if faults or has_content or any(given.get(key) for key in ("tool_calls", "refusal", "audio")):
             return faults
         return [(("content",), "is missing, and there are no tool_calls", "give one of them")]
 

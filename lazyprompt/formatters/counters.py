@@ -1,4 +1,4 @@
-"""Token counters that ask the provider: its own count, at the price of a request over the network each time.
+"""Token counters that ask the provider, with one or two network requests for each count.
 
 Source: Anthropic's API reference, "Count tokens in a Message"; Google's, "Counting tokens" (``models.countTokens``);
 the types of the official clients.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from lazyprompt._base.json import is_dict, is_list
 from lazyprompt.errors import TokenizerError, missing_extra
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.tokens.counter import Form, content_of
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 _Client = TypeVar("_Client")
-_SHORT = "x"  # content where some must be; a token by itself
+_SHORT = "x"  # the content of the short message: one token
 
 
 class _AskingCounter(ABC, Generic[_Client]):
-    """The base of both counters: it formats messages, and counts a short message where there is none."""
+    """The base of both counters. It formats messages, and adds a short message if there is none."""
 
     __slots__ = ("_client", "_formatter", "_frame", "model")
     additive: ClassVar[bool] = False
-    # The provider, the key of its payloads that holds system text, and the extra with its client.
+    # The provider, the key of system text in its payloads, and the extra that installs its client.
     _names: ClassVar[tuple[str, str, str]]
 
     def __init__(self, model: str, client: _Client | None = None) -> None:
@@ -39,29 +40,31 @@ class _AskingCounter(ABC, Generic[_Client]):
         self._frame: int | None = None
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """Return the number of tokens of messages, and of the tools sent with them; one request.
+        """Return the number of tokens of messages and tools, with one request.
 
-        A request without messages is refused: system text or tools alone are counted beside a short message, whose own
-        count (a second request, once for a counter) is taken off. Nothing at all counts 0, without any request.
+        Providers refuse a request without messages. System text or tools alone are therefore counted with a short
+        message, whose own count is subtracted (a second request, once for each counter). Without messages, system text
+        and tools, the count is 0, without a request.
 
         Args:
-            messages: Msg, OpenAI dicts, or messages in the provider's form as a payload holds them, system text as a
-                leading ``{"role": "system", "content": ...}``. Those in the provider's form are sent as they are, all
-                others as a :class:`ChatFormatter` writes them, with what it repairs, adds or leaves out. None changes.
+            messages: Msg, OpenAI dicts, or messages in the provider's form, with system text as a leading
+                ``{"role": "system", "content": ...}``. Messages in the provider's form are sent as they are; all others
+                are formatted by a :class:`ChatFormatter`. They are not changed.
             tools: The tools in the OpenAI form, or in the provider's.
 
         Returns:
-            What the provider says.
+            The provider's count.
 
         Raises:
-            FormatError: The provider has no form for the messages (a result without its call), or they say nothing.
-            MediaError: A picture or the like is a local file: nothing is read here, give it as base64. What is at an
-                address the provider fetches itself, as it would for an answer.
-            HistoryError: Something is no message.
-            ToolsError: Something is no tool.
-            TokenizerError: The answer holds no count.
+            FormatError: The provider has no form for the messages, such as a result without its call, or they have no
+                content.
+            MediaError: A medium is a local file, which is not read; give it as base64. The provider fetches media at
+                addresses itself.
+            HistoryError: An item is not a message.
+            ToolsError: An item is not a tool.
+            TokenizerError: The answer has no count.
             MissingExtraError: The client is not installed.
-            Exception: The client's own errors (no key, no network, a refusal of the API) come as they are.
+            Exception: The client's own errors, such as a missing key or no network.
         """
         system, forms = self._parted(messages)
         own_tools = self._own_tools(tools or ())
@@ -71,29 +74,29 @@ class _AskingCounter(ABC, Generic[_Client]):
         return asked if forms else asked - self._short()
 
     def count_text(self, text: str) -> int:
-        """Return the number of tokens of a text, without those that the provider puts around a message.
+        """Return the number of tokens of a text, without those that the provider adds around a message.
 
         Args:
-            text: The text. An empty one counts 0, without any request; any other takes one, and the first a second.
+            text: The text. An empty text counts 0 without a request; any other needs one, and the first text a second.
 
         Returns:
-            What the provider says of a message of this text, less what surrounds it.
+            The provider's count of a message with this text, minus the tokens around it.
 
         Raises:
-            TokenizerError: As of :meth:`count`, and so are all others.
+            TokenizerError: The answer has no count. :meth:`count` lists the other errors.
         """
         if not text:
             return 0
-        if text.isspace():  # by itself it would be refused
+        if text.isspace():  # blank text alone would be refused
             return self._ask(None, self._user(_SHORT + text), []) - self._short()
         return self._ask(None, self._user(text), []) - self._short() + 1
 
     def _user(self, text: str) -> list[Form]:
-        """Return a user's message of a text, in the provider's form."""
+        """Return a user's message in the provider's form."""
         return self._parted([{"role": "user", "content": text}])[1]
 
     def _short(self) -> int:
-        """Return the count of the short message."""
+        """Return the count of the short message, which is requested once."""
         if self._frame is None:
             self._frame = self._ask(None, self._user(_SHORT), [])
         return self._frame
@@ -120,10 +123,10 @@ class _AskingCounter(ABC, Generic[_Client]):
 
     @property
     def client(self) -> _Client:
-        """The client; made here where none was given.
+        """The official client, which is created on first use.
 
         Raises:
-            MissingExtraError: It is not installed.
+            MissingExtraError: The client is not installed.
         """
         if self._client is None:
             try:
@@ -135,24 +138,24 @@ class _AskingCounter(ABC, Generic[_Client]):
 
     @abstractmethod
     def _connect(self) -> _Client:
-        """Make the official client from the environment."""
+        """Create the official client from the environment."""
 
     @abstractmethod
     def _is_own(self, system: object, messages: list[Form]) -> bool:
-        """Return True if messages are in the provider's form, and not in the OpenAI form as well."""
+        """Return True if messages are in the provider's form, and not also in the OpenAI form."""
 
     @abstractmethod
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
-        """Ask for the provider's count, of one message at least."""
+        """Request the provider's count of at least one message."""
 
 
 class AnthropicTokenCounter(_AskingCounter["anthropic.Anthropic"]):
-    """Counts by asking Anthropic (``POST /v1/messages/count_tokens``).
+    """Token counter of Anthropic's API (``POST /v1/messages/count_tokens``).
 
     Args:
         model: The model.
-        client: The official client. Without one, ``anthropic.Anthropic()`` is made on first use; it takes its key from
-            the environment.
+        client: The official client. By default ``anthropic.Anthropic()``, created on first use with the key in the
+            environment.
     """
 
     __slots__ = ()
@@ -177,24 +180,23 @@ class AnthropicTokenCounter(_AskingCounter["anthropic.Anthropic"]):
 
 
 def _is_plain(content: object) -> bool:
-    """Return True for text, or parts of text alone: the OpenAI form, and Anthropic's as well."""
-    return isinstance(content, str | None) or (
-        isinstance(content, list)
-        and all(isinstance(part, dict) and part.keys() == {"type", "text"} for part in cast("list[object]", content))
-    )
+    """Return True for text, or text parts only, which OpenAI's and Anthropic's forms have in common."""
+    if not is_list(content):
+        return isinstance(content, str | None)
+    return all(is_dict(part) and part.keys() == {"type", "text"} for part in content)
 
 
 class GeminiTokenCounter(_AskingCounter["genai.Client"]):
-    """Counts by asking Google (``models/{model}:countTokens`` of the Gemini Developer API, or of Vertex AI).
+    """Token counter of Google's API (``models/{model}:countTokens`` of the Gemini Developer API, or of Vertex AI).
 
-    For the Developer API the client's ``CountTokensConfig`` refuses system text and tools, which it hands on to Vertex
-    AI. The API itself counts them, in a ``generateContentRequest`` in the place of ``contents``; so that is what is
-    sent where there are any, by the client's own means for what it has no argument for: ``extra_body``.
+    For the Developer API, the client's ``CountTokensConfig`` refuses system text and tools, although the API accepts
+    them in a ``generateContentRequest`` in place of ``contents``. If there are any, the request is sent in the client's
+    ``extra_body``.
 
     Args:
         model: The model.
-        client: The official client. Without one, ``google.genai.Client()`` is made on first use; it takes its key, or
-            project and location, from the environment.
+        client: The official client. By default ``google.genai.Client()``, created on first use with the key, or project
+            and location, in the environment.
     """
 
     __slots__ = ()
@@ -210,37 +212,36 @@ class GeminiTokenCounter(_AskingCounter["genai.Client"]):
 
     def _ask(self, system: object, messages: list[Form], tools: list[Form]) -> int:
         contents = [_with_objects(message) for message in messages]
-        # An instruction is text and nothing else, whatever holds it.
+        # The instruction must be plain text.
         instruction = "\n".join(content_of({"content": system})[0])
         config: dict[str, Any] = {"system_instruction": instruction} if instruction else {}
         if tools:
             config["tools"] = tools
         if config and not self.client.vertexai:
             config = {"http_options": {"extra_body": _whole(self.model, instruction, contents, tools)}}
-        models: Any = self.client.models  # its types name classes that need not be there
+        models: Any = self.client.models  # its types refer to optional classes
         count: int | None = models.count_tokens(model=self.model, contents=contents, config=config or None).total_tokens
         if count is None:
-            raise TokenizerError(f"Google's answer to countTokens for the model {self.model!r} holds no totalTokens")
+            raise TokenizerError(f"Google's answer to countTokens for the model {self.model!r} has no totalTokens")
         return count
 
 
 def _with_objects(content: Form) -> Form:
-    """Make parts that are texts objects: Gemini's first client took texts as well, and a history style has them so."""
+    """Convert text parts to objects; some history styles write plain text for Gemini's first client."""
     parts = content.get("parts")
-    if not isinstance(parts, list):
+    if not is_list(parts):
         return content
-    items = cast("list[object]", parts)
-    return {**content, "parts": [{"text": part} if isinstance(part, str) else part for part in items]}
+    return {**content, "parts": [{"text": part} if isinstance(part, str) else part for part in parts]}
 
 
 def _whole(model: str, instruction: str, contents: list[Form], tools: list[Form]) -> dict[str, Any]:
     """Return a body with a ``GenerateContentRequest``, checked and written by the client's own types."""
-    from google.genai.types import Content, Tool  # noqa: PLC0415 - an extra, and here, for there is a client
+    from google.genai.types import Content, Tool  # noqa: PLC0415 - an extra
 
     items = [*map(Content.model_validate, contents), *map(Tool.model_validate, tools)]
     wire = [item.model_dump(mode="json", by_alias=True, exclude_none=True) for item in items]
-    said_first = {"systemInstruction": {"parts": [{"text": instruction}]}} if instruction else {}
+    system = {"systemInstruction": {"parts": [{"text": instruction}]}} if instruction else {}
     path = model if "/" in model else f"models/{model}"
-    request = {"model": path, **said_first, "contents": wire[: len(contents)], "tools": wire[len(contents) :]}
-    # An empty list is none: it takes away what the client writes there.
+    request = {"model": path, **system, "contents": wire[: len(contents)], "tools": wire[len(contents) :]}
+    # An empty list replaces the contents that the client writes.
     return {"contents": [], "generateContentRequest": request}

@@ -1,16 +1,16 @@
-"""The formatters: messages in, a provider's payload out. All providers take one path.
+"""The formatters, which turn messages into a provider's payload. All providers share one path.
 
-``parse_messages`` reads the messages, the functions of ``RULES`` make them keep the provider's rules, and the
-provider's form writes them.
+``parse_messages`` parses the messages, the functions in ``RULES`` apply the provider's rules, and the provider's form
+writes the payload.
 """
 
 from __future__ import annotations
 
 import marshal
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-from lazyprompt._base.json import JsonObject, dump
+from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.formatters._answers import as_dict
@@ -34,9 +34,10 @@ from lazyprompt.formatters._repair import (
 )
 from lazyprompt.formatters._tools import packed_tools
 from lazyprompt.formatters._validate import is_own_form, violations
-from lazyprompt.formatters.profile import HistoryStyle, Layout, Profile
+from lazyprompt.formatters.profile import HistoryLayout, HistoryStyle, Profile
 from lazyprompt.formatters.providers import profile_of
 from lazyprompt.formatters.report import Notes, Payload
+from lazyprompt.messages.msg import Msg
 from lazyprompt.messages.native import PART_FIELDS, Native
 from lazyprompt.messages.tools import ToolLike, ToolSet
 from lazyprompt.messages.turns import Turn, WrittenTurn, are_texts, calls_tools, turns_of
@@ -50,18 +51,18 @@ if TYPE_CHECKING:
     from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters._job import Loaded, Messages
     from lazyprompt.media.resolver import MediaResolver
-    from lazyprompt.messages.msg import Base64Source, Msg, URLSource
+    from lazyprompt.messages.msg import Base64Source, URLSource
     from lazyprompt.safety.policy import Safety
     from lazyprompt.tokens.counter import CountsMessages
 
     ToolsLike: TypeAlias = "Iterable[ToolLike] | ToolSet | None"
 
 
-# Media are loaded so many at a time.
+# The number of media loaded at the same time.
 _LOADS = 8
-# The keys of a part that mark a cache breakpoint for Anthropic and OpenAI.
+# The keys of cache breakpoints in parts of Anthropic and OpenAI.
 _CACHE_MARKS = frozenset(("cache_control", "prompt_cache_breakpoint"))
-# Names that say nothing but the role.
+# Names that only repeat the role.
 _NO_NAMES = frozenset({*ROLES, ""})
 
 
@@ -83,7 +84,7 @@ RULES: tuple[Rule, ...] = (
     end_with_user,
     strip_last_space,
 )
-"""The rules, in the order in which they apply. Each puts right what breaks it, and reports that."""
+"""The rules, in order. Each repairs violations and reports what it changed."""
 TEXT_RULES = frozenset(
     {
         place_system_text,
@@ -95,8 +96,8 @@ TEXT_RULES = frozenset(
         strip_last_space,
     }
 )
-"""Those that texts alone can break."""
-# The rules to apply, by whether all messages are texts, and whether speakers are merged.
+"""The rules that conversations of plain text can break."""
+# The rules to apply, by two flags: all messages are texts, and speakers are merged.
 _APPLIED = {
     (texts, merges): tuple(
         rule for rule in RULES if (merges or rule is not merge_speakers) and (not texts or rule in TEXT_RULES)
@@ -106,8 +107,8 @@ _APPLIED = {
 }
 
 
-class Settings(TypedDict, total=False):
-    """The settings of a :class:`ChatFormatter`, for those that hand them on."""
+class FormatterSettings(TypedDict, total=False):
+    """The settings of a :class:`ChatFormatter`, as keyword arguments of other functions."""
 
     model: str | None
     budget: Budget | None
@@ -120,35 +121,35 @@ class Settings(TypedDict, total=False):
 
 
 class ChatFormatter:
-    """Messages of a user and an assistant as a provider's payload.
+    """Formatter of a conversation between a user and an assistant as a provider's payload.
 
-    It keeps nothing of a call, so one formatter serves all threads.
+    A formatter keeps no state of a call, so threads may share it.
 
     Args:
         provider: The provider's name, or a profile of your own.
-        model: The model, where rules differ from one to another (cache breakpoints, thoughts, answer prefill).
-        budget: A budget that makes the payload fit; its tokens are counted as they will be sent.
+        model: The model, if the rules depend on it (cache breakpoints, thoughts, answer prefill).
+        budget: A budget for the payload; tokens are counted in the form in which they are sent.
         token_counter: The counter of the payload's tokens, for ``max_tokens``.
-        max_tokens: A budget of so many tokens: the oldest messages go first, system text and the newest turn of the
-            user stay.
-        media: The loader of local files and addresses; without it nothing is read.
-        strict: True if content that the provider cannot carry, unknown keys too, is an error, not an entry of the
-            report.
-        cache: The places to put cache breakpoints at: ``tools``, ``system``, ``history`` (the last message before the
-            newest user's turn); as a mapping, with a lifetime for each.
-        safety: What becomes of control sequences in messages and tools, none of which is trusted: ``neutralize``,
-            ``raise`` or ``off``. None neutralises them for servers that tokenize texts with the model's chat template
-            (vLLM, Ollama), and leaves them for hosted providers. They are those of the model's family, or of all
-            families if the model is unknown.
+        max_tokens: A token limit. The oldest messages are dropped first; system text and the newest turn of the user
+            are kept.
+        media: The loader of local files and addresses; without one, nothing is loaded.
+        strict: True to raise an error for content that the provider doesn't accept, including unknown keys. By default
+            it is in the report.
+        cache: The places for cache breakpoints: ``tools``, ``system``, ``history`` (the last message before the newest
+            user's turn). A mapping gives each a lifetime.
+        safety: The treatment of control sequences in messages and tools, which are all untrusted: ``neutralize``,
+            ``raise`` or ``off``. The default is ``neutralize`` for servers that tokenize texts with the model's chat
+            template (vLLM, Ollama), and ``off`` for hosted providers. Control sequences are those of the model's
+            family, or of all families if the model is unknown.
 
     Raises:
-        FormatError: The provider is unknown, or a setting does not fit it.
-        SafetyError: There is no such ``safety``.
+        FormatError: The provider is unknown, or does not support a setting.
+        SafetyError: The value of ``safety`` is unknown.
     """
 
     __slots__ = ("_budget", "_cache", "_guard", "_media", "_merging", "_strict", "model", "profile")
 
-    def __init__(  # noqa: PLR0913 - all but one are given by name
+    def __init__(  # noqa: PLR0913 - all but one are keyword-only
         self,
         provider: str | Profile,
         *,
@@ -163,12 +164,12 @@ class ChatFormatter:
     ) -> None:
         self.profile = provider if isinstance(provider, Profile) else profile_of(provider)
         self.model = model
-        self._budget = _budget_of(budget, max_tokens, token_counter)
+        self._budget = _build_budget(budget, max_tokens, token_counter)
         self._media, self._strict = media, strict
         self._cache = checked_cache(cache, self.profile)
         self._guard = guard_for(self.profile, model, safety)
-        # A provider that takes one text gets a conversation as one.
-        self._merging = None if self.profile.turns else Merging(Layout(), "conversation", single=False)
+        # A provider without turns gets the conversation as one text.
+        self._merging = None if self.profile.turns else Merging(HistoryLayout(), "conversation", single=False)
 
     @property
     def provider(self) -> str:
@@ -179,46 +180,46 @@ class ChatFormatter:
         """Format a conversation as a payload.
 
         Args:
-            messages: Msg, OpenAI dicts, pairs, or lists of them in any mixture; ``None`` is passed over. They stay as
-                they are, and the payload shares nothing mutable with them.
+            messages: Msg, OpenAI dicts, pairs, or lists of them in any mixture; ``None`` is skipped. They are not
+                changed, and the payload shares nothing mutable with them.
             tools: The tools the model may call: dicts in the OpenAI form or Python functions.
 
         Returns:
-            The payload, with a report of all that is not in it as it was given.
+            The payload, with a report of changed and dropped content.
 
         Raises:
-            FormatError: A result has no call, a tool no form or name that the provider takes, there is no message, or
-                ``strict`` and content was lost.
-            MediaError: A picture or the like cannot be read, or may not be.
-            HistoryError: Something is no message.
-            BudgetError: Even what must stay does not fit.
-            SafetyError: Text holds a control sequence, and ``safety`` is ``raise``.
+            FormatError: A result has no call, a tool has no form or a refused name, there is no message, or content
+                was lost and ``strict`` is set.
+            MediaError: Media cannot be read, or may not be.
+            HistoryError: An argument is not a message.
+            BudgetError: The protected messages alone exceed the limit.
+            SafetyError: Text contains a control sequence, and ``safety`` is ``raise``.
         """
         return self._format(parse_arguments(messages), ToolSet.of(tools))
 
     def format_parsed(self, messages: Sequence[Msg], tools: ToolSet, guard: MessageGuard | None) -> Payload:
-        """Format messages that are parsed already, with a guard of the caller's; see :meth:`format`."""
+        """Format parsed messages with the caller's guard; see :meth:`format`."""
         return self._payload(messages, range(len(messages)), tools, {}, guard)
 
     def _format(self, messages: Sequence[Msg], tools: ToolSet) -> Payload:
-        loaded: Loaded = self._loaded(self._sources(messages)) if self._media or self._budget else {}
+        loaded: Loaded = self._load(self._sources(messages)) if self._media or self._budget else {}
         if self._budget is None:
             return self._payload(messages, range(len(messages)), tools, loaded, self._guard)
         fitted = self._budget.fitted(messages, partial(self._cost, self._budget, messages, tools, loaded))
-        return self._fitting(messages, tools, loaded, fitted)
+        return self._format_fitted(messages, tools, loaded, fitted)
 
     async def aformat(self, *messages: Messages, tools: ToolsLike = None) -> Payload:
-        """Async version of :meth:`format`: media are loaded side by side, and nothing blocks the event loop.
+        """Async version of :meth:`format`: media are loaded concurrently, and the event loop is never blocked.
 
         A budget counts in a thread, and its summarizer is awaited.
         """
-        import asyncio  # noqa: PLC0415 - 25 ms that a program without it need not pay
+        import asyncio  # noqa: PLC0415 - importing it takes 25 ms
 
         parsed, own = parse_arguments(messages), ToolSet.of(tools)
         sources = self._sources(parsed) if self._media or self._budget else {}
         loaded: Loaded = {}
-        if sources:
-            resolver = cast("MediaResolver", self._media)
+        resolver = self._media
+        if sources and resolver:
             gate = asyncio.Semaphore(_LOADS)
 
             async def load(source: URLSource, where: str) -> Base64Source:
@@ -229,46 +230,46 @@ class ChatFormatter:
                 async with asyncio.TaskGroup() as group:
                     tasks = {source: group.create_task(load(source, where)) for source, where in sources.items()}
             except ExceptionGroup as failed:
-                # The first that failed ended the others.
+                # The first failure cancelled the other loads.
                 raise failed.exceptions[0] from None
             loaded = {source: task.result() for source, task in tasks.items()}
         if self._budget is None:
             return self._payload(parsed, range(len(parsed)), own, loaded, self._guard)
         fitted = await self._budget.afitted(parsed, partial(self._cost, self._budget, parsed, own, loaded))
-        return self._fitting(parsed, own, loaded, fitted)
+        return self._format_fitted(parsed, own, loaded, fitted)
 
     def validate(self, payload: Mapping[str, Any]) -> None:
-        """Judge any payload by the provider's rules.
+        """Validate any payload against the provider's rules.
 
         Args:
-            payload: The payload: this package's or anybody's.
+            payload: The payload, of a formatter or from elsewhere.
 
         Raises:
-            FormatError: It breaks a rule; all violations are listed, each with its path and what to do.
+            FormatError: The payload breaks a rule; the error lists all violations with their paths and remedies.
         """
         found = violations(payload, self.profile, self.model)
         if found:
             raise FormatError(f"{self.profile.name} would refuse this payload:\n" + "\n".join(map(str, found)))
 
     def parse(self, response: object, name: str = "assistant") -> Msg:
-        """Read the provider's answer as a message, ready for history.
+        """Parse the provider's answer as a message, ready for history.
 
         Args:
-            response: The answer: a dict, or the official client's own object.
-            name: Who the message is from.
+            response: The answer: a dict, or an object of the official client.
+            name: The speaker's name.
 
         Returns:
-            The message with text, thoughts and calls; ``usage`` where the provider tells it. Arguments that are no JSON
-            object are kept as the ``raw_input`` of the call.
+            The message with text, thoughts and calls, and ``usage`` if the provider reports it. Arguments that are not
+            a JSON object become the ``raw_input`` of the call.
 
         Raises:
-            FormatError: It is no answer of this provider.
+            FormatError: The value is not an answer of this provider.
         """
         message = self.profile.form.parse(as_dict(response), self.profile.name)
         return message if name == message.name else message.spoken_by(name)
 
     def _sources(self, messages: Sequence[Msg]) -> dict[URLSource, str]:
-        """Return what must be loaded; before a budget drops any, all media are checked."""
+        """Return the media to load. All media are checked, including those that a budget drops."""
         wanted: dict[URLSource, str] = {}
         turns = turns_of(messages)
         job = self._job(messages, {}, Notes(), wanted)
@@ -284,13 +285,13 @@ class ChatFormatter:
     ) -> Job:
         return Job(messages, self.profile, notes, self._media, loaded, wanted, self._merging, self.model)
 
-    def _loaded(self, sources: dict[URLSource, str]) -> Loaded:
-        if not sources:
+    def _load(self, sources: dict[URLSource, str]) -> Loaded:
+        if not sources or self._media is None:
             return {}
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only media need it
 
         with ThreadPoolExecutor(_LOADS) as pool:
-            found = pool.map(cast("MediaResolver", self._media).load, sources, sources.values())
+            found = pool.map(self._media.load, sources, sources.values())
             return dict(zip(sources, found, strict=True))
 
     def _cost(
@@ -302,13 +303,13 @@ class ChatFormatter:
         kept: Sequence[int],
         replaced: Mapping[int, Item],
     ) -> int:
-        """Count the tokens of some of the messages as they will be sent."""
-        payload = self._payload(_replaced(messages, replaced), kept, tools, loaded, self._guard)
+        """Count the tokens of the kept messages in the form in which they are sent."""
+        payload = self._payload(_replace_messages(messages, replaced), kept, tools, loaded, self._guard)
         return budget.count(*countable(payload, self.profile))
 
-    def _fitting(self, messages: Sequence[Msg], tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
+    def _format_fitted(self, messages: Sequence[Msg], tools: ToolSet, loaded: Loaded, fitted: Fitted) -> Payload:
         """Format the messages that fit."""
-        payload = self._payload(_replaced(messages, fitted.replaced), fitted.kept, tools, loaded, self._guard)
+        payload = self._payload(_replace_messages(messages, fitted.replaced), fitted.kept, tools, loaded, self._guard)
         payload.trim = fitted.report
         return payload
 
@@ -320,7 +321,7 @@ class ChatFormatter:
         loaded: Loaded,
         guard: MessageGuard | None,
     ) -> Payload:
-        """Guard the messages that are kept, by their indices, apply the rules, and write the payload."""
+        """Guard the kept messages, apply the rules, and write the payload."""
         if not kept:
             raise FormatError("there is no message; give at least one")
         guarded, neutralised = Notes(), dict[str, str]()
@@ -335,46 +336,46 @@ class ChatFormatter:
             turns, job = self._with_natives(given, job)
             written = [(*turn[:2], job.native(turn) or turn[2], turn[3]) for turn in turns]
         else:
-            turns = written = self._ruled(given, job, texts=texts)
+            turns = written = self._apply_rules(given, job, texts=texts)
         notes = job.notes
         notes[:0] = guarded
         payload = profile.form.write(written, profile, self.model)
         if tools.names and profile.calls_tools:
             packed, lost = packed_tools(tools, profile)
             notes += lost
-            own: list[JsonObject] = marshal.loads(packed)  # noqa: S302 - bytes of our own making
+            own: list[JsonObject] = marshal.loads(packed)  # noqa: S302 - the bytes are from packed_tools
             payload["tools"] = own if guard is None else guard.tools(own, notes, neutralised)
         elif tools.names:
-            notes.add("tools", "tools", "left out", f"{profile.name} knows no tools", ", ".join(tools.names))
+            notes.add("tools", "tools", "left out", f"{profile.name} does not support tools", ", ".join(tools.names))
         if len(given) < len(messages):
-            why = f"{len(messages) - len(given)} of the messages went, to keep to the budget; see trim"
+            why = f"the budget dropped {len(messages) - len(given)} messages; see trim"
             notes.add("messages", "message", "left out", why)
         if self._cache:
             with_marks(payload, self._cache, profile, self.model, notes)
         if not texts:
             self._add_keys(payload, messages, given, written, notes)
-        return Payload(payload, notes.finished(strict=self._strict), None, (*neutralised.items(),))
+        return Payload(payload, notes.report(strict=self._strict), None, (*neutralised.items(),))
 
-    def _ruled(self, turns: list[Turn], job: Job, *, texts: bool) -> list[Turn]:
+    def _apply_rules(self, turns: list[Turn], job: Job, *, texts: bool) -> list[Turn]:
         """Apply the rules."""
         for rule in _APPLIED[texts, self._merging is not None]:
             turns = rule(turns, job)
         return turns
 
     def _with_natives(self, given: list[Turn], job: Job) -> tuple[list[Turn], Job]:
-        """Apply the rules to turns of which some are the provider's own: as they came, or judged by all rules."""
-        changed = {at for *_, at in given if self._refuses(job.messages[at])}
+        """Apply the rules to turns with native forms, which are kept unless a rule must change the message."""
+        changed = {at for *_, at in given if self._needs_change(job.messages[at])}
         while True:
             job = job._replace(notes=Notes(), changed=job.changed | changed)
-            turns = self._ruled(given, job, texts=False)
+            turns = self._apply_rules(given, job, texts=False)
             if not (changed := _changed(given, turns, job)):
                 break
         for at in sorted(job.changed):
-            job.notes.add(f"messages[{at}]", "native", "changed", "a rule has to change it, so its blocks are sent")
+            job.notes.add(f"messages[{at}]", "native", "changed", "a rule changes it, so its blocks are sent instead")
         return turns, job
 
-    def _refuses(self, message: Msg) -> bool:
-        """Return True if a message in the provider's own form breaks a rule of the provider."""
+    def _needs_change(self, message: Msg) -> bool:
+        """Return True if a message's native form breaks a rule of its own provider."""
         native, profile = message.native, self.profile
         if native is None or native.provider != profile.native:
             return False
@@ -388,7 +389,7 @@ class ChatFormatter:
         turns: Sequence[WrittenTurn],
         notes: Notes,
     ) -> None:
-        """Mark a last answer that the model goes on with; report further keys and names that have no place."""
+        """Mark a last answer to continue; report metadata and names that are not sent."""
         profile, last = self.profile, given[-1][3]
         is_last = last == len(messages) - 1 and turns[-1][0] == "assistant" and profile.prefill is not None
         prefilled = is_last and is_prefill(messages[last])
@@ -401,7 +402,7 @@ class ChatFormatter:
 
     def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
         for name in sorted({turn[1] for turn in turns if turn[0] != "tool"} - _NO_NAMES):
-            why = f"{name!r}: {self.profile.name} has no place for names; MultiAgentFormatter writes them"
+            why = f"{name!r}: {self.profile.name} does not support names; use MultiAgentFormatter to send them"
             notes.add("messages", "name", "left out", why, name)
 
     def _note_metadata(
@@ -419,11 +420,11 @@ class ChatFormatter:
                 if at in natives and natives[at].holds(key):
                     continue
                 if key == PART_FIELDS:
-                    _note_part_fields(cast("Mapping[str, JsonObject]", value), f"messages[{at}]", notes)
+                    _note_part_fields(value, f"messages[{at}]", notes)
                     continue
                 if key in PREFILL and (value is False or (prefilled and at == last)):
                     continue
-                what = "goes on with no unfinished answer" if key in PREFILL else "has no place for it"
+                what = "does not continue an unfinished answer" if key in PREFILL else "does not support this key"
                 why = f"{self.profile.name} {what}"
                 notes.add(f"messages[{at}].{key}", "metadata", "left out", why, str(dump(value)))
 
@@ -432,46 +433,46 @@ class ChatFormatter:
 
 
 def _changed(given: Sequence[Turn], turns: Sequence[Turn], job: Job) -> set[int]:
-    """Return the indices of the messages from the provider that are not among the turns as they came."""
-    came = {turn[3] for turn in given if job.native(turn)}
-    return came - {turn[3] for turn in turns if job.native(turn)} if came else came
+    """Return the indices of messages whose native form the rules changed."""
+    natives = {turn[3] for turn in given if job.native(turn)}
+    return natives - {turn[3] for turn in turns if job.native(turn)} if natives else natives
 
 
-def _note_part_fields(parts: Mapping[str, JsonObject], where: str, notes: Notes) -> None:
-    """Report what of the parts of a message no block has a place for: whole parts, and fields."""
-    for part, fields in parts.items():
+def _note_part_fields(parts: Json, where: str, notes: Notes) -> None:
+    """Report the parts, and fields of parts, that no block can express."""
+    for part, fields in parts.items() if isinstance(parts, dict) else ():
+        if not isinstance(fields, dict):
+            continue
         whole = fields.get("type")
         if isinstance(whole, str):
-            notes.add(
-                f"{where}.{part}", whole, "left out", "only the provider that it came from knows it", dump(fields)
-            )
+            notes.add(f"{where}.{part}", whole, "left out", "only the provider that sent it supports it", dump(fields))
             continue
         for key, value in fields.items():
-            kind, why = "metadata", "a block has no place for it"
+            kind, why = "metadata", "a block has no such field"
             if key in _CACHE_MARKS:
                 kind, why = "cache", "breakpoints are set with cache="
             notes.add(f"{where}.{part}.{key}", kind, "left out", why, str(dump(value)))
 
 
 class MultiAgentFormatter(ChatFormatter):
-    """Messages of many named speakers as a provider's payload: what they say becomes a history in the user's turns.
+    """Formatter of a conversation between named speakers, whose messages become a history in the user's turns.
 
-    Exchanges of tool calls and results stay as they are between the histories.
+    Tool calls and results are not merged; they stay between the histories.
 
     Args:
-        provider: As in :class:`ChatFormatter`.
-        history_style: How a history is written: between ``<history>`` tags (``tags``), or behind a line
+        provider: The provider's name, or a profile of your own.
+        history_style: The style of a history: between ``<history>`` tags (``tags``), or after a line
             ``## Conversation History`` (``conversation``) or ``## Dialogue History`` (``dialogue``).
-        settings: As in :class:`ChatFormatter`.
+        settings: The settings of :class:`ChatFormatter`.
 
     Raises:
-        FormatError: The provider or the style is unknown, or a setting does not fit.
+        FormatError: The provider or the style is unknown, or the provider does not support a setting.
     """
 
     __slots__ = ("history_style",)
 
     def __init__(
-        self, provider: str | Profile, *, history_style: HistoryStyle = "tags", **settings: Unpack[Settings]
+        self, provider: str | Profile, *, history_style: HistoryStyle = "tags", **settings: Unpack[FormatterSettings]
     ) -> None:
         if history_style not in STYLES:
             known = ", ".join(STYLES)
@@ -485,17 +486,17 @@ class MultiAgentFormatter(ChatFormatter):
             self.profile = self.profile.but(**layout.changes)
 
     def _note_names(self, turns: Sequence[Turn], notes: Notes) -> None:
-        """Report the names of agents that call tools; all others stand in the text."""
+        """Report the names of speakers that call tools; the other names are in the text."""
         calling = {turn[1] for turn in turns if calls_tools(turn[2])}
         for name in sorted(calling - _NO_NAMES):
-            why = f"{name!r} calls tools, and {self.profile.name} has no place for the name of who does"
+            why = f"{name!r} calls tools, and {self.profile.name} does not support names of callers"
             notes.add("messages", "name", "left out", why, name)
 
 
 def countable(
     payload: Mapping[str, Any], profile: Profile
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]] | None]:
-    """Return a payload as messages and tools, for a counter; system text that stands apart is the first message."""
+    """Return a payload's messages and tools for a counter; system text outside of the messages comes first."""
     content = payload[profile.form.messages_key]
     messages: list[Mapping[str, Any]] = (
         [{"role": "user", "content": content}] if isinstance(content, str) else list(content)
@@ -506,8 +507,8 @@ def countable(
     return messages, list(payload["tools"]) if "tools" in payload else None
 
 
-def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMessages | None) -> Budget | None:
-    """Return the budget that was given, or the one that a limit and a counter make."""
+def _build_budget(budget: Budget | None, max_tokens: int | None, counter: CountsMessages | None) -> Budget | None:
+    """Return the budget, or build one from a limit and a counter."""
     if max_tokens is None and counter is None and budget is None:
         return None
     from lazyprompt.budget.budget import Budget, checked_budget  # noqa: PLC0415 - only a limit needs it
@@ -518,11 +519,11 @@ def _budget_of(budget: Budget | None, max_tokens: int | None, counter: CountsMes
         raise FormatError("a budget has its own limit and counter; give budget, or max_tokens and token_counter")
     if max_tokens is None or counter is None:
         raise FormatError("max_tokens and token_counter go together: give both, or neither")
-    # As in AgentScope, whose arguments these are, no more goes than must.
+    # Drop no more than necessary, as AgentScope does with these arguments.
     return Budget(max_tokens, counter, low_water=1)
 
 
-def _replaced(messages: Sequence[Msg], replaced: Mapping[int, Item]) -> Sequence[Msg]:
-    """Return messages, some of them replaced."""
-    changed = cast("Mapping[int, Msg]", replaced)
+def _replace_messages(messages: Sequence[Msg], replaced: Mapping[int, Item]) -> Sequence[Msg]:
+    """Replace some messages by their index."""
+    changed = {at: item for at, item in replaced.items() if isinstance(item, Msg)}
     return [changed.get(at, message) for at, message in enumerate(messages)] if changed else messages

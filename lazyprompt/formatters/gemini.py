@@ -1,25 +1,26 @@
 """Google's Gemini API, in the keys of the official client (google-genai).
 
 Source: the API reference, "generateContent"; the guides on function calling, thought signatures and file input; the
-types of the official client, which reads base64 text where the API has bytes.
+types of the official client, which accepts base64 text for bytes.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lazyprompt._base.client_objects import fields_of, snake_keys
+from lazyprompt._base.json import is_dict, is_list, json_object
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_gemini
-from lazyprompt.formatters.profile import PDF, Layout, Media, Profile
+from lazyprompt.formatters.profile import PDF, HistoryLayout, Media, Profile
 from lazyprompt.formatters.shape import (
     FINE,
     check_of,
-    listed,
+    list_of,
     name_of_json,
-    named,
+    names_at,
     objects,
     one_of,
     text_of_json,
@@ -33,21 +34,21 @@ from lazyprompt.messages.turns import Content, WrittenTurn, tools_called
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.formatters.shape import Check, Fault, Kind, Path, Seen, Spec, View
+    from lazyprompt._base.json import Fields, Json, JsonObject
+    from lazyprompt.formatters.shape import BlockView, Check, Fault, Kind, MessageView, Path, Spec
     from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
 
-# What Google's guide on thought signatures has in place of one, for calls that Gemini did not make itself.
+# The placeholder in Google's guide on thought signatures, for calls that Gemini did not make itself.
 _UNSIGNED = "skip_thought_signature_validator"
 _ASKS_SIGNATURES = re.compile(r"(models/)?gemini-([3-9]|\d\d)")
 
 
 @dataclass(frozen=True, slots=True)
 class GeminiForm:
-    """Contents of parts, results in the user's.
+    """The form with contents of parts; results are in the user's contents.
 
     Args:
-        strings: True if a text is a part by itself, as the first client of Gemini took it.
+        strings: True to write text parts as plain text, for Gemini's first client.
     """
 
     strings: bool = False
@@ -60,22 +61,22 @@ class GeminiForm:
         signs = model is not None and _ASKS_SIGNATURES.match(model) is not None
         tools = tools_called(turns)
         parts: list[Json] = []
-        behind_results = False
-        # The ids that Gemini gave its calls; the results of calls that it gave none have none either.
+        after_results = False
+        # The ids of Gemini's own calls. Results of its calls without an id have none either.
         ids: set[object] | None = None
         for role, _, content, _ in turns:
-            if role == "system":
-                payload["system_instruction"] = text_of(cast("Content", content))
+            if role == "system" and not isinstance(content, Native):
+                payload["system_instruction"] = text_of(content)
             elif role == "tool":
-                if not behind_results:
-                    parts, behind_results = [], True
+                if not after_results:
+                    parts, after_results = [], True
                     contents.append({"role": "user", "parts": parts})
                 parts += content.parts() if isinstance(content, Native) else _responses(content, tools, ids)
-            elif behind_results and role == "user":
-                # Results are the user's, so what the user says next stands in the same turn.
+            elif after_results and role == "user":
+                # Results are in the user's content, so the user's next text belongs to the same content.
                 parts += self.parts(content)
             else:
-                parts, behind_results = self.parts(content), False
+                parts, after_results = self.parts(content), False
                 contents.append({"role": _ROLES[role], "parts": parts})
                 if role == "assistant":
                     ids = _call_ids(parts) if isinstance(content, Native) else None
@@ -89,7 +90,7 @@ class GeminiForm:
             return content.parts()
         if isinstance(content, str):
             return [content] if self.strings else [{"text": content}]
-        # A call is written here, for there are many: a function of its own would cost as much again.
+        # Calls are written inline, because a function call for each would double the time.
         parts: list[Json] = [
             {"function_call": {"id": block.id, "name": block.name, "args": block.own_arguments()}}
             if isinstance(block, ToolUseBlock) and not block.signature
@@ -105,26 +106,26 @@ class GeminiForm:
         return [{"function_declarations": [_declaration(tool, index) for index, tool in enumerate(tools)]}]
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of contents of parts; other keys of a request are the caller's."""
+        """Return the check of contents of parts; other keys of a request are not checked."""
         part = text_or(_part_shape) if self.strings else _part_shape
-        contents = listed({"parts": listed(part, 1), "role?": one_of("user", "model")}, 1)
+        contents = list_of({"parts": list_of(part, 1), "role?": one_of("user", "model")}, 1)
         return check_of({"contents": contents, "system_instruction?": "any", "tools?": ["object"], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """Yield the names of the functions."""
         for at, tool in objects(payload.get("tools")):
             for key in ("function_declarations", "functionDeclarations"):
-                yield from named((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
+                yield from names_at((("tools", at, key, index), each) for index, each in objects(tool.get(key)))
 
-    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """Yield the system instruction and the contents, results apart from the user's text behind them."""
+    def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
+        """Yield the system instruction and the contents, with results separate from the user's text after them."""
         system = payload.get("system_instruction")
         if isinstance(system, str):
             yield ("system_instruction",), "system", [("text", (), system, None)], None
-        calls: list[Seen] = []
+        calls: list[BlockView] = []
         for at, content in objects(payload.get("contents")):
             path: Path = ("contents", at)
-            seen = _seen(content.get("parts"), at)
+            seen = _block_views(content.get("parts"), at)
             if content.get("role") == "model":
                 yield path, "assistant", seen, None
                 calls = [each for each in seen if each[0] == "call"]
@@ -149,7 +150,7 @@ def _call_ids(parts: list[Json]) -> set[object]:
 
 
 def _with_signature(parts: list[Json]) -> None:
-    """Give the first call of a turn a signature: Gemini 3 asks for one, also where another model called."""
+    """Give the first call of a turn a signature, which Gemini 3 requires even for another model's calls."""
     call = next((part for part in parts if isinstance(part, dict) and "function_call" in part), None)
     if call is not None:
         call.setdefault("thought_signature", _UNSIGNED)
@@ -186,9 +187,9 @@ def _responses(content: Content, tools: Mapping[str, str], ids: set[object] | No
     """Write the results of a turn.
 
     Args:
-        content: The turn.
-        tools: The tools that were called, by the ids of the calls.
-        ids: The ids that Gemini gave the calls: a result of any other has none. None if it did not make the calls.
+        content: The content of the turn.
+        tools: The names of the called tools, by call id.
+        ids: The ids in Gemini's own calls; results of other calls have no id. None if Gemini did not make the calls.
     """
     return [
         _response(block, tools.get(block.id, block.name), has_id=ids is None or block.id in ids)
@@ -204,8 +205,8 @@ def _response(block: ToolResultBlock, tool: str, *, has_id: bool) -> JsonObject:
 
 def _declaration(tool: JsonObject, index: int) -> JsonObject:
     if tool["type"] != "function":
-        raise FormatError(f"tools[{index}] of type {tool['type']!r} has no form for Gemini; give functions")
-    function = cast("JsonObject", tool["function"])
+        raise FormatError(f"tools[{index}] has the type {tool['type']!r}, but Gemini only accepts functions")
+    function = json_object(tool["function"])
     form: JsonObject = {"name": function["name"]}
     if function.get("description"):
         form["description"] = function["description"]
@@ -214,9 +215,9 @@ def _declaration(tool: JsonObject, index: int) -> JsonObject:
     return form
 
 
-def _matched(results: list[Seen], calls: list[Seen]) -> list[Seen]:
-    """Return the results with the ids of the calls they answer; without ids, name and order tell."""
-    matched: list[Seen] = []
+def _matched(results: list[BlockView], calls: list[BlockView]) -> list[BlockView]:
+    """Return the results with the ids of their calls; results without an id are matched by name and order."""
+    matched: list[BlockView] = []
     left = list(calls)
     for kind, path, call_id, name in results:
         call = next((each for each in left if call_id == each[2] or (not call_id and name == each[3])), None)
@@ -226,24 +227,22 @@ def _matched(results: list[Seen], calls: list[Seen]) -> list[Seen]:
     return matched
 
 
-def _seen(parts: object, at: int) -> list[Seen]:
-    """Return the parts of the content at an index as the rules look at them.
+def _block_views(parts: object, at: int) -> list[BlockView]:
+    """Return the parts of the content at an index as the validator sees them.
 
-    A call without an id is named after its place.
+    A missing id of a call is replaced by the call's position.
     """
-    seen: list[Seen] = []
-    for index, part in enumerate(cast("list[object]", parts) if isinstance(parts, list) else []):
+    seen: list[BlockView] = []
+    for index, part in enumerate(parts if is_list(parts) else ()):
         path: Path = ("parts", index)
-        if not isinstance(part, dict):
+        if not is_dict(part):
             seen.append(("text", path, text_of_json(part), None))
             continue
-        given = cast("JsonObject", part)
-        key = next((key for key in given if key in _KEYS), None)
+        key = next((key for key in part if key in _KEYS), None)
         if key is None:
-            seen += _said(given, path)
+            seen += _text_view(part, path)
             continue
-        kind, value = _KEYS[key], given[key]
-        inner = value if isinstance(value, dict) else {}
+        kind, inner = _KEYS[key], fields_of(part[key])
         call_id, name = text_of_json(inner.get("id")), name_of_json(inner.get("name"))
         if kind == "call":
             seen.append((kind, path, call_id or f"call {at}.{index}", name))
@@ -256,12 +255,12 @@ def _seen(parts: object, at: int) -> list[Seen]:
     return seen
 
 
-def _said(part: JsonObject, path: Path) -> list[Seen]:
-    """Return a text or a thought as the rules look at it; nothing of the parts of Gemini's own tools."""
+def _text_view(part: Fields, path: Path) -> list[BlockView]:
+    """Return a text or a thought as the validator sees it; an empty list for parts of Gemini's own tools."""
     if "text" not in part:
         return []
     text = text_of_json(part["text"])
-    # A signature may come with an empty text, and goes back so.
+    # A signature may come with an empty text, which must be sent back.
     signed = "thought_signature" in part or "thoughtSignature" in part
     thought = part.get("thought") is True or (signed and not text)
     return [("thinking" if thought else "text", path, text, None)]
@@ -290,7 +289,7 @@ _RESPONSE: dict[str, Spec] = {
 }
 _INLINE: dict[str, Spec] = {"data": "base64", **_TYPE}
 _FILE: dict[str, Spec] = {**_TYPE, "file_uri?": "text", "fileUri?": "text"}
-# A part in the keys of the client or of the REST API: one of these, and what may stand beside it.
+# A part with the keys of the client or of the REST API: its content, and keys that any part may have.
 _PART: dict[str, Spec] = {
     "text?": "text",
     **dict.fromkeys(("function_call?", "functionCall?"), _CALL),
@@ -304,14 +303,14 @@ _PART: dict[str, Spec] = {
 }
 
 _check_part = check_of(_PART)
-# What may stand beside any part.
+# The keys that any part may have.
 _BESIDE = frozenset({"thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata"})
 _KNOWN = frozenset(key.removesuffix("?") for key in _PART) - _BESIDE
 
 
 def _part_shape(part: object) -> Sequence[Fault]:
-    """Check a part; one of none of the known kinds may be of a new one."""
-    keys = cast("JsonObject", part).keys() if isinstance(part, dict) else set[str]()
+    """Check a part. A part without known keys is accepted, because it may be of a new kind."""
+    keys = fields_of(part).keys()
     return FINE if keys and _KNOWN.isdisjoint(keys) else _check_part(part)
 
 
@@ -321,9 +320,9 @@ GEMINI = Profile(
     source="https://ai.google.dev/api/generate-content",
     native="gemini",
     media={
-        # Gemini draws pictures and speaks itself, and edits them in later turns.
+        # Gemini generates images and audio, which later turns may edit.
         "image": Media(("image/*",), schemes=("gs",), assistant=True),
-        # Its guide on audio lists audio/mp3, and not audio/mpeg.
+        # The guide on audio lists audio/mp3, but not audio/mpeg.
         "audio": Media(("audio/mp3", "audio/*"), schemes=("gs",), assistant=True),
         "video": Media(("video/*",), schemes=("gs",), assistant=True),
         "file": Media((*PDF, "text/*"), schemes=("gs",), assistant=True),
@@ -340,8 +339,8 @@ GEMINI = Profile(
     tool_names=re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"),
     strict_tools=False,
     layouts={
-        # The documents print a user's turn of strings, from the days of Gemini's first client.
-        style: Layout("joined", changes={"form": GeminiForm(strings=True)})
+        # The documented examples have plain text parts, for Gemini's first client.
+        style: HistoryLayout("joined", changes={"form": GeminiForm(strings=True)})
         for style in ("conversation", "dialogue")
     },
 )

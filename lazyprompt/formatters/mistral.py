@@ -1,4 +1,4 @@
-"""Mistral's chat API: OpenAI's form, with thoughts among the content and addresses as bare texts.
+"""Mistral's chat API: OpenAI's form, with thoughts in the content and addresses as plain text.
 
 Source: the API reference, "Chat completion"; the guides on reasoning, vision, audio and document understanding; the
 types of the official client; for the order of turns and the ids of calls, the rules of mistral-common.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyprompt.formatters.chat_form import PART_SHAPES, ChatForm, bare_media, call_shape, chat_shape, json_text
 from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
-from lazyprompt.formatters.shape import Check, Path, Seen, Spec, listed, parts_of, text_of_json, text_or
+from lazyprompt.formatters.shape import BlockView, Check, Path, Spec, list_of, parts_of, text_of_json, text_or
 from lazyprompt.messages.msg import AudioBlock, Block, FileBlock, ThinkingBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MistralForm(ChatForm):
-    """Messages whose content is a text, or chunks of text, thought and media, with addresses as bare texts."""
+    """The form whose content is text, or chunks of text, thoughts and media with addresses as plain text."""
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
         """Put the blocks of a turn into its message."""
@@ -48,7 +48,7 @@ class MistralForm(ChatForm):
                 return ChatForm.part(self, block)
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return the tools, each function with parameters: they must be there."""
+        """Return the tools, adding empty parameters to functions without any, because Mistral requires them."""
         for tool in tools:
             function = tool.get("function")
             if isinstance(function, dict) and not function.get("parameters"):
@@ -56,23 +56,23 @@ class MistralForm(ChatForm):
         return tools
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages by role, content of text or of chunks."""
+        """Return the check of messages by role, with text or chunks."""
         plain, answers = parts_of({"text": PART_SHAPES["text"]}, 0), parts_of(_ANSWERED, 0)
-        return chat_shape(parts_of(_SAID), plain, listed(call_shape(json_text)), profile, answers=answers)
+        return chat_shape(parts_of(_SAID), plain, list_of(call_shape(json_text)), profile, answers=answers)
 
-    def seen(self, part: Mapping[str, Any], path: Path) -> Seen:
-        """Return a chunk of a content as the rules look at it."""
+    def block_view(self, part: Mapping[str, Any], path: Path) -> BlockView:
+        """Return a chunk of a content as the validator sees it."""
         kind = part.get("type")
         if kind == "thinking":
             return "thinking", path, "", None
         if kind == "input_audio":
-            sound = text_of_json(part.get("input_audio"))
-            return "audio", path, sound if "://" in sound else "data:", None
+            audio = text_of_json(part.get("input_audio"))
+            return "audio", path, audio if "://" in audio else "data:", None
         if kind == "document_url":
             return "file", path, text_of_json(part.get("document_url")), None
         if kind == "image_url" and isinstance(part.get("image_url"), str):
             return "image", path, part["image_url"], None
-        return ChatForm.seen(self, part, path)
+        return ChatForm.block_view(self, part, path)
 
 
 _SAID: dict[str, Spec] = {
@@ -94,7 +94,7 @@ MISTRAL = Profile(
     source="https://docs.mistral.ai/api/#tag/chat",
     media={"image": Media(IMAGES), "audio": Media(("audio/*",)), "file": Media(PDF)},
     thinking="own",
-    # A system turn behind another role is refused, and the user's behind a result.
+    # Mistral refuses a system turn after another role, and a user's turn after a result.
     system="first",
     answers_results=True,
     user_last=True,

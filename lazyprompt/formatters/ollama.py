@@ -1,4 +1,4 @@
-"""Ollama's chat and generate APIs: pictures beside the text, arguments as objects.
+"""Ollama's chat and generate APIs: images outside of the content, and arguments as objects.
 
 Source: the API reference (docs/api.md of the Ollama repository) and the types of the official client.
 """
@@ -7,30 +7,32 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from lazyprompt._base.client_objects import items_of
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_ollama, from_ollama_generate
 from lazyprompt.formatters.chat_form import ChatForm, bare_media, call_shape, chat_shape
-from lazyprompt.formatters.profile import Layout, Media, Profile
-from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View, check_of, listed, text, text_of_json
+from lazyprompt.formatters.profile import HistoryLayout, Media, Profile
+from lazyprompt.formatters.shape import BlockView, Check, MessageView, Path, Spec, check_of, list_of, text, text_of_json
 from lazyprompt.messages.msg import Block, ImageBlock, ToolResultBlock, ToolUseBlock, text_of
+from lazyprompt.messages.native import Native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import Json, JsonObject
-    from lazyprompt.messages.turns import Turn, WrittenTurn
+    from lazyprompt.messages.turns import WrittenTurn
 
 
 def _images(blocks: Sequence[Block]) -> list[Json]:
-    """Return the pictures as Ollama takes them: bare base64, or an address as the documents print it."""
+    """Return the images as base64, or as addresses like in the documented examples."""
     return [bare_media(block.source) for block in blocks if isinstance(block, ImageBlock)]
 
 
 @dataclass(frozen=True, slots=True)
 class OllamaForm(ChatForm):
-    """Messages whose content is text, with ``images`` beside it; arguments are objects."""
+    """The form whose content is text, with separate ``images`` and arguments as objects."""
 
     def fill(self, message: JsonObject, blocks: tuple[Block, ...]) -> None:
         """Put the blocks of a turn into its message."""
@@ -47,47 +49,46 @@ class OllamaForm(ChatForm):
         return {"role": "tool", "content": block.text, "tool_name": block.name, "tool_call_id": block.id}
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of messages by role, content of text with pictures beside it."""
-        images: dict[str, Spec] = {"images?": listed("text" if profile.media["image"].url else "base64", 1)}
-        return chat_shape(text, text, listed(call_shape("object"), 1), profile, images, names_calls=False)
+        """Return the check of messages by role, with text and images."""
+        images: dict[str, Spec] = {"images?": list_of("text" if profile.media["image"].url else "base64", 1)}
+        return chat_shape(text, text, list_of(call_shape("object"), 1), profile, images, names_calls=False)
 
-    def beside(self, message: Mapping[str, Any]) -> list[Seen]:
-        """Return the pictures as the rules look at them."""
-        images = message.get("images")
-        given = cast("list[object]", images) if isinstance(images, list) else []
-        return [("image", ("images", at), "data:", None) for at in range(len(given))]
+    def extra_blocks(self, message: Mapping[str, Any]) -> list[BlockView]:
+        """Return the images as the validator sees them."""
+        return [("image", ("images", at), "data:", None) for at in range(len(items_of(message.get("images"))))]
 
     parse = staticmethod(from_ollama)
 
 
 class GenerateForm:
-    """One text, with ``system`` and ``images`` beside it."""
+    """The form with one text as the ``prompt``, ``system`` and ``images``."""
 
     messages_key = "prompt"
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
         """Write the prompt of one user's turn, and the system text before it."""
         payload: dict[str, Any] = {}
-        # It has no native form.
-        for role, _, content, _ in cast("Sequence[Turn]", turns):
+        for role, _, content, _ in turns:
+            if isinstance(content, Native):
+                continue  # the provider has no native form
             payload["system" if role == "system" else "prompt"] = text_of(content) or "(image)"
-            if images := _images(content if isinstance(content, tuple) else ()):
+            if images := _images(() if isinstance(content, str) else content):
                 payload["images"] = images
         return payload
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Refuse all tools."""
-        raise FormatError(f"ollama-generate knows no tools, and {len(tools)} were given; use the provider 'ollama'")
+        raise FormatError(f"ollama-generate does not support tools, and {len(tools)} were given; use 'ollama'")
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of a prompt and its further keys."""
-        return check_of({"prompt": "text", "system?": "text", "images?": listed("base64", 1), "...": "any"})
+        """Return the check of the prompt, system text and images."""
+        return check_of({"prompt": "text", "system?": "text", "images?": list_of("base64", 1), "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """Yield nothing: there are no tools."""
         return iter(())
 
-    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
+    def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
         """Yield the prompt as the user's turn."""
         if "system" in payload:
             yield ("system",), "system", [("text", (), text_of_json(payload["system"]), None)], None
@@ -98,7 +99,7 @@ class GenerateForm:
 
 
 _IMAGE = Media(("image/*",), url=False)
-# The documents print addresses among the pictures; today's client takes base64 only.
+# Some documented examples have addresses among the images; the current client only accepts base64.
 _ADDRESSES = {"media": {"image": Media(("image/*",), url=True, system=True)}}
 
 OLLAMA = Profile(
@@ -113,8 +114,8 @@ OLLAMA = Profile(
     prefill="",
     strict_tools=False,
     layouts={
-        "conversation": Layout("host", changes=_ADDRESSES),
-        "dialogue": Layout("host", "\n\n", changes=_ADDRESSES),
+        "conversation": HistoryLayout("host", changes=_ADDRESSES),
+        "dialogue": HistoryLayout("host", "\n\n", changes=_ADDRESSES),
     },
 )
 OLLAMA_GENERATE = Profile(
@@ -129,5 +130,5 @@ OLLAMA_GENERATE = Profile(
     system="apart",
     needs_user=True,
     empty_text=False,
-    layouts={"conversation": Layout("joined", "\n\n"), "dialogue": Layout("joined", "\n\n")},
+    layouts={"conversation": HistoryLayout("joined", "\n\n"), "dialogue": HistoryLayout("joined", "\n\n")},
 )

@@ -1,6 +1,6 @@
-"""OpenAI's Chat Completions API, and the providers whose API has the same form: a profile for each.
+"""The profiles of OpenAI's Chat Completions API and of providers whose API has the same form.
 
-Sources: each profile names the API reference; the guides that its rules come from are named beside it.
+Sources: each profile names the API reference, and the comment above it names the guides.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.formatters.profile import ALL_MEDIA, IMAGES, PDF, Breakpoints, Layout, Media, Profile
+from lazyprompt.formatters.profile import ALL_MEDIA, IMAGES, PDF, Breakpoints, HistoryLayout, Media, Profile
 from lazyprompt.messages.openai_form import ID_LENGTH, IDS, NAMES, UrlPart
 
 # Guides on vision, audio, PDF files and prompt caching; the types of the official client.
@@ -27,7 +27,7 @@ OPENAI = Profile(
     names=NAMES,
     ids=IDS,
     id_length=ID_LENGTH,
-    # The API's own error names them.
+    # Source: the API's error message.
     refused_schema_keys=frozenset({"oneOf", "anyOf", "allOf", "enum", "not"}),
     breakpoints=Breakpoints(
         key="prompt_cache_breakpoint",
@@ -37,7 +37,7 @@ OPENAI = Profile(
     ),
 )
 
-# Guides on thinking mode and tool calls (thoughts before a call must go back with it) and on multi-round conversation.
+# Guides on thinking mode and tool calls (the thought before a call must be sent back) and on multi-round conversation.
 DEEPSEEK = Profile(
     name="deepseek",
     form=ChatForm(thinking="reasoning_content"),
@@ -53,8 +53,8 @@ DEEPSEEK = Profile(
     unenforced=frozenset({"system first"}),
 )
 
-# "Input params" and "Reasoning content" of its documentation. Signed thoughts (``thinking_blocks``) are left out: only
-# the provider behind LiteLLM knows whether they are its own.
+# "Input params" and "Reasoning content" of its documentation. Signed thoughts (``thinking_blocks``) are left out,
+# because they may be from another provider than the one LiteLLM calls.
 LITELLM = OPENAI.but(
     name="litellm",
     source="https://docs.litellm.ai/docs/completion/input",
@@ -63,10 +63,10 @@ LITELLM = OPENAI.but(
     prefill="prefix",
     refused_schema_keys=frozenset[str](),
     breakpoints=None,
-    layouts={"conversation": Layout("joined"), "dialogue": Layout("joined")},
+    layouts={"conversation": HistoryLayout("joined"), "dialogue": HistoryLayout("joined")},
 )
 
-# The guide on thinking models: thoughts before a call must go back. Nothing may be empty.
+# The guide on thinking models: the thought before a call must be sent back. Text may not be empty.
 MOONSHOT = Profile(
     name="moonshot",
     form=ChatForm(no_text="", needs_content=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}),
@@ -75,7 +75,7 @@ MOONSHOT = Profile(
         "image": Media(IMAGES, url=False, schemes=("ms",)),
         "video": Media(("video/*",), url=False, schemes=("ms",)),
     },
-    # Moonshot's own tools are named like $web_search.
+    # Moonshot's own tools have names such as $web_search.
     tool_names=re.compile(r"\$?[a-zA-Z0-9_-]{1,63}"),
     thinking="text",
     thinks=re.compile(r"(?:.*/)?kimi-(?:thinking|k2-thinking|k2[.-][5-9]|k(?:[3-9]|\d\d))"),
@@ -83,9 +83,9 @@ MOONSHOT = Profile(
     prefill="partial",
 )
 
-# Guides on the OpenAI-compatible server and on multimodal inputs. The server hands names and turns to the model's chat
-# template as they are. Those of Llama 2 and Gemma refuse a system turn that is not the first, and a template may write
-# a name unchecked, so a name holds nothing that could be a control sequence.
+# Guides on the OpenAI-compatible server and on multimodal inputs. The server passes names and turns to the model's chat
+# template unchanged. The templates of Llama 2 and Gemma refuse a system turn that is not the first. Names may not
+# contain a control sequence, because a template may write them unchecked.
 VLLM = Profile(
     name="vllm",
     form=ChatForm(no_text="", parts={"audio": UrlPart("audio_url"), "video": UrlPart("video_url")}),
@@ -120,5 +120,5 @@ ZHIPU = Profile(
     },
     thinking="text",
     needs_user=True,
-    layouts={"conversation": Layout(), "dialogue": Layout()},
+    layouts={"conversation": HistoryLayout(), "dialogue": HistoryLayout()},
 )

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.formatters.shape import Check, Path, View
+    from lazyprompt.formatters.shape import Check, MessageView, Path
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.turns import WrittenTurn
 
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
-# Rules that some providers document, and do not insist on.
+# Rules that some providers document but don't enforce.
 Unenforced: TypeAlias = Literal["alternation", "user first", "system first", "empty text", "unique ids"]
 HistoryStyle: TypeAlias = Literal["tags", "conversation", "dialogue"]
 
@@ -27,55 +27,56 @@ ALL_MEDIA = frozenset({"image", "audio", "video", "file"})
 
 
 class Form(Protocol):
-    """A wire form: the block mapping of a provider, or of a family of them."""
+    """A wire form: the writer, parser and checks of the payloads of one or more providers."""
 
     @property
     def messages_key(self) -> str:
-        """The key of the payload that holds the conversation."""
+        """The key of the conversation in the payload."""
         ...
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write the payload of turns that keep the provider's rules, tools apart; fresh all through."""
+        """Write turns that follow the provider's rules as a new payload without tools."""
         ...
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Return tools in the provider's form.
 
         Raises:
-            FormatError: A tool has no form there.
+            FormatError: The provider has no form for a tool.
         """
         ...
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of a payload's shape."""
+        """Return a check of a payload's shape."""
         ...
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        """Yield the names of the functions that a payload declares, each with its place."""
+        """Yield the path and the name of each function that a payload declares."""
         ...
 
-    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """Yield the messages of a payload for the rules; what has no known shape is passed over."""
+    def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
+        """Yield views of a payload's messages for the validator; values of an unknown shape are skipped."""
         ...
 
     def parse(self, answer: Mapping[str, object], provider: str) -> Msg:
-        """Read the provider's answer as a message."""
+        """Parse the provider's answer as a message."""
         ...
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class Media:
-    """The ways in which a provider takes one kind of media.
+    """A provider's rules for one kind of media.
 
     Args:
-        types: The MIME types it takes, ``image/*`` for all of a kind; one that is named is sent by that name.
-        url: True if by address, so that the provider fetches it.
-        data: True if as base64.
-        schemes: Further schemes of addresses it knows, as ``gs``.
-        opaque: True if any token will do for an address (the names of files uploaded before).
-        assistant: True if in the assistant's messages too.
-        system: True if in the system message too.
+        types: The accepted MIME types, such as ``image/png``, or ``image/*`` for all of a kind. Media are sent with the
+            type's name from this list.
+        url: True if the provider fetches media from an address.
+        data: True if the provider accepts base64.
+        schemes: Further accepted schemes of addresses, such as ``gs``.
+        opaque: True if any text is accepted as an address, such as the name of an uploaded file.
+        assistant: True if the assistant's messages may contain such media.
+        system: True if the system message may contain such media.
     """
 
     types: tuple[str, ...]
@@ -87,21 +88,21 @@ class Media:
     system: bool = False
 
     def takes(self, media_type: str) -> bool:
-        """Return True if the provider takes media of a MIME type."""
+        """Return True if the provider accepts a MIME type."""
         return media_type in self.types or f"{media_type.partition('/')[0]}/*" in self.types
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The place of the system text in a merged history.
+class HistoryLayout:
+    """The layout of a merged history.
 
     Args:
-        system: In a turn of its own (``own``), at the beginning of the user's turn (``joined``), or in a system turn
-            that holds the history as well (``host``).
-        join: What stands between it and the history.
-        media_last: True if pictures and the like stand behind all text.
-        changes: Rules of the provider that were others when the style was written down.
+        system: The place of the system text: a turn of its own (``own``), the beginning of the user's turn
+            (``joined``), or a system turn that also contains the history (``host``).
+        join: The text between the system text and the history.
+        media_last: True if media follow all text.
+        changes: Fields of the profile with other values for this style, from older documentation of the provider.
     """
 
     system: Literal["own", "joined", "host"] = "own"
@@ -113,14 +114,15 @@ class Layout:
 @read_only
 @dataclass(frozen=True, slots=True)
 class Breakpoints:
-    """Marks up to which a provider caches.
+    """A provider's rules for cache breakpoints: marks at the end of a cached prefix.
 
     Args:
-        key: The key of a block that holds the mark.
+        key: The key of the mark in a block.
         mark: The mark without a lifetime.
-        lifetimes: The lifetimes it knows, the default first, then longer ones.
-        tools: True if a tool can hold a mark.
-        models: The models that know marks; ``None`` for all.
+        lifetimes: The accepted lifetimes, the default first, then longer ones.
+        tools: True if a tool may have a mark.
+        models: The models that support marks; ``None`` for all.
+        most: The largest number of marks in a payload.
     """
 
     key: str
@@ -131,7 +133,7 @@ class Breakpoints:
     most: int = 4
 
 
-def _is_one(model: str | None, models: re.Pattern[str] | None) -> bool:
+def _matches(model: str | None, models: re.Pattern[str] | None) -> bool:
     return models is not None and model is not None and models.match(model) is not None
 
 
@@ -141,48 +143,48 @@ class Profile:
     """The rules of a provider.
 
     Args:
-        name: What the provider is called in ``ChatFormatter(name)``.
-        form: How turns and blocks are written and read: the block mapping.
-        source: Where the rules are written down.
-        native: The native form of messages, as :attr:`lazyprompt.Msg.native` names it, that it is sent as they stand.
-        media: The media it takes from the user, by kind.
-        result_media: The kinds of media it takes within a tool's result; others follow in a user's turn.
-        error_results: True if a result can say that the tool failed.
-        url_media: The kinds that the ``url`` of a message may be, for this provider.
-        thinking: Which thoughts it wants back: none, those it signed or redacted itself (``signed``), those it gave an
-            id (``items``), its own as text (``own``), or all as text (``text``).
-        thinks: The models that refuse a call without the thought before it, be it empty.
-        signs_parts: True if it signs texts and calls, and wants those signatures back.
-        calls_tools: True if it knows tools.
-        turns: True if it knows turns; else all is one text.
-        system: Where system text may stand: in any turn (``anywhere``), only first, and only one (``first``), or beside
-            the messages (``apart``).
-        late_system: The models that take further system text behind a user's turn; an unnamed model is ``""``.
-        developer: True if the role ``developer`` is known; else it is written as system text.
-        alternate: True if user and assistant must take turns.
-        user_first: True if a user's turn must be the first behind the system text.
-        user_last: True if a user's turn (or a tool's) must be the last.
-        prefill: The key of a last turn of the assistant that the model goes on with; ``""`` where every last turn of
-            the assistant is one, ``None`` where none is.
+        name: The provider's name in ``ChatFormatter(name)``.
+        form: The wire form, which writes and parses payloads.
+        source: The documentation of the rules.
+        native: The native form, as in :attr:`lazyprompt.Msg.native`, of messages that are sent unchanged.
+        media: The media that the user's messages may contain, by kind.
+        result_media: The kinds of media that a tool result may contain; others follow in a user's turn.
+        error_results: True if a result can be marked as a tool's failure.
+        url_media: The kinds of media that the ``url`` of a message may refer to.
+        thinking: The thoughts to send: none, those that the provider signed or redacted (``signed``), those with its id
+            (``items``), its own as text (``own``), or all as text (``text``).
+        thinks: The models that refuse a call without its preceding thought, even an empty one.
+        signs_parts: True if the provider signs texts and calls, and expects these signatures back.
+        calls_tools: True if the provider supports tools.
+        turns: True if the provider supports turns; otherwise the conversation is one text.
+        system: The place of system text: any turn (``anywhere``), the first turn only (``first``), or outside of the
+            messages (``apart``).
+        late_system: The models that accept further system text after a user's turn; an unnamed model is ``""``.
+        developer: True if the provider has the role ``developer``; otherwise it is written as system text.
+        alternate: True if user and assistant must alternate.
+        user_first: True if the first turn after the system text must be the user's.
+        user_last: True if the last turn must be the user's or a tool's.
+        prefill: The key that marks the assistant's last turn as an answer to continue; ``""`` if every last turn of the
+            assistant is continued, ``None`` if none is.
         no_prefill: The models that refuse a last turn of the assistant.
-        needs_user: True if there must be a user's turn at all.
-        empty_text: True if a text without a visible sign may be sent.
-        names: The names it takes for speakers; ``None`` where it has no place for names.
-        results_anywhere: True if results may stand further behind their calls.
-        answers_results: True if the assistant must speak between results and the user's next turn.
-        ids: The ids of tool calls it takes; a mapped id is at most ``id_length`` long.
-        id_length: The longest id of a tool call.
-        tool_names: The names of tools it takes.
-        strict_tools: True if a tool may ask that its schema is kept to the letter.
-        tool_keys: The further keys that it takes beside the function of a tool.
-        refused_schema_keys: The keys that it refuses at the root of a tool's schema.
-        tokenizes: True if it is a server that tokenizes texts with the model's chat template, so that control sequences
-            in untrusted text are neutralised by default; False for a hosted provider.
-        trailing_space: True if an unfinished last answer may end in white space.
-        breakpoints: Its marks of caching; ``None`` if it has none.
-        unenforced: The rules that ``format`` keeps, for they are documented, and that the provider does not insist on:
-            ``validate`` does not judge by them.
-        layouts: Where the documented styles of merged histories put the system text.
+        needs_user: True if there must be a user's turn.
+        empty_text: True if blank text may be sent.
+        names: The accepted names of speakers; ``None`` if messages have no names.
+        results_anywhere: True if results need not follow their calls directly.
+        answers_results: True if a turn of the assistant must separate results from the user's next turn.
+        ids: The accepted ids of tool calls.
+        id_length: The length limit of an id that replaces a refused one.
+        tool_names: The accepted names of tools.
+        strict_tools: True if a tool may have ``strict``.
+        tool_keys: The further keys that a tool may have next to its function.
+        refused_schema_keys: The keys that are refused at the root of a tool's schema.
+        tokenizes: True for a server that tokenizes texts with the model's chat template, so that control sequences in
+            untrusted text are neutralised by default; False for a hosted provider.
+        trailing_space: True if an answer to continue may end in white space.
+        breakpoints: The rules for cache breakpoints; ``None`` if there are none.
+        unenforced: The documented rules that the provider doesn't enforce. ``format`` follows them, and ``validate``
+            ignores them.
+        layouts: The layouts of merged histories, by style.
     """
 
     name: str
@@ -221,24 +223,24 @@ class Profile:
     trailing_space: bool = True
     breakpoints: Breakpoints | None = None
     unenforced: frozenset[Unenforced] = frozenset()
-    layouts: Mapping[str, Layout] = field(default_factory=dict[str, Layout])
+    layouts: Mapping[str, HistoryLayout] = field(default_factory=dict[str, HistoryLayout])
 
     def but(self, **changes: object) -> Profile:
-        """Return the profile of a provider that follows this one in all but some rules."""
+        """Return a copy with some rules changed."""
         return replace(self, **changes)  # type: ignore[arg-type]  # the names are the fields' own
 
     def needs_user_last(self, model: str | None) -> bool:
         """Return True if the last turn must be the user's or a tool's, for a model."""
-        return self.user_last or _is_one(model, self.no_prefill)
+        return self.user_last or _matches(model, self.no_prefill)
 
     def needs_thoughts(self, model: str | None) -> bool:
-        """Return True if a model refuses a call without the thought before it."""
-        return _is_one(model, self.thinks)
+        """Return True if a model refuses a call without its preceding thought."""
+        return _matches(model, self.thinks)
 
     def takes_late_system(self, model: str | None) -> bool:
-        """Return True if a model takes system text behind a user's turn."""
-        return _is_one(model or "", self.late_system)
+        """Return True if a model accepts system text after a user's turn."""
+        return _matches(model or "", self.late_system)
 
-    def layout(self, style: HistoryStyle) -> Layout:
-        """Return the place of the system text in a merged history of a style."""
-        return self.layouts.get(style, Layout(media_last=style != "tags"))
+    def layout(self, style: HistoryStyle) -> HistoryLayout:
+        """Return the layout of a merged history in a style."""
+        return self.layouts.get(style, HistoryLayout(media_last=style != "tags"))

@@ -1,14 +1,14 @@
-"""The providers by name, and a table of the blocks that each takes, read out of the profiles.
+"""The providers by name, and a table of the blocks that each accepts.
 
-A profile is imported when it is first asked for. In the table, ``yes (signed)`` means that a signature goes back to the
-provider that gave it to a text or a call. Media: the ways to give them, and the place of those of a tool's result.
-Thoughts: those of its own that the provider wants back.
+Profiles are imported on first use. In the table, ``yes (signed)`` means that signatures of texts and calls are sent
+back to their provider. The cells of media show the accepted ways to send them, and the place of a result's media. The
+cell of thoughts shows which of its own thoughts a provider accepts.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from lazyprompt.errors import FormatError, did_you_mean
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.formatters.profile import MediaKind, Profile
 
-# All but ``openai``, for type checkers: a prompter makes a payload for these.
+# The providers except ``openai``, as a type: prompters build a payload for these formats.
 OtherProvider: TypeAlias = Literal[
     "openai-responses",
     "anthropic",
@@ -35,7 +35,7 @@ OtherProvider: TypeAlias = Literal[
     "mistral",
 ]
 PROVIDERS: tuple[str, ...] = ("openai", *get_args(OtherProvider))
-# The modules of profiles by the first part of the provider's name; all other profiles are in ``openai``.
+# The modules named like the first part of a provider's name; all other profiles are in ``openai``.
 _MODULES = frozenset({"anthropic", "gemini", "dashscope", "ollama", "mistral", "responses"})
 
 
@@ -43,15 +43,15 @@ def profile_of(provider: str) -> Profile:
     """Return the rules of a provider.
 
     Args:
-        provider: One of ``PROVIDERS``.
+        provider: A name from ``PROVIDERS``.
 
     Returns:
         Its profile.
 
     Raises:
-        FormatError: There is no such provider.
+        FormatError: The provider is unknown.
     """
-    if not isinstance(cast("object", provider), str):
+    if not _is_text(provider):
         raise FormatError(f"a provider is a name or a Profile, not a {type(provider).__name__}")
     if provider not in PROVIDERS:
         raise FormatError(
@@ -64,12 +64,16 @@ def profile_of(provider: str) -> Profile:
     return profile
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
 class Row(NamedTuple):
-    """The blocks and settings that one provider takes.
+    """The blocks and settings that a provider accepts.
 
     Attributes:
         provider: The provider's name.
-        cells: For each column of the table, in order, a short text.
+        cells: Short texts by column, in order.
     """
 
     provider: str
@@ -77,12 +81,12 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """Return the table: one row for each provider, with the columns of ``HEADERS`` behind the provider's own."""
+    """Return a row for each provider, with the columns of ``HEADERS`` after the first."""
     return [row_of(profile_of(provider)) for provider in PROVIDERS]
 
 
 def row_of(profile: Profile) -> Row:
-    """Return the row of a provider, also of one that is not in the table.
+    """Return the row of a provider, which need not be in the table.
 
     Args:
         profile: Its rules.
@@ -94,7 +98,7 @@ def row_of(profile: Profile) -> Row:
         "tool_result": "yes" if profile.calls_tools else "no",
         **{kind: _medium(profile, kind) for kind in _MEDIA},
         "thinking": _THINKING[profile.thinking],
-        "system": profile.system if profile.late_system is None else f"{profile.system}, late behind a user's turn",
+        "system": profile.system if profile.late_system is None else f"{profile.system}, late after a user's turn",
         "turns": "one text" if not profile.turns else "must alternate" if profile.alternate else "any order",
         "names": "no" if profile.names is None else "yes",
         "cache": "no",

@@ -1,22 +1,24 @@
-"""A model's answer: its text, and all else that came with it."""
+"""A model's answer: its text, tool calls, usage and finish reason."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from lazyprompt._base.client_objects import fields_of, items_of
 from lazyprompt._base.display import html_of
 from lazyprompt.messages.msg import Msg, ThinkingBlock, ToolUseBlock, message_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from lazyprompt.budget.report import TrimReport
     from lazyprompt.formatters.report import Report
 
-# Why an answer ended: by itself, at the limit of tokens, to call tools, because the provider holds something back or
-# the model refuses, with a call of a tool that is none, or for a reason of the provider's own.
+# The reason for the end of an answer: its natural end, the token limit, tool calls, the provider's content filter, the
+# model's refusal, a malformed tool call, or a reason of the provider's own.
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken call", "other"]
 
-# Where the forms of answers say why they ended: the first path that is there counts.
+# The paths of finish reasons in answers; the first path with a value is used.
 _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("choices", 0, "finish_reason"),
     ("output", "choices", 0, "finish_reason"),
@@ -28,7 +30,7 @@ _PLACES: tuple[tuple[str | int, ...], ...] = (
     ("incomplete_details", "reason"),
     ("status",),
 )
-# Where Gemini says why it takes a prompt for one that is not to be answered.
+# The paths of Gemini's reason for blocking a prompt.
 _BLOCKED: tuple[tuple[str, ...], ...] = (("prompt_feedback", "block_reason"), ("promptFeedback", "blockReason"))
 _REASONS: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "null", "completed"), "stop"),
@@ -43,17 +45,17 @@ _REASONS: dict[str, Finish] = {
 
 
 class Reply(str):
-    """A model's answer: a string of its text, with all that came with it.
+    """A model's answer: a ``str`` of its text with extra attributes.
 
     Attributes:
         message: The answer as a message, ready for history.
         raw: The provider's own answer, as a dict.
-        finish: Why it ended; None where nobody says.
-        model: The model that answered, as the provider names it; ``""`` where it does not.
-        parsed: What the text says as an object of the ``response_format`` that was asked for; else ``None``.
+        finish: The reason for its end; None if the provider doesn't report one.
+        model: The provider's name of the model that answered; ``""`` if it is not reported.
+        parsed: The text as an object of the requested ``response_format``; None without one.
         said: The user's text of this call, or None if the history awaited the answer.
-        trim: The report of the budget: what was dropped from the prompt, or None without a budget.
-        report: The report of the payload: what the provider's form could not carry, entry by entry.
+        trim: The report of the budget on dropped content, or None without a budget.
+        report: The report of the payload on changed and dropped content.
     """
 
     __slots__ = ("finish", "message", "model", "parsed", "raw", "report", "said", "trim")
@@ -75,42 +77,42 @@ class Reply(str):
         trim: TrimReport | None = None,
         report: Report = (),
     ) -> Self:
-        """Make a reply.
+        """Create a reply.
 
         Args:
             message: The answer.
             raw: The provider's own answer.
-            parsed: The object that the text stands for.
+            parsed: The text as an object of the requested ``response_format``.
             said: The user's text.
             trim: The report of the budget.
             report: The report of the payload.
         """
-        made = super().__new__(cls, message.text)
-        made.message, made.raw, made.parsed, made.said = message, raw, parsed, said
-        made.trim, made.report = trim, report
-        made.finish = _finish(raw, called=bool(made.tool_calls))
-        made.model = str(raw.get("model") or raw.get("model_version") or "")
-        return made
+        reply = super().__new__(cls, message.text)
+        reply.message, reply.raw, reply.parsed, reply.said = message, raw, parsed, said
+        reply.trim, reply.report = trim, report
+        reply.finish = _finish(raw, called=bool(reply.tool_calls))
+        reply.model = str(raw.get("model") or raw.get("model_version") or "")
+        return reply
 
     @property
     def turn(self) -> tuple[Msg, ...]:
-        """The user's text and the model's answer, which end the history of the next call."""
+        """The user's text and the model's answer, as the last messages of the next call's history."""
         return (*user_turn(self.said), self.message)
 
     @property
     def tool_calls(self) -> Sequence[ToolUseBlock]:
-        """The tools that the model wants called: ``id``, ``name``, ``input``; running them is the caller's."""
+        """The model's tool calls, each with ``id``, ``name`` and ``input``. The caller runs them."""
         return [block for block in self.message.blocks if isinstance(block, ToolUseBlock)]
 
     @property
     def thinking(self) -> str:
-        """The model's thoughts before its answer, where they are reported."""
+        """The text of the model's thoughts; ``""`` if the answer has none."""
         blocks = (block for block in self.message.blocks if isinstance(block, ThinkingBlock))
         return "\n".join(block.thinking for block in blocks if block.thinking)
 
     @property
     def usage(self) -> Mapping[str, int] | None:
-        """``prompt_tokens``, ``completion_tokens`` and ``total_tokens``; None where the provider does not tell."""
+        """``prompt_tokens``, ``completion_tokens`` and ``total_tokens``; None if the provider doesn't report them."""
         return self.message.usage
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -128,40 +130,30 @@ class Reply(str):
 
 
 def user_turn(text: str | None) -> tuple[Msg, ...]:
-    """Return a user's text as messages of a history; none where there is no text."""
+    """Return a user's text as messages of a history; an empty tuple for None."""
     return () if text is None else (message_of("", text, "user"),)
 
 
 def _finish(raw: Mapping[str, Any], *, called: bool) -> Finish | None:
-    """Return the reason why an answer ended."""
-    if any(at(raw, path) for path in _BLOCKED):
+    """Return the finish reason of an answer."""
+    if any(value_at(raw, path) for path in _BLOCKED):
         return "content_filter"
-    found = next(filter(None, (at(raw, path) for path in _PLACES)), None)
+    found = next(filter(None, (value_at(raw, path) for path in _PLACES)), None)
     if found is None:
         return None
     reason = _REASONS.get(str(getattr(found, "value", found)).rpartition(".")[2].lower(), "other")
-    refused = at(raw, ("choices", 0, "message", "refusal")) or _refuses(raw.get("output"))
+    refused = value_at(raw, ("choices", 0, "message", "refusal")) or _refuses(raw.get("output"))
     return "refusal" if refused else "tool_calls" if called and reason == "stop" else reason
 
 
 def _refuses(output: object) -> bool:
     """Return True if a message of a Responses answer has a refusal among its parts."""
-    items = cast("list[object]", output) if isinstance(output, list) else []
-    return any(part.get("type") == "refusal" for item in items for part in _fields_in(at(item, ("content",))))
+    parts = (part for item in items_of(output) for part in items_of(value_at(item, ("content",))))
+    return any(fields_of(part).get("type") == "refusal" for part in parts)
 
 
-def _fields_in(value: object) -> list[Mapping[str, object]]:
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("Mapping[str, object]", item) for item in items if isinstance(item, Mapping)]
-
-
-def at(value: object, path: Sequence[str | int]) -> object:
-    """Return the value of an answer at a path of keys and places; None where there is none."""
+def value_at(value: object, path: Sequence[str | int]) -> object:
+    """Return the value at a path of keys and indices in an answer; None if there is no such value."""
     for key in path:
-        if type(value) is dict or isinstance(value, Mapping):  # the first of them is ten times as fast
-            value = cast("Mapping[str | int, object]", value).get(key)
-        elif isinstance(value, list) and isinstance(key, int):
-            value = next(iter(cast("list[object]", value)[key:]), None)
-        else:
-            return None
+        value = fields_of(value).get(key) if isinstance(key, str) else next(iter(items_of(value)[key:]), None)
     return value

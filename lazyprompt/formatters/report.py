@@ -1,4 +1,4 @@
-"""The result of a formatter: the payload, and a report of all that is not in it as it was given."""
+"""The result of a formatter: the payload, with a report of changed and dropped content."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = Literal["left out", "changed", "moved", "added"]
 
-# What a provider has no use for by its own rules, and empty messages: leaving them out loses no content.
+# Kinds of content that the provider's own rules exclude, and empty messages. Leaving them out is not a loss.
 _NO_LOSS = frozenset({"native", "thinking", "name", "signature", "cache", "message", "strict"})
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that is not in the payload as it was given.
+    """A difference between the input and the payload.
 
     Attributes:
-        where: The place in the input, as ``messages[3].content[1]``.
-        kind: The kind of block it is about, or ``message``, ``metadata`` (a key of a message), ``name``, ``id``,
-            ``signature``, ``tools``, ``strict``, ``cache``, ``native`` (a message in the provider's own form),
-            ``safety`` (control sequences).
+        where: The place in the input, such as ``messages[3].content[1]``.
+        kind: The kind of block, or ``message``, ``metadata`` (a key of a message), ``name``, ``id``, ``signature``,
+            ``tools``, ``strict``, ``cache``, ``native`` (a message in the provider's own form) or ``safety`` (control
+            sequences).
         action: ``left out``, ``changed``, ``moved`` or ``added``.
-        reason: Why, and what to do where something can be done.
-        text: The text that was left out or changed, whole.
+        reason: The reason, and a remedy if there is one.
+        text: The full text that was left out or changed.
     """
 
     where: str
@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def is_loss(self) -> bool:
-        """True if content was lost that the provider would have used, had it been able to."""
+        """True if content was lost that is relevant for the provider."""
         return self.action == "left out" and self.kind not in _NO_LOSS
 
     def __str__(self) -> str:
@@ -51,13 +51,13 @@ Report: TypeAlias = tuple[Entry, ...]
 
 
 class Payload(dict[str, Any]):
-    """A provider's payload: a plain dict of JSON values, with a report of what it could not carry.
+    """A provider's payload: a plain dict of JSON values, with a report.
 
     Attributes:
-        report: What was left out, changed, moved or added, place by place; empty where all is as it was given.
-        trim: What a budget let go; ``None`` where there was none.
-        neutralised: The neutralised control sequences in it, each with the sequence as it was given. An answer that
-            quotes one has it as it was sent; modules restore it.
+        report: The content that was left out, changed, moved or added; empty if the payload has all content unchanged.
+        trim: The report of the budget; ``None`` without a budget.
+        neutralised: Pairs of a neutralised control sequence and the original. An answer may quote the neutralised form;
+            modules restore the original.
     """
 
     __slots__ = ("neutralised", "report", "trim")
@@ -80,7 +80,7 @@ class Payload(dict[str, Any]):
 
 
 class Notes(list[Entry]):
-    """A report while it is being written."""
+    """The entries of a report, collected while messages are formatted."""
 
     __slots__ = ()
 
@@ -88,18 +88,18 @@ class Notes(list[Entry]):
         """Add an entry."""
         self.append(Entry(where, kind, action, reason, text))
 
-    def finished(self, *, strict: bool) -> Report:
+    def report(self, *, strict: bool) -> Report:
         """Return the report.
 
         Args:
-            strict: True if lost content is an error.
+            strict: True to raise an error if content was lost.
 
         Raises:
-            FormatError: ``strict``, and content was lost.
+            FormatError: Content was lost, and ``strict`` is set.
         """
         if not self:
             return ()
         losses = [str(entry) for entry in self if entry.is_loss]
         if strict and losses:
-            raise FormatError(f"strict=True, and the payload cannot carry all: {'; '.join(losses)}")
+            raise FormatError(f"strict=True, and the payload would lose content: {'; '.join(losses)}")
         return tuple(self)

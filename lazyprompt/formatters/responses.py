@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from lazyprompt._base.json import Json, JsonObject, dump
+from lazyprompt._base.json import Json, JsonObject, dump, json_object
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._answers import from_responses
 from lazyprompt.formatters.chat_form import json_text
@@ -19,14 +19,14 @@ from lazyprompt.formatters.openai import OPENAI
 from lazyprompt.formatters.profile import IMAGES, PDF, Media, Profile
 from lazyprompt.formatters.shape import (
     check_of,
-    listed,
+    list_of,
     name_of_json,
-    named,
+    names_at,
     objects,
     one_of,
     parts_of,
     role_of_json,
-    tagged,
+    tagged_object,
     text_of_json,
     text_or,
 )
@@ -45,21 +45,21 @@ from lazyprompt.messages.openai_form import address_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from lazyprompt.formatters.shape import Check, Path, Seen, Spec, View
+    from lazyprompt.formatters.shape import BlockView, Check, MessageView, Path, Spec
     from lazyprompt.messages.msg import Block
     from lazyprompt.messages.turns import Content, WrittenTurn
 
 
-# Blocks that are items of their own; texts and media are parts of a message.
+# Blocks that become separate items; texts and media are parts of a message.
 _Apart = ThinkingBlock | ToolUseBlock | ToolResultBlock
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsesForm:
-    """Items in a row: messages, reasoning, calls and their outputs.
+    """The form with a list of items: messages, reasoning, calls and their outputs.
 
-    System text is a message of the role ``developer``: the newest models put ``instructions`` behind the input, where
-    no cache holds them.
+    System text is a message of the role ``developer``, because the newest models put ``instructions`` after the input,
+    where they are not cached.
     """
 
     messages_key: str = "input"
@@ -71,31 +71,31 @@ class ResponsesForm:
         return {"input": [item for role, _, content, _ in turns for item in _items(role, content, free)]}
 
     def tools(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Return functions with name and parameters beside their type, and OpenAI's own tools as they are."""
+        """Return functions in the flat form, and OpenAI's own tools as they are."""
         return [_tool(tool) for tool in tools]
 
     def shape(self, profile: Profile) -> Check:
-        """Return the check of items by type; other keys of a request are the caller's."""
-        items = text_or(listed(_ITEM, 1))
+        """Return the check of items by type; other keys of a request are not checked."""
+        items = text_or(list_of(_ITEM, 1))
         return check_of({"input": items, "instructions?": "text", "tools?": [_TOOL], "...": "any"})
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """Yield the names of the functions."""
         tools = objects(payload.get("tools"))
-        return named((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
+        return names_at((("tools", at), tool) for at, tool in tools if tool.get("type") == "function")
 
-    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
-        """Yield the instructions and the items, each as a message of its own."""
+    def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
+        """Yield the instructions and the items as separate messages."""
         if "instructions" in payload:
             yield ("instructions",), "system", [("text", (), text_of_json(payload["instructions"]), None)], None
         if isinstance(payload.get("input"), str):
             yield ("input",), "user", [("text", (), payload["input"], None)], None
         items = objects(payload.get("input"))
-        # A conversation that the server keeps has its calls there.
+        # The server may keep the conversation with the calls.
         kept = bool(payload.get("previous_response_id") or payload.get("conversation"))
         kinds = [(text_of_json(item.get("type")), text_of_json(item.get("call_id"))) for _, item in items]
         calls = {call_id for kind, call_id in kinds if kind == "function_call"}
-        # Calls of OpenAI's own tools may be answered by the same item as those of functions.
+        # Results of some of OpenAI's own tools have the type of function results.
         others = {call_id for kind, call_id in kinds if kind.endswith("_call")} - calls
         for place, (at, item) in enumerate(items):
             path: Path = ("input", at)
@@ -111,21 +111,18 @@ class ResponsesForm:
                 if follows.get("role", "user") != "assistant" and follows.get("type", "message") == "message":
                     yield path, "assistant", [("thinking", (), "", None)], None
             elif kind == "message":
-                content = item.get("content")
-                seen = [_seen(part, ("content", index)) for index, part in objects(content)]
-                content_seen: list[Seen] = [("text", ("content",), content, None)] if isinstance(content, str) else seen
-                yield path, role_of_json(item.get("role")), content_seen, None
+                yield path, role_of_json(item.get("role")), _content_views(item.get("content")), None
 
     parse = staticmethod(from_responses)
 
 
 def _items(role: str, content: Content | Native, free: frozenset[str]) -> Iterator[Json]:
-    """Yield the items of a turn; texts and media between other blocks stay in one message.
+    """Yield the items of a turn; adjacent texts and media are one message.
 
     Args:
         role: The role of the turn.
         content: Its content.
-        free: The ids of calls of custom tools, whose outputs have a type of their own.
+        free: The ids of calls of custom tools, whose outputs have another type.
     """
     if isinstance(content, Native):
         yield from content.parts()
@@ -143,7 +140,7 @@ def _items(role: str, content: Content | Native, free: frozenset[str]) -> Iterat
 
 def _message(role: str, blocks: list[Block]) -> JsonObject:
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
-    # The assistant's texts have no input form of their own but a plain string.
+    # The only input form of the assistant's texts is a plain string.
     if role == "assistant" or len(blocks) == len(texts) == 1:
         return {"role": role, "content": "\n".join(texts)}
     return {"role": role, "content": [_part(block) for block in blocks]}
@@ -184,17 +181,23 @@ def _part(block: Block) -> JsonObject:
 def _tool(tool: JsonObject) -> JsonObject:
     if tool["type"] != "function":
         return tool
-    function = cast("JsonObject", tool["function"])
-    # Without "strict" the API would hold the schema to rules that Chat Completions does not ask for.
+    function = json_object(tool["function"])
+    # Without "strict" the API would apply rules to the schema that Chat Completions doesn't have.
     form: JsonObject = {"type": "function", "name": function["name"], "strict": function.get("strict", False)}
     form["parameters"] = function.get("parameters") or {"type": "object", "properties": {}}
     if function.get("description"):
         form["description"] = function["description"]
-    # The profile's ``tool_keys`` stand beside the function.
+    # Keep the profile's ``tool_keys``.
     return form | {key: value for key, value in tool.items() if key not in ("type", "function")}
 
 
-def _seen(part: Mapping[str, Any], path: Path) -> Seen:
+def _content_views(content: object) -> list[BlockView]:
+    if isinstance(content, str):
+        return [("text", ("content",), content, None)]
+    return [_block_view(part, ("content", index)) for index, part in objects(content)]
+
+
+def _block_view(part: Mapping[str, Any], path: Path) -> BlockView:
     match part.get("type"):
         case "input_image":
             return "image", path, text_of_json(part.get("image_url")) or "data:", None
@@ -222,7 +225,7 @@ _BESIDE: dict[str, Spec] = {"type?": one_of("message"), "id?": "text", "status?"
 _SAYS: dict[str, Spec] = {"content": parts_of(_INPUTS), **_BESIDE}
 _STATE: dict[str, Spec] = {"id?": "text|null", "status?": "text|null", "caller?": "any", "namespace?": "any"}
 _ITEMS: dict[str, Spec] = {
-    "message": tagged(
+    "message": tagged_object(
         "role",
         {
             **dict.fromkeys(("user", "system", "developer"), _SAYS),
@@ -248,10 +251,10 @@ _FUNCTION: dict[str, Spec] = {
     "defer_loading?": "any",
     "allowed_callers?": "any",
 }
-# Of OpenAI's own tools, and of what they leave in its answers, only that each has a type.
+# OpenAI's own tools, and the items of their calls, only need a type.
 _OTHER: dict[str, Spec] = {"type": "text", "...": "any"}
-_TOOL = tagged("type", {"function": _FUNCTION}, other=_OTHER)
-_ITEM = tagged("type", _ITEMS, other=_OTHER, default="message")
+_TOOL = tagged_object("type", {"function": _FUNCTION}, other=_OTHER)
+_ITEM = tagged_object("type", _ITEMS, other=_OTHER, default="message")
 
 OPENAI_RESPONSES = OPENAI.but(
     name="openai-responses",

@@ -1,48 +1,48 @@
-"""The shape of JSON, as small checks put together; and the view of a payload that the rules judge.
+"""Checks of the shape of JSON, combined from small functions, and the views of a payload that the validator reads.
 
-A check takes a value and returns its faults, none where it is fine: the place, what is wrong, and what to do. Places
-are put together on the way back, so that a value without faults costs no paths. Most checks are written in a short
-form: ``{"name": "text", "id?": "text|null", "parts": [{"text": "text"}]}``.
+A check is a function from a value to its faults: path, fault and remedy. Paths are built only when there is a fault.
+Most checks are written in a short form: ``{"name": "text", "id?": "text|null", "parts": [{"text": "text"}]}``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
-from lazyprompt._base.json import MAX_INT_BITS
+from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.json import MAX_INT_BITS, is_dict, is_list
 from lazyprompt._base.roles import ROLES
 from lazyprompt.errors import did_you_mean
 from lazyprompt.messages.read_parts import PART_TYPES
 
 Path: TypeAlias = tuple[str | int, ...]
-# The place, what is wrong, and what to do.
+# The path, the fault, and the remedy.
 Fault: TypeAlias = tuple[Path, str, str]
 Check: TypeAlias = Callable[[Any], Sequence[Fault]]
-# A check, or its short form: its name, with "|null" where null will do; the fields of an object, with "?" behind the
-# keys that may be missing, and the key "..." where others may be there; a list of the form of its items.
+# A check, or its short form: a name in _CHECKS, with "|null" to accept null; the fields of an object, with "?" after
+# optional keys and the key "..." to accept unknown keys; or a list with the form of its items.
 Spec: TypeAlias = "Check | str | Mapping[str, Any] | list[Any]"
 
 FINE: Sequence[Fault] = ()
 
 
-def shown(path: Path) -> str:
-    """Write a path, as ``messages[3].content[0]``."""
+def path_text(path: Path) -> str:
+    """Return a path as text, such as ``messages[3].content[0]``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
-def _named(value: object) -> str:
+def _describe(value: object) -> str:
     if value is None or isinstance(value, bool):
         return str(value)
     kind = type(value).__name__
-    # Not every integer can be written down.
+    # Python refuses to write very long integers.
     short = isinstance(value, str | float) or (isinstance(value, int) and value.bit_length() < MAX_INT_BITS)
     return f"the {kind} {value!r:.60}" if short else f"a {kind}"
 
 
 def _wrong(value: object, expected: str) -> Sequence[Fault]:
-    return [((), f"is {_named(value)}", f"give {expected}")]
+    return [((), f"is {_describe(value)}", f"give {expected}")]
 
 
 def text(value: object) -> Sequence[Fault]:
@@ -66,42 +66,47 @@ _CHECKS: dict[str, Check] = {
 
 
 def check_of(spec: Spec) -> Check:
-    """Return the check of a short form."""
+    """Build a check from its short form."""
     if isinstance(spec, str):
         name = spec.removesuffix("|null")
         return _CHECKS[name] if name == spec else nullable(_CHECKS[name])
     if isinstance(spec, list):
-        return listed(cast("list[Spec]", spec)[0])
+        return list_of(spec[0])
     if not isinstance(spec, Mapping):
         return spec
-    forms = cast("Mapping[str, Spec]", spec)
-    required = {key: check_of(each) for key, each in forms.items() if key[-1] not in "?."}
-    optional = {key[:-1]: check_of(each) for key, each in forms.items() if key[-1] == "?"}
-    return fields(required, optional, more="..." in forms)
+    required = {key: check_of(each) for key, each in spec.items() if key[-1] not in "?."}
+    optional = {key[:-1]: check_of(each) for key, each in spec.items() if key[-1] == "?"}
+    return fields(required, optional, more="..." in spec)
 
 
 def parts_of(kinds: Mapping[str, Spec], least: int = 1, other: Spec | None = None) -> Check:
-    """Return the check of a text, or of parts that name their ``type``; ``other`` is that of parts of other types."""
-    return text_or(listed(tagged("type", kinds, other), least))
+    """Build a check of a text or a list of parts.
+
+    Args:
+        kinds: The shapes of parts, by their ``type``.
+        least: The smallest number of parts.
+        other: The shape of parts of other types; None to refuse them.
+    """
+    return text_or(list_of(tagged_object("type", kinds, other), least))
 
 
 def new_kind(kinds: Mapping[str, Spec]) -> Check:
-    """Return the check of a part of a type that no known provider has: a new release may know it.
+    """Build a check of a part of an unknown type, which a new release of the provider may accept.
 
     Args:
-        kinds: The types that the provider has.
+        kinds: The types that the provider accepts; known types of other providers are refused.
     """
     known = one_of(*kinds)
 
     def check(value: object) -> Sequence[Fault]:
-        kind = cast("dict[str, object]", value).get("type")
+        kind = fields_of(value).get("type")
         return _at("type", known(kind)) if kind in PART_TYPES else FINE
 
     return check
 
 
 def one_of(*known: str) -> Check:
-    """Return the check of one of some texts."""
+    """Build a check of a text with one of these values."""
 
     def check(value: object) -> Sequence[Fault]:
         if value in known:
@@ -113,66 +118,64 @@ def one_of(*known: str) -> Check:
 
 
 def nullable(inner: Spec) -> Check:
-    """Return the check of null, or of another value."""
+    """Build a check that accepts null."""
     rule = check_of(inner)
     return lambda value: FINE if value is None else rule(value)
 
 
-def listed(item: Spec, least: int = 0) -> Check:
-    """Return the check of a list of items."""
+def list_of(item: Spec, least: int = 0) -> Check:
+    """Build a check of a list of items."""
     rule = check_of(item)
 
     def check(value: object) -> Sequence[Fault]:
-        if not isinstance(value, list):
+        if not is_list(value):
             return _wrong(value, "a list")
-        items = cast("list[object]", value)
-        if len(items) < least:
+        if len(value) < least:
             return [((), "is empty", f"give at least {least}, or leave the key out")]
-        return [fault for at, each in enumerate(items) for fault in _at(at, rule(each))]
+        return [fault for at, each in enumerate(value) for fault in _at(at, rule(each))]
 
     return check
 
 
 def text_or(other: Spec) -> Check:
-    """Return the check of a text, or of another value."""
+    """Build a check that also accepts text."""
     rule = check_of(other)
     return lambda value: FINE if type(value) is str else rule(value)
 
 
 def fields(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, more: bool = False) -> Check:
-    """Return the check of an object with known keys.
+    """Build a check of an object.
 
     Args:
-        required: The keys that must be there.
-        optional: The keys that may be.
-        more: True if others may be too.
+        required: The checks of required keys.
+        optional: The checks of optional keys.
+        more: True to accept unknown keys.
     """
     checks = {**required, **(optional or {})}
 
     def check(value: object) -> Sequence[Fault]:
-        if not isinstance(value, dict):
+        if not is_dict(value):
             return _wrong(value, "a JSON object")
-        given = cast("dict[str, object]", value)
         faults: list[Fault] = []
-        for key, each in given.items():
+        for key, each in value.items():
             rule = checks.get(key, _CHECKS["any"] if more else None)
             if rule is None:
-                faults.append(((str(key),), "is no known key", f"remove it{did_you_mean(str(key), checks)}"))
+                faults.append(((str(key),), "is an unknown key", f"remove it{did_you_mean(str(key), checks)}"))
             elif found := rule(each):
                 faults += _at(key, found)
-        return [*faults, *(((key,), "is missing", "add it") for key in required if key not in given)]
+        return [*faults, *(((key,), "is missing", "add it") for key in required if key not in value)]
 
     return check
 
 
-def tagged(key: str, kinds: Mapping[str, Spec], other: Spec | None = None, default: str | None = None) -> Check:
-    """Return the check of an object whose shape one of its values tells, as its ``type`` or ``role``.
+def tagged_object(key: str, kinds: Mapping[str, Spec], other: Spec | None = None, default: str | None = None) -> Check:
+    """Build a check of an object whose shape depends on the value of one key, such as ``type`` or ``role``.
 
     Args:
-        key: The key of that value.
-        kinds: The shapes by that value; fields need not name the key.
-        other: The shape of all others; without it, there are none.
-        default: What no value stands for.
+        key: The key.
+        kinds: The shapes by the value of the key, which is not among their fields.
+        other: The shape for all other values; None to refuse them.
+        default: The value of a missing key.
     """
     checks = {
         kind: check_of({f"{key}?": "any", **spec} if isinstance(spec, Mapping) else spec)
@@ -181,13 +184,13 @@ def tagged(key: str, kinds: Mapping[str, Spec], other: Spec | None = None, defau
     rest = None if other is None else check_of(other)
 
     def check(value: object) -> Sequence[Fault]:
-        if not isinstance(value, dict):
+        if not is_dict(value):
             return _wrong(value, "a JSON object")
-        tag = cast("dict[str, object]", value).get(key)
+        tag = value.get(key)
         if tag is None:
             tag = default
         rule = checks.get(tag, rest) if isinstance(tag, str) else None
-        return _at(key, one_of(*kinds)(tag)) if rule is None else rule(cast("object", value))
+        return _at(key, one_of(*kinds)(tag)) if rule is None else rule(value)
 
     return check
 
@@ -196,38 +199,35 @@ def _at(step: str | int, faults: Iterable[Fault]) -> list[Fault]:
     return [((step, *path), what, fix) for path, what, fix in faults]
 
 
-# A block of a payload as the rules look at it: its kind, its place within the message, its text (of a call or a result
-# the id, of a medium the address, or ``data:`` and the MIME type), the name of the tool. Plain tuples: there are many.
+# The validator's view of a block: its kind, its path within the message, its text, and the tool's name. The text of a
+# call or result is the id; that of a medium is the address, or ``data:`` and the MIME type. Plain tuples are fast.
 Kind: TypeAlias = Literal["text", "thinking", "call", "result", "image", "audio", "video", "file", "other"]
-Seen: TypeAlias = "tuple[Kind, Path, str, str | None]"
-# A message as the rules look at it: its place, its role (system, user, assistant, tool; prefill for the beginning of an
-# answer, which the model goes on with), its blocks, the speaker.
-View: TypeAlias = "tuple[Path, str, Sequence[Seen], str | None]"
+BlockView: TypeAlias = "tuple[Kind, Path, str, str | None]"
+# The validator's view of a message: its path, its role, its blocks and the speaker. The roles are those of messages,
+# and prefill for the beginning of an answer that the model continues.
+MessageView: TypeAlias = "tuple[Path, str, Sequence[BlockView], str | None]"
 
 
 def text_of_json(value: object) -> str:
-    """Return a JSON value that is a text; nothing of anything else, which the shape refuses."""
+    """Return a text as it is, and an empty one for any other value, which the shape refuses."""
     return value if isinstance(value, str) else ""
 
 
 def role_of_json(value: object) -> str:
-    """Return a role that is known; ``nobody`` for any other, which the shape refuses."""
+    """Return a known role as it is, and ``nobody`` for any other value, which the shape refuses."""
     return value if isinstance(value, str) and value in ROLES else "nobody"
 
 
 def name_of_json(value: object) -> str | None:
-    """Return a JSON value that is a text; None for anything else."""
+    """Return a text as it is, and None for any other value."""
     return value if isinstance(value, str) else None
 
 
-def named(places: Iterable[tuple[Path, Mapping[str, Any]]]) -> Iterator[tuple[Path, str]]:
-    """Return the names of the objects at some places; one that is missing or no text the shape refuses."""
+def names_at(places: Iterable[tuple[Path, Mapping[str, Any]]]) -> Iterator[tuple[Path, str]]:
+    """Yield the paths and values of the objects' names; the shape refuses other values than text."""
     return (((*path, "name"), item["name"]) for path, item in places if isinstance(item.get("name"), str))
 
 
 def objects(value: object) -> list[tuple[int, dict[str, Any]]]:
-    """Return the objects in a list, each with its index; nothing of anything else."""
-    if not isinstance(value, list):
-        return []
-    items = cast("list[dict[str, Any]]", value)
-    return [(at, item) for at, item in enumerate(items) if isinstance(cast("object", item), dict)]
+    """Return the objects in a list with their indices; an empty list for any other value."""
+    return [(at, item) for at, item in enumerate(value) if is_dict(item)] if is_list(value) else []

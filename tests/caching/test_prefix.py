@@ -94,7 +94,7 @@ def test_a_budget_and_a_rule_say_that_it_was_they() -> None:
     old = ChatFormatter("anthropic", model="claude-sonnet-4-5")
     late = old.format(USER, REPLY, {"role": "system", "content": "Be brief."}, USER)
     assert str(check_prefix(old.format(USER), late)) == (
-        "system: a rule of the provider: messages[2] (text) moved: system text stands at the front"
+        "system: a rule of the provider: messages[2] (text) moved: system text must be at the front"
     )
 
 

@@ -352,7 +352,7 @@ class TestMedia:
             agent.generate_prompt(format="openai")
         assert str(caught.value) == (
             "there is no message with any content; give at least one; messages[0].content[0] (file) left out: "
-            "openai takes no file by address; give media=MediaResolver(hosts=[...]) to have it loaded"
+            "openai does not accept file by address; give media=MediaResolver(hosts=[...]) to have it loaded"
         )
 
 

@@ -349,7 +349,7 @@ def test_another_providers_answer_is_refused_with_what_it_lacks(case: Case) -> N
     foreign = {"generations": [[{"text": "Hot."}]], "llm_output": None}
     with pytest.raises(FormatError) as caught:
         case.read(foreign, case.provider)
-    assert str(caught.value).startswith(f"this is no answer of {case.provider}, which has a ")
+    assert str(caught.value).startswith(f"not an answer of {case.provider}, which has a ")
     assert str(caught.value).endswith("given was a dict with 'generations' (list), 'llm_output' (NoneType)")
 
 
@@ -405,13 +405,13 @@ def test_another_answer_is_refused(reader: Reader, answer: Any, lacks: str, give
     with pytest.raises(FormatError) as caught:
         reader(answer, "p")
     found, _, shown = str(caught.value).partition("; given was ")
-    assert found.startswith(f"this is no answer of p, which has a {lacks}")
+    assert found.startswith(f"not an answer of p, which has a {lacks}")
     assert shown.startswith(given)
 
 
 @pytest.mark.parametrize("given", [None, "{}", b"{}", 5, [], [chat({})], ChatCompletion, iter([])])
 def test_what_is_neither_dict_nor_object_of_a_client_is_refused_with_its_type(given: object) -> None:
-    with pytest.raises(FormatError, match=f"^an answer is a dict or .* given was a {type(given).__name__}$"):
+    with pytest.raises(FormatError, match=f"^an answer is a dict or .* not a {type(given).__name__}$"):
         as_dict(given)
 
 

@@ -133,7 +133,7 @@ def test_other_models_of_openai_know_none(model: str | None) -> None:
     payload = judged(ChatFormatter("openai", model=model, cache=["history"]), *TALK)
     assert payload == ChatFormatter("openai").format(*TALK)
     who = f"openai ({model})" if model else "openai"
-    assert left_out(payload) == {"cache": f"{who} takes no cache breakpoints"}
+    assert left_out(payload) == {"cache": f"{who} does not support cache breakpoints"}
 
 
 @pytest.mark.parametrize("provider", [name for name in PROVIDERS if name not in dict(MARKING)])
@@ -142,7 +142,7 @@ def test_other_providers_know_none(kind: type[ChatFormatter], provider: str) -> 
     for cache in (ALL, {"system": "1h", "history": "5m"}):
         payload = judged(kind(provider, cache=cache, strict=True), *TALK)
         assert payload == kind(provider).format(*TALK)
-        assert left_out(payload) == {"cache": f"{provider} takes no cache breakpoints"}
+        assert left_out(payload) == {"cache": f"{provider} does not support cache breakpoints"}
 
 
 def test_a_mapping_gives_each_place_its_lifetime() -> None:
@@ -161,18 +161,18 @@ def test_a_mapping_gives_each_place_its_lifetime_at_openai() -> None:
     "cache", [{"tools": "5m", "system": "1h"}, {"history": "1h", "tools": "5m"}, {"system": "5m", "history": "1h"}]
 )
 def test_a_longer_lifetime_behind_a_shorter_one_is_an_error(cache: dict[str, str]) -> None:
-    with pytest.raises(FormatError, match="a longer lifetime behind a shorter one: .*; longer ones come first"):
+    with pytest.raises(FormatError, match="a longer lifetime after a shorter one: .*; longer ones must come first"):
         ChatFormatter("anthropic", cache=cache)
 
 
 @pytest.mark.parametrize(
     ("cache", "told"),
     [
-        (["tool"], "cache names 'tool' (did you mean 'tools'?); places are tools, system, history"),
-        ({"messages": "5m"}, "cache names 'messages'"),
-        ({"system": "2h"}, "cache gives 'system' the lifetime '2h'; anthropic knows 5m, 1h"),
+        (["tool"], "cache has the place 'tool' (did you mean 'tools'?); known are tools, system, history"),
+        ({"messages": "5m"}, "cache has the place 'messages'"),
+        ({"system": "2h"}, "cache gives 'system' the lifetime '2h'; anthropic supports 5m, 1h"),
         ({"system": ""}, "cache gives 'system' the lifetime ''"),
-        ("system", "cache is 'system'; give the places to mark, as cache=("),
+        ("system", "cache is 'system'; give the places to mark, such as ("),
         (5, "cache is 5; give the places"),
     ],
 )
@@ -202,7 +202,7 @@ def test_marks_that_tools_have_already_stay_and_count(there: list[Any]) -> None:
     assert [place for place in wanted if place in found] == wanted[:free]
     places = {"messages.1.content.0": "cache.history", "system.0": "cache.system"}
     assert set(left_out(payload)) == {places.get(place, "cache.tools") for place in wanted[free:]}
-    assert set(left_out(payload).values()) <= {"anthropic takes at most 4 breakpoints"}
+    assert set(left_out(payload).values()) <= {"anthropic accepts at most 4 breakpoints"}
 
 
 def test_marks_of_tools_go_without_a_policy_too() -> None:

@@ -209,7 +209,7 @@ def test_strict_is_an_error_that_lists_all_losses(provider: str) -> None:
     payload = ChatFormatter(provider).format(*messages)
     losses = [str(entry) for entry in payload.report if entry.is_loss]
     assert losses
-    with pytest.raises(FormatError, match="^strict=True, and the payload cannot carry all: ") as error:
+    with pytest.raises(FormatError, match="^strict=True, and the payload would lose content: ") as error:
         ChatFormatter(provider, strict=True).format(*messages)
     assert all(loss in str(error.value) for loss in losses)
 
@@ -242,7 +242,7 @@ def test_deepseek_says_that_it_takes_no_pictures() -> None:
     """They were dropped, and a log was all there was to tell."""
     payload = judged(ChatFormatter("deepseek"), Msg("Ann", [TextBlock("look"), IMAGE], "user"))
     assert [str(entry) for entry in payload.report if entry.kind == "image"] == [
-        "messages[0].content[1] (image) left out: deepseek takes no image"
+        "messages[0].content[1] (image) left out: deepseek does not accept image"
     ]
 
 

@@ -48,7 +48,7 @@ def test_the_assistant_speaks_between_results_and_the_user() -> None:
     payload = judged(FORMATTER, HI, *exchange, HI)
     assert payload["messages"][3] == {"role": "assistant", "content": AFTER_RESULTS}
     broken = {"messages": [*payload["messages"][:3], HI]}
-    with pytest.raises(FormatError, match=r"messages\[3\] is the user's, right behind a result; put an answer"):
+    with pytest.raises(FormatError, match=r"messages\[3\] is the user's, directly after a result; put an answer"):
         FORMATTER.validate(broken)
 
 
@@ -94,7 +94,7 @@ def test_a_function_without_parameters_gets_empty_ones() -> None:
         ({"role": "user", "content": [{"type": "video_url", "video_url": "https://e.com/v.mp4"}]}, "content[0].type"),
         ({"role": "user", "content": [{"type": "document_url"}]}, "document_url is missing"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": "data:image/bmp;base64,AA"}]}, "is image as"),
-        ({"role": "user", "content": " "}, "shows nothing"),
+        ({"role": "user", "content": " "}, "is a blank text"),
     ],
 )
 def test_the_validator_knows_its_chunks(message: dict[str, Any], told: str) -> None:

@@ -31,13 +31,13 @@ from lazyprompt import (
 from lazyprompt.formatters.chat_form import ChatForm
 from lazyprompt.formatters.profile import HistoryStyle
 from lazyprompt.formatters.providers import row_of
-from lazyprompt.formatters.shape import fields, listed, objects, one_of, text
+from lazyprompt.formatters.shape import fields, list_of, objects, one_of, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from lazyprompt.formatters.shape import Check, Seen, View
+    from lazyprompt.formatters.shape import BlockView, Check, MessageView
     from lazyprompt.formatters.shape import Path as Place
     from lazyprompt.messages.msg import Block
     from lazyprompt.messages.turns import Turn, WrittenTurn
@@ -73,14 +73,14 @@ class ScriptForm:
     def shape(self, profile: Profile) -> Check:  # noqa: ARG002
         """What a payload looks like."""
         part = fields({}, dict.fromkeys(("text", "picture", "call", "tool", "with", "answer"), text))
-        line = fields({"who": one_of(*WHO.values()), "says": listed(part, least=1)})
-        return fields({"script": listed(line, least=1)}, {"tools": listed(fields({"tool": text}))}, more=True)
+        line = fields({"who": one_of(*WHO.values()), "says": list_of(part, least=1)})
+        return fields({"script": list_of(line, least=1)}, {"tools": list_of(fields({"tool": text}))}, more=True)
 
     def declared(self, payload: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
         """The names of the tools, each with its place."""
         return ((("tools", at, "tool"), str(tool.get("tool"))) for at, tool in objects(payload.get("tools")))
 
-    def views(self, payload: Mapping[str, Any]) -> Iterator[View]:
+    def views(self, payload: Mapping[str, Any]) -> Iterator[MessageView]:
         """The lines as the rules look at them: place, role, parts, name."""
         for at, line in objects(payload.get("script")):
             role = next((role for role, who in WHO.items() if who == line.get("who")), "nobody")
@@ -122,7 +122,7 @@ def block_of(part: Mapping[str, str]) -> Block:
     return TextBlock(part["text"])
 
 
-def seen(part: Mapping[str, Any], place: Place) -> Seen:
+def seen(part: Mapping[str, Any], place: Place) -> BlockView:
     """A part as the rules look at it: kind, place, text (or id, or type of a medium), the tool's name."""
     if "call" in part:
         return "call", place, str(part["call"]), str(part.get("tool"))

@@ -41,7 +41,7 @@ def test_a_provider_that_goes_on_with_no_answer_says_so(provider: str) -> None:
     payload = judged(ChatFormatter(provider), HI, begun("prefix"))
     (entry,) = [entry for entry in payload.report if entry.kind == "metadata"]
     assert (entry.where, entry.action) == ("messages[1].prefix", "left out")
-    with pytest.raises(FormatError, match="goes on with no unfinished answer"):
+    with pytest.raises(FormatError, match="does not continue an unfinished answer"):
         ChatFormatter(provider, strict=True).format(HI, begun("prefix"))
 
 
@@ -130,7 +130,7 @@ def test_the_validator_knows_the_mark(provider: str) -> None:
     with pytest.raises(FormatError, match=f"{key} is the str 'yes'; give true or false"):
         formatter.validate({"messages": [user, answer | {key: "yes"}]})
     other = "partial" if key == "prefix" else "prefix"
-    with pytest.raises(FormatError, match=f"{other} is no known key"):
+    with pytest.raises(FormatError, match=f"{other} is an unknown key"):
         formatter.validate({"messages": [user, answer | {other: True}]})
 
 

@@ -69,7 +69,7 @@ def test_a_result_without_a_call_is_an_error(kind: type[ChatFormatter], provider
         [HI, {"role": "tool", "tool_call_id": "c1", "content": "42"}],
     ):
         with pytest.raises(
-            FormatError, match=r"^messages\[[12]\]\.content\[[01]\] is the result of the call 'c1', which nobody"
+            FormatError, match=r"^messages\[[12]\]\.content\[[01]\] is the result of the call 'c1', but there is no"
         ):
             kind(provider).format(*messages)
 
@@ -84,7 +84,7 @@ def test_a_second_result_of_a_call_is_an_error(kind: type[ChatFormatter], provid
 @pytest.mark.parametrize("role", ["user", "system", "developer", "tool"])
 def test_only_the_assistant_calls(role: Role) -> None:
     for kind in KINDS:
-        with pytest.raises(FormatError, match=r"^messages\[1\] calls the tool 'f', and its role is "):
+        with pytest.raises(FormatError, match=r"^messages\[1\] calls the tool 'f', but its role is "):
             kind("openai").format(HI, Msg("Ann", [call("c1")], role))
 
 

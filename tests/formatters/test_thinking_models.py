@@ -1,4 +1,4 @@
-"""Thinking models that refuse a call without what was thought before it: DeepSeek's and Moonshot's."""
+"""Thinking models that refuse a call without the preceding thought: DeepSeek's and Moonshot's."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def test_the_validator_knows_the_rule(provider: str, model: str) -> None:
     asked = ASKED | {"content": ""}
     formatter = ChatFormatter(provider, model=model)
     formatter.validate({"messages": [HI, asked | {"reasoning_content": ""}, TOLD]})
-    with pytest.raises(FormatError, match=r"messages\[1\] calls tools without what was thought before; give"):
+    with pytest.raises(FormatError, match=r"messages\[1\] calls tools without the preceding thought; give"):
         formatter.validate({"messages": [HI, asked, TOLD]})
-    with pytest.raises(FormatError, match="without what was thought"):
+    with pytest.raises(FormatError, match="without the preceding thought"):
         ChatFormatter(provider).validate({"model": model, "messages": [HI, asked, TOLD]})
     ChatFormatter(provider).validate({"messages": [HI, asked, TOLD]})
 

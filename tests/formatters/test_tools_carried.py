@@ -43,7 +43,7 @@ def test_a_key_that_a_provider_does_not_take_is_in_the_report(provider: str) -> 
         ("tools[0].function.returns", "tools", "left out", '{"type": "string"}'),
         ("tools[1].title", "tools", "left out", '"Now"'),
     ]
-    with pytest.raises(FormatError, match=r"tools\[0\].annotations .* takes no 'annotations' of a tool"):
+    with pytest.raises(FormatError, match=r"tools\[0\].annotations .* does not support 'annotations' of a tool"):
         ChatFormatter(provider, strict=True).format(HI, tools=tools)
 
 

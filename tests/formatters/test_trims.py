@@ -275,5 +275,5 @@ def test_trimming_passes_an_unanswered_call_and_is_reported() -> None:
     answer = Msg("Bot", "Hello", "assistant")
     payload = formatter.format(calling(call("1")), Msg("user", "x" * 500, "user"), answer, HI, tools=TOOLS)
     assert [message["content"] for message in payload["messages"]] == ["Hello", "hi"]
-    assert any("to keep to the budget" in entry.reason for entry in payload.report)
+    assert any("the budget dropped" in entry.reason for entry in payload.report)
     assert payload["tools"] == TOOLS

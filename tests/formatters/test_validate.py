@@ -159,7 +159,7 @@ def test_all_violations_are_listed_not_only_the_first() -> None:
         (turns({"role": "asistant", "content": "Hi."}), "did you mean 'assistant'?"),
         (turns(U | {"nmae": "Ann"}), "did you mean 'name'?"),
         (turns(U | {"content": None}), "give a list"),
-        (turns("UC1"), "put its result right behind it"),
+        (turns("UC1"), "put its result directly after it"),
         (turns("U", tools=[TOOL, TOOL]), "give each its own name"),
         (turns(), "give at least 1"),
     ],
