@@ -131,13 +131,17 @@ def from_responses(answer: Fields, provider: str) -> Msg:
     beside: Beside = {}
     blocks: list[Block] = []
     # The service has run some calls itself; they are not for the caller.
-    answered = {fields_of(item).get("call_id") for item in items if _is_output(item)} - {None}
+    answered = {_call_id(item) for item in items if _is_output(item)} - {""}
     for index, item in enumerate(items):
-        if isinstance(item, dict) and (_is_output(item) or item.get("call_id", "") in answered):
+        if isinstance(item, dict) and (_is_output(item) or _call_id(item) in answered):
             beside[f"output[{index}]"] = item
         else:
             blocks += _item_blocks(item, f"output[{index}]", beside)
     return _message(blocks, _usage(answer.get("usage"), _INPUT), beside, Native(RESPONSES, [*items]))
+
+
+def _call_id(item: object) -> str:
+    return json_or_text(fields_of(item).get("call_id"))
 
 
 def _is_output(item: object) -> bool:

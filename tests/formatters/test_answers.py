@@ -49,6 +49,7 @@ from lazyprompt.messages.msg import (
     ToolUseBlock,
     URLSource,
 )
+from lazyprompt.messages.native import Native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -377,6 +378,16 @@ def test_an_error_that_dashscopes_client_holds_is_quoted() -> None:
     )
     with pytest.raises(FormatError, match="^dashscope answered with an error: Wrong model$"):
         from_dashscope(as_dict(response), "dashscope")
+
+
+def test_a_call_id_of_any_type_is_accepted() -> None:
+    # A list was looked up in a set of ids, which raised a TypeError.
+    items: list[Any] = [
+        {"type": "custom_tool_call_output", "call_id": "c1"},
+        {"type": "custom_tool_call", "call_id": []},
+    ]
+    message = from_responses(responses(*items), "openai-responses")
+    assert message.native == Native("openai-responses", items)
 
 
 def test_a_failed_response_is_an_error() -> None:
