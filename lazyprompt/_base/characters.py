@@ -34,7 +34,7 @@ _FLAGS = tuple(
 _KEYCAPS = frozenset("0123456789#*")
 
 
-def hidden(text: str) -> Iterator[re.Match[str]]:
+def find_hidden(text: str) -> Iterator[re.Match[str]]:
     """Find the hidden characters of a text, in order.
 
     Joiners between letters of a joining script or between emoji, and variation selectors after a symbol, have a visible
@@ -58,7 +58,7 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda found: found[0] if _shapes(text, found.start()) else _written(found[0]), text)
 
 
-def pieces(text: str) -> Iterator[tuple[str, bool]]:
+def split_hidden(text: str) -> Iterator[tuple[str, bool]]:
     """Split a text into runs of visible text and single hidden characters.
 
     Args:
@@ -68,7 +68,7 @@ def pieces(text: str) -> Iterator[tuple[str, bool]]:
         A piece, and True if it is a hidden character.
     """
     done = 0
-    for found in hidden(text):
+    for found in find_hidden(text):
         if found.start() > done:
             yield text[done : found.start()], False
         yield found[0], True
@@ -77,7 +77,7 @@ def pieces(text: str) -> Iterator[tuple[str, bool]]:
         yield text[done:], False
 
 
-def named(character: str) -> str:
+def code_point(character: str) -> str:
     """Return the code point of a character, as ``U+202E``."""
     return f"U+{ord(character):04X}"
 

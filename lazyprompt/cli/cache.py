@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lazyprompt._base.signs import visible
+from lazyprompt._base.characters import visible
 from lazyprompt.cli.options import (
     counter_option,
     json_option,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from lazyprompt._base.signs import visible
+from lazyprompt._base.characters import visible
 from lazyprompt.cli.options import (
     Options,
     budget_option,

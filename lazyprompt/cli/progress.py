@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, TextIO
 
-from lazyprompt._base.signs import visible
+from lazyprompt._base.characters import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import click
 
+from lazyprompt._base.characters import visible
 from lazyprompt._base.files import read_regular, write_whole
 from lazyprompt._base.secret import shown
-from lazyprompt._base.signs import visible
 from lazyprompt.errors import LazyPromptError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lazyprompt._base.signs import visible
+from lazyprompt._base.characters import visible
 from lazyprompt.cli.options import reference_options
 from lazyprompt.cli.streams import WrongUseError, blaming
 from lazyprompt.errors import missing_extra

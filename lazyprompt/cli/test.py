@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from lazyprompt._base.signs import visible
+from lazyprompt._base.characters import visible
 from lazyprompt.cli.options import Options, base_url_option, count_option, env_option, reference_options, url_option
 from lazyprompt.cli.progress import progress_bar
 from lazyprompt.cli.streams import Screen, WrongUseError, blaming, json_text, note, table, write_lines, write_text

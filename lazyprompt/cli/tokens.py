@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 import click
 from rich.cells import cell_len, set_cell_size
 
-from lazyprompt._base.signs import visible
+from lazyprompt._base.characters import visible
 from lazyprompt.budget.budget import Budget
 from lazyprompt.budget.report import Tokens, TrimReport
 from lazyprompt.cli.options import (

@@ -17,9 +17,9 @@ from unicodedata import combining, east_asian_width
 
 import yaml
 
+from lazyprompt._base.characters import visible
 from lazyprompt._base.files import read_regular
 from lazyprompt._base.json import Json, well_formed
-from lazyprompt._base.signs import visible
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 
 MAX_BYTES = 5_000_000

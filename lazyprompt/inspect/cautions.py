@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from lazyprompt._base.characters import code_point, find_hidden, visible
 from lazyprompt._base.json import is_list, is_mapping
-from lazyprompt._base.signs import hidden, named, visible
 from lazyprompt.messages.prompt import MARKERS, Rendered, Segment
 from lazyprompt.safety.neutralised import Neutralised
 
@@ -185,12 +185,12 @@ def _hidden(facts: Facts) -> Iterator[Caution]:
     for slot, text, _, texts in facts.pieces:
         if slot == MARKERS:
             continue
-        found = [match[0] for each in ((text,) if texts is None else texts) for match in hidden(each)]
+        found = [match[0] for each in ((text,) if texts is None else texts) for match in find_hidden(each)]
         if found:
             signs.setdefault(slot, []).extend(found)
     for slot, found in signs.items():
         kinds = [*dict.fromkeys(found)]
-        names = ", ".join(map(named, kinds[:_NAMED])) + (" …" if len(kinds) > _NAMED else "")
+        names = ", ".join(map(code_point, kinds[:_NAMED])) + (" …" if len(kinds) > _NAMED else "")
         yield Caution("hidden", {"slot": visible(slot), "count": len(found), "signs": names})
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
+from lazyprompt._base.characters import visible
 from lazyprompt._base.difference import Part, compare, shared_length
 from lazyprompt._base.display import html_of
 from lazyprompt._base.json import is_mapping
-from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
 from lazyprompt.formatters.report import Payload, Report
 from lazyprompt.inspect.cautions import Caution, Facts, Mark, PromptPiece, cautions_of, marks_of, texts_in

@@ -23,10 +23,10 @@ from unicodedata import name as unicode_name
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from lazyprompt._base.characters import code_point, split_hidden, visible
 from lazyprompt._base.json import is_dict, is_sequence
 from lazyprompt._base.roles import ROLES
 from lazyprompt._base.secret import shown
-from lazyprompt._base.signs import named, pieces, visible
 from lazyprompt.budget.report import TrimReport
 from lazyprompt.errors import HistoryError, MissingExtraError
 from lazyprompt.formatters.reply import Reply
@@ -231,7 +231,7 @@ def _between(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
     """Yield a text in pieces, with True for each single character that must be escaped."""
-    for piece, is_sign in pieces(text):
+    for piece, is_sign in split_hidden(text):
         if is_sign or piece.isascii():
             yield piece, is_sign
         else:
@@ -239,8 +239,8 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _sign(sign: str) -> Markup:
-    title = f"{named(sign)} {unicode_name(sign, '')}".rstrip()
-    return Markup('<span class="lp-sign" title="{}">{}</span>').format(title, named(sign))
+    title = f"{code_point(sign)} {unicode_name(sign, '')}".rstrip()
+    return Markup('<span class="lp-sign" title="{}">{}</span>').format(title, code_point(sign))
 
 
 def _short(text: object) -> str:
@@ -288,7 +288,7 @@ def _environment() -> Environment:
         "json": lambda value: json.dumps(shown(value), ensure_ascii=False, indent=2, default=repr),
         "numbered": _numbered,
         # On one line, with hidden characters escaped.
-        "plain": lambda value: _NO_TEXT.sub(lambda sign: named(sign[0]), visible(str(value))).replace("\n", " "),
+        "plain": lambda value: _NO_TEXT.sub(lambda sign: code_point(sign[0]), visible(str(value))).replace("\n", " "),
         "repr": repr,
         "run": lambda text: Run(str(text)),
         "segments": lambda text: Rendered(text.parts, text.slots).segments,

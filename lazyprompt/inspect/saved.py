@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, cast
 
+from lazyprompt._base.characters import visible
 from lazyprompt._base.json import is_list
-from lazyprompt._base.signs import visible
 from lazyprompt.budget.budget import Budget
 from lazyprompt.errors import FormatError
 from lazyprompt.formatters._validate import Violation, violations

@@ -15,8 +15,8 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
+from lazyprompt._base.characters import split_hidden, visible
 from lazyprompt._base.secret import shown
-from lazyprompt._base.signs import pieces, visible
 from lazyprompt.inspect.cautions import Mark, split_at_marks
 from lazyprompt.inspect.look import Look, SlotChange, shared_prefix
 
@@ -154,7 +154,7 @@ def _prompt(segments: Iterable[Segment], marks: Sequence[Mark], styles: Mapping[
     body = Text()
     for (text, slot, trusted), is_mark in split_at_marks(segments, marks):
         style = styles[slot] if trusted else f"{styles[slot]} {_UNTRUSTED}"
-        for piece, is_hidden in pieces(text):
+        for piece, is_hidden in split_hidden(text):
             body.append(visible(piece), f"{style} {_MARKED}" if is_mark or is_hidden else style)
     return body
 

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from lazyprompt._base.characters import visible
 from lazyprompt._base.difference import changed_lines
-from lazyprompt._base.signs import visible
 from lazyprompt.files.check.check import command
 from lazyprompt.testing.checks import counter_of
 

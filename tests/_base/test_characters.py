@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyprompt._base.signs import hidden, named, pieces, visible
+from lazyprompt._base.characters import code_point, find_hidden, split_hidden, visible
 
 # It knows Unicode's properties, and comes with tiktoken; it says nothing of its types.
 regex: Any = import_module("regex")
@@ -20,20 +20,20 @@ EVERY = "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
 def test_each_sign_that_unicode_says_is_not_shown_is_written_out() -> None:
     ignorable = regex.findall(r"\p{Default_Ignorable_Code_Point}", EVERY)
     assert len(ignorable) > 4000
-    assert [named(sign) for sign in ignorable if not any(hidden(sign))] == []
+    assert [code_point(sign) for sign in ignorable if not any(find_hidden(sign))] == []
 
 
 def test_so_are_controls_ends_of_lines_and_signs_of_direction() -> None:
     obeyed = regex.findall(r"[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}--[\n\t]]", EVERY, flags=regex.VERSION1)
     assert len(obeyed) > 70
-    assert [named(sign) for sign in obeyed if not any(hidden(sign))] == []
+    assert [code_point(sign) for sign in obeyed if not any(find_hidden(sign))] == []
 
 
 def test_nothing_that_is_seen_is_written_out() -> None:
     known = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Cf}\p{Zl}\p{Zp}]")
-    found = [match[0] for match in hidden(EVERY)]
+    found = [match[0] for match in find_hidden(EVERY)]
     # The sign of Braille without a dot, and signs that are not given out yet.
-    assert {named(sign) for sign in found if not known.match(sign) and category(sign) != "Cn"} == {"U+2800"}
+    assert {code_point(sign) for sign in found if not known.match(sign) and category(sign) != "Cn"} == {"U+2800"}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_nothing_that_is_seen_is_written_out() -> None:
 )
 def test_what_joins_and_shapes_stays(text: str) -> None:
     assert visible(text) == text
-    assert not any(hidden(text))
+    assert not any(find_hidden(text))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_elsewhere_they_are_written_out_as_json_does(text: str, written: str) ->
     st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("\u200d\u200c\ufe0f👩❤ ک\x1b\u202e")))
 )
 def test_pieces_are_the_text_and_agree_with_what_is_written(text: str) -> None:
-    found = [*pieces(text)]
+    found = [*split_hidden(text)]
     assert "".join(piece for piece, _ in found) == text
     assert "".join(visible(piece) if is_hidden else piece for piece, is_hidden in found) == visible(text)
-    assert any(is_hidden for _, is_hidden in found) is any(hidden(text))
+    assert any(is_hidden for _, is_hidden in found) is any(find_hidden(text))

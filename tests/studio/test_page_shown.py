@@ -15,7 +15,7 @@ import yaml
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
 
 from lazyprompt import errors
-from lazyprompt._base.signs import pieces
+from lazyprompt._base.characters import split_hidden
 from lazyprompt.files.check.check import RULES
 from lazyprompt.inspect.cautions import TEMPLATES
 from lazyprompt.studio.reading import ATTACKS
@@ -130,7 +130,7 @@ def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Pa
             signs = page.eval_on_selector_all(
                 "#made .sign", "all => all.map(each => [each.textContent, each.dataset.sign])"
             )
-            found = [piece for piece, is_sign in pieces(screen.made) if is_sign]
+            found = [piece for piece, is_sign in split_hidden(screen.made) if is_sign]
             assert signs == [[sign, f"U+{ord(sign):04X}"] for sign in found]
             assert found or form != "flat"
         # A text area shows nothing of such signs: what stands beside it does.
@@ -140,13 +140,13 @@ def test_hostile_content_runs_nothing_and_hides_nothing(page: Page, tmp_path: Pa
         for mode in ("trim", "attack", "diff"):
             screen.mode(mode)
             for area in ("#tree", "#where", "#legend", "#cautions", "#inputs", "#panel_trim", "#panel_diff", "title"):
-                assert [piece for piece, is_sign in pieces(screen.text(area)) if is_sign] == []
+                assert [piece for piece, is_sign in split_hidden(screen.text(area)) if is_sign] == []
         screen.mode("look")
         screen.open("<b>bad.prompty")
         assert "<script>" in screen.text("#error")
-        assert [piece for piece, is_sign in pieces(screen.text("#error")) if is_sign] == []
+        assert [piece for piece, is_sign in split_hidden(screen.text("#error")) if is_sign] == []
         screen.checked()
-        assert [piece for piece, is_sign in pieces(screen.text("#findings")) if is_sign] == []
+        assert [piece for piece, is_sign in split_hidden(screen.text("#findings")) if is_sign] == []
         assert page.locator("script, img, b").count() == 1
         assert page.evaluate("window.ran") is None
 
@@ -192,7 +192,7 @@ def test_signs_are_found_as_the_library_finds_them(screen: Screen) -> None:
         " return texts.map(text => hiddenIn(text).map(([from, to]) => text.slice(from, to))); }",
         texts,
     )
-    assert found == [[piece for piece, is_sign in pieces(text) if is_sign] for text in texts]
+    assert found == [[piece for piece, is_sign in split_hidden(text) if is_sign] for text in texts]
 
 
 def test_what_is_drawn_anew_fits_what_was_kept(screen: Screen) -> None:

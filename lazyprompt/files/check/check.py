@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 from rich.cells import cell_len
 
+from lazyprompt._base.characters import visible
 from lazyprompt._base.frozen import read_only
-from lazyprompt._base.signs import visible
 from lazyprompt._version import __version__
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.check import rules_body as body
