@@ -50,7 +50,7 @@ def find_hidden(text: str) -> Iterator[re.Match[str]]:
 
 
 def visible(text: str) -> str:
-    r"""Escape the hidden characters of a text as JSON does, as ``\u001b``; newlines and tabs stay.
+    r"""Escape the hidden characters of a text as in JSON, such as ``\u001b``; newlines and tabs stay.
 
     Args:
         text: The text.
@@ -78,7 +78,7 @@ def split_hidden(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def code_point(character: str) -> str:
-    """Return the code point of a character, as ``U+202E``."""
+    """Return the code point of a character in the form ``U+202E``."""
     return f"U+{ord(character):04X}"
 
 

@@ -16,7 +16,7 @@ class Part(NamedTuple):
     """A named part of a prompt: an input, a setting, a section, a slot.
 
     Attributes:
-        name: The name. Parts may share one, as the turns of a role do.
+        name: The name. Several parts may have the same name, such as the turns of a role.
         text: The text.
     """
 

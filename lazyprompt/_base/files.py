@@ -275,12 +275,12 @@ def _check_regular(status: os.stat_result) -> None:
 def _check_own(status: os.stat_result) -> None:
     _check_regular(status)
     if status.st_nlink > 1:
-        raise OSError(EMLINK, "it has a second name, so it may be somebody else's file; remove this name")
+        raise OSError(EMLINK, "it has several hard links, so it may be another user's file; remove this link")
 
 
 def _check_unmoved(path: str, status: os.stat_result) -> None:
     if not os.path.samestat(os.lstat(path), status) or os.path.realpath(path) != path:
-        raise OSError(ELOOP, "a link has been put in its way")
+        raise OSError(ELOOP, "a link has replaced it or a directory above it")
 
 
 def _flags(*names: str) -> int:

@@ -1,4 +1,4 @@
-"""JSON values: checked, copied and written the one way this package writes them."""
+"""Checks, copies and writes JSON values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JsonObject: TypeAlias = "dict[str, Json]"
 # An unchecked mapping.
 Fields: TypeAlias = "Mapping[str, object]"
 
-# Deeper nesting than any schema has; well below the interpreter's recursion limit.
+# More than any schema needs, and well below the interpreter's recursion limit.
 MAX_DEPTH = 200
 # Python itself refuses to write an integer of more than 4,300 digits.
 MAX_INT_BITS = 14_000

@@ -43,7 +43,7 @@ class _Unshown:
 
 
 class Secret(_Unshown):
-    """A key, a password or the like, which is ``***`` in reprs, logs, errors and traces.
+    """A secret such as a key or password, which is shown as ``***`` in reprs, logs, errors and traces.
 
     Args:
         value: The value.
@@ -147,7 +147,7 @@ class SecretText(_Unshown, str):
         return made
 
     def reveal(self) -> str:
-        """Return the text, in order to send it."""
+        """Return the text itself."""
         return str.__str__(self)
 
     def __repr__(self) -> str:
@@ -165,7 +165,7 @@ class SecretText(_Unshown, str):
 
     @property
     def is_hidden(self) -> bool:
-        """True if the text is its own reference, as in views of a prompt."""
+        """True if the text is its own reference, which views of a prompt show."""
         return self.reveal() == self.reference
 
 
@@ -216,7 +216,7 @@ class SecretAddress(str):
 
 
 def address_of(url: str) -> str:
-    """Return an address, as a :class:`SecretAddress` if it has a user or password."""
+    """Return an address; one with a user or password becomes a :class:`SecretAddress`."""
     return SecretAddress(url) if "@" in url.partition("//")[2].partition("/")[0] else url
 
 
@@ -236,7 +236,7 @@ def variable(given: str, environment: Mapping[str, str]) -> str:
     """Return the value of a variable, or its default.
 
     Args:
-        given: The name, as ``KEY`` or ``KEY:default``.
+        given: The name in the form ``KEY`` or ``KEY:default``.
         environment: The variables.
 
     Raises:
@@ -246,7 +246,7 @@ def variable(given: str, environment: Mapping[str, str]) -> str:
     found = environment.get(name, default or None) if name else None
     if found is None:
         raise ValueError(
-            f"Environment variable '{name}' not set: set it, or give a default, as ${{env:{name or 'X'}:default}}"
+            f"Environment variable '{name}' not set: set it, or give a default: ${{env:{name or 'X'}:default}}"
         )
     return found
 

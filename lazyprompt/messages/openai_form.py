@@ -51,7 +51,7 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "vnd.wave": "wav", "wave": "wav
 
 
 class OpenAIPrompt(TypedDict):
-    """The OpenAI form of a prompt: ``messages``, and ``tools`` where there are any.
+    """The OpenAI form of a prompt: ``messages``, and ``tools`` if there are any.
 
     All values are JSON. They are typed ``Any`` so that users can index them without a cast.
     """
@@ -76,8 +76,8 @@ def fitted(text: str, pattern: re.Pattern[str], length: int = _MAPPED_LENGTH) ->
     if pattern.fullmatch(text):
         return text
     mark = blake2s(text.encode(), digest_size=4).hexdigest()
-    kept = (sign.isalnum() or sign in _MAPPED_PUNCTUATION for sign in text)
-    mapped = (sign if keep and pattern.fullmatch(f"a{sign}") else "_" for sign, keep in zip(text, kept, strict=True))
+    kept = (each.isalnum() or each in _MAPPED_PUNCTUATION for each in text)
+    mapped = (each if keep and pattern.fullmatch(f"a{each}") else "_" for each, keep in zip(text, kept, strict=True))
     left = "".join(mapped).strip("_")[: length - 9]
     # Some providers accept ids of one length only: the hash has any length.
     candidates = (f"{left}_{mark}" if left else "", f"x_{mark}", blake2s(text.encode()).hexdigest()[:length])
@@ -105,7 +105,7 @@ class OpenAIWriter:
 
     Args:
         no_text: The content of a message that only calls tools.
-        text_lists: True if several texts stay apart, as a list of parts; else they are lines of one text.
+        text_lists: True to write several texts as a list of parts, and False to join them with newlines.
         named_results: True if a result has the name of its tool.
         thinking: The key of a message for its thoughts; None leaves them out.
         parts: The writers of blocks whose parts differ from OpenAI's, by kind.
@@ -253,11 +253,11 @@ def write_part(block: Block) -> JsonObject:
         case AudioBlock(URLSource(url)) | FileBlock(URLSource(url)):
             # The query of an address may contain a secret.
             raise FormatError(
-                f"the OpenAI form has no place for this {block.kind} block: it takes data, not an address such as "
+                f"the OpenAI form does not support this {block.kind} block: it needs data, not an address such as "
                 f"{url.partition('?')[0]!r}; give {type(block).__name__}.from_file(path), or a base64 source"
             )
         case _:
-            raise FormatError(f"the OpenAI form has no place for this {block.kind} block: {block!r}")
+            raise FormatError(f"the OpenAI form does not support this {block.kind} block: {block!r}")
 
 
 def _given(name: str, value: str | None) -> JsonObject:

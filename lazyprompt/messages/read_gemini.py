@@ -115,7 +115,7 @@ def _read(part: dict[str, object], where: str, calls: _Calls) -> Block | None:
     found = [kind for kind in _READERS if kind in part]
     if len(found) > 1 or not part:
         raise HistoryError(
-            f"{where} holds {' and '.join(map(repr, found)) or 'nothing'}; give one of {', '.join(_READERS)}"
+            f"{where} has {' and '.join(map(repr, found)) or 'nothing'}; give one of {', '.join(_READERS)}"
         )
     return _READERS[found[0]](part, where, calls) if found else None
 

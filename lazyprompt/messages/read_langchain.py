@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-# The types of messages; a sum of streamed parts is a "...MessageChunk".
+# The types of messages. The sum of a streamed message has a type such as "AIMessageChunk".
 _ROLES: dict[str, Role] = {
     "human": "user",
     "ai": "assistant",
@@ -159,7 +159,7 @@ def read_tuple(role: str, content: object, where: str) -> Msg:
     """
     if role == "placeholder":
         raise HistoryError(
-            f"{where} is LangChain's ('placeholder', ...), which stands for messages; put the messages in its place"
+            f"{where} is LangChain's ('placeholder', ...); replace it by the messages"
         )
     kind = {"user": "human", "assistant": "ai"}.get(role, role)
     if _ROLES[kind] == "tool":

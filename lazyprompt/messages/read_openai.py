@@ -243,7 +243,7 @@ def _content(
             raise HistoryError(f"{where} has neither content nor tool_calls")
     blocks = [*thoughts]
     if not blocks and calls and message.get("reasoning_content") is not None:
-        # With calls, an empty thought means that the model thinks and had no thought here.
+        # Keep the empty thought before a call: a thinking model may require it.
         blocks.append(ThinkingBlock(""))
     if type(content) is str and content and is_well_formed(content):
         blocks.append(plain_block(content))
@@ -256,7 +256,7 @@ def _content(
 
 
 def _thoughts(message: Fields, where: str, beside: Beside) -> list[Block]:
-    """Return the thoughts of a message: LiteLLM's signed blocks, which are Anthropic's, or else the text."""
+    """Return the thoughts of a message. LiteLLM's signed blocks are Anthropic's; other providers send text."""
     if given := message.get("thinking_blocks"):
         blocks = read_parts(given, f"{where}.thinking_blocks", beside)
         return [replace(block, provider="anthropic") for block in blocks if isinstance(block, ThinkingBlock)]
@@ -445,7 +445,7 @@ def joined(first: Msg, second: Msg) -> Msg:
     own, others = ({**message.metadata} for message in (first, second))
     own_fields, other_fields = own.get(PART_FIELDS), others.get(PART_FIELDS)
     if isinstance(own_fields, dict) and isinstance(other_fields, dict):
-        # Places of the second message that the first one has too get the item's number.
+        # Add the item's number to places that occur in both messages.
         fields = {**own_fields}
         for place, each in other_fields.items():
             fields[f"{place} (item {len(items[0]) + 1})" if place in fields else place] = each

@@ -66,7 +66,7 @@ def read_turn(item: Fields, where: str, waiting: OpenCalls) -> tuple[Msg, ...]:
         return (message_of("", text, role, metadata=metadata),)
     call_id = next(iter(waiting), "")
     if not call_id:
-        raise HistoryError(f"{where} is a result, and no {_CALL} before it waits for one")
+        raise HistoryError(f"{where} is a result, but no {_CALL} before it waits for one")
     return (message_of("", (ToolResultBlock(call_id, waiting[call_id], text),), role, metadata=metadata),)
 
 

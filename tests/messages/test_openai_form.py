@@ -239,7 +239,7 @@ def test_formats_of_sound_have_the_names_of_the_form(media_type: str, written: s
     "block", [VideoBlock(URLSource("u")), AudioBlock(URLSource("u")), FileBlock(URLSource("u"))], ids=lambda b: b.type
 )
 def test_a_block_without_a_form_is_an_error(block: Any) -> None:
-    with pytest.raises(FormatError, match=f"^the OpenAI form has no place for this {block.type} block"):
+    with pytest.raises(FormatError, match=f"^the OpenAI form does not support this {block.type} block"):
         openai_dicts([Msg("user", (TextBlock("see"), block), "user")])
 
 

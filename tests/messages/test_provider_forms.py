@@ -275,7 +275,7 @@ def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
 @pytest.mark.parametrize(
     ("history", "said"),
     [
-        ([("placeholder", "{history}")], "history[0] is LangChain's ('placeholder', ...), which stands for messages"),
+        ([("placeholder", "{history}")], "history[0] is LangChain's ('placeholder', ...); replace it by the messages"),
         ([("tool", "42")], "history[0] is a LangChain tuple of a tool's result without the id of its call"),
         ([("Hi", "Hello"), ("ai", "AI is …")], "history[1] begins with 'ai', which can be the role of a LangChain"),
         ([["human", "Hi"], ["ai", "Hello"]], "history[0] begins with 'human', which can be the role of a LangChain"),
@@ -285,7 +285,7 @@ def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
         ([{"role": ["user"], "parts": []}], "history[0] has role ['user']; a content of Gemini has 'user' or 'model'"),
         ([{"type": ["human"], "content": "a"}], "history[0] has no 'role'; an OpenAI message is"),
         ([{"type": {}, "role": "user"}], "history[0] has neither content nor tool_calls"),
-        ([{"parts": [{"text": "a", "function_call": {"name": "f"}}]}], "history[0].parts[0] holds 'text' and 'f"),
+        ([{"parts": [{"text": "a", "function_call": {"name": "f"}}]}], "history[0].parts[0] has 'text' and 'f"),
         ([{"parts": [{"function_response": {"name": "f"}}]}], "history[0].parts[0].function_response has no id, and"),
         ([{"role": "user", "content": [{"type": "document", "source": {"type": "disk"}}]}],
          "history[0].content[0].source has type 'disk'; a block has"),

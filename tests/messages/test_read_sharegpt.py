@@ -76,7 +76,7 @@ def test_a_chat_template_renders_them() -> None:
     ("chat", "message"),
     [
         ([{"from": "humn", "value": "a"}], r"history\[0\] is from 'humn'; known are .* \(did you mean 'human'\?\)"),
-        ([{"from": "observation", "value": "a"}], r"history\[0\] is a result, and no function_call before it waits"),
+        ([{"from": "observation", "value": "a"}], r"history\[0\] is a result, but no function_call before it waits"),
         (
             [{"from": "function_call", "value": "rain()"}],
             r"history\[0\].value is not JSON; a function_call is the JSON",
