@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from fuzz.judge import require
 from fuzz.sandbox import OUTSIDE, directory
 from fuzz.target import Target
-from lazyprompt.files.includes import expanded
+from lazyprompt.files.includes import expand_includes
 from lazyprompt.files.references import References
-from lazyprompt.files.yaml_nodes import Reader, Source, plain
+from lazyprompt.files.yaml_nodes import SourceText, YamlReader, plain
 
 if TYPE_CHECKING:
     from fuzz.chance import Chance
@@ -24,16 +24,16 @@ def _run(chance: Chance) -> None:
     if chance.flag():
         _path(references, text)
         return
-    source = Source(text, "<fuzz>")
+    source = SourceText(text, "<fuzz>")
     if chance.flag():
         engine = chance.one(("jinja2", "mustache"))
-        require(OUTSIDE not in expanded(text, engine, references, source, 0).text, "a file outside was included")
+        require(OUTSIDE not in expand_includes(text, engine, references, source, 0).text, "a file outside was included")
         return
-    read = Reader(source).read()
+    read = YamlReader(source).read()
     if read is None or not isinstance(read.value, dict):
         return
     before = plain(read)
-    found = {name: plain(node) for name, node in references.resolved(read.value, source).items()}
+    found = {name: plain(node) for name, node in references.resolve(read.value, source).items()}
     require(OUTSIDE not in repr(found), "a file outside was read")
     require(plain(read) == before, "what was read was changed")
     if "${" not in text:

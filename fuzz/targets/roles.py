@@ -44,7 +44,7 @@ def _run(chance: Chance) -> None:
     ]
     layout = layout_of(outline, roles)
     if layout is not None and not any("\ufdd0" in part for part in parts[::2]):
-        same = [(each.role, each.attributes, "".join(each.parts)) for each in layout.filled(parts)]
+        same = [(each.role, each.attributes, "".join(each.parts)) for each in layout.fill(parts)]
         require(
             same == [(each.role, each.attributes, "".join(each.parts)) for each in found], "the quick reading differs"
         )

@@ -94,7 +94,7 @@ def group_units(
             continue
         role: object
         if isinstance(item, Msg):
-            role: object = item.role
+            role = item.role
             plain = isinstance(item.content, str)
         else:
             role = item.get("role")

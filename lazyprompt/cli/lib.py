@@ -9,7 +9,7 @@ import click
 from lazyprompt._base.secret import HiddenEnvironment
 from lazyprompt.cli.options import json_option, reference_options, with_options
 from lazyprompt.cli.streams import blaming, json_text, table, write_json, write_visible
-from lazyprompt.files.library.names import YAML_SUFFIXES, Entry
+from lazyprompt.files.library.names import YAML_SUFFIXES, LibraryEntry
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
@@ -149,6 +149,6 @@ def _library(options: _Library) -> PromptLibrary:
     )
 
 
-def _as_dict(entry: Entry) -> JsonObject:
+def _as_dict(entry: LibraryEntry) -> JsonObject:
     version = None if entry.version is None else str(entry.version)
     return {**entry._asdict(), "version": version, "path": str(entry.path), "layer": str(entry.layer)}

@@ -18,12 +18,12 @@ from jinja2 import ChainableUndefined
 from lazyprompt._base.json import JsonObject, checked_text
 from lazyprompt._base.secret import secrets_within
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
-from lazyprompt.files.properties import RICH, Medium, Thread, checked_inputs, rich_value, schema_of, thread_items
-from lazyprompt.files.roles import Layout, Section, layout_of, sections
+from lazyprompt.files.properties import RICH, MediaInput, Thread, checked_inputs, rich_value, schema_of, thread_items
+from lazyprompt.files.roles import Section, SectionLayout, layout_of, sections
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import (
     Turn,
-    as_sent,
+    drop_own_attributes,
     functions_of,
     messages_of,
     named_functions,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledFile:
     """A prompt file with its inputs put in.
 
     Args:
@@ -166,7 +166,7 @@ class Filling:
         """
         return self._fill(self._ready(checked_inputs(self.inputs_of(inputs), self.spec.inputs)))
 
-    def filled(self, inputs: object, history: HistoryLike | None = None, *, in_loop: bool = False) -> Filled:
+    def filled(self, inputs: object, history: HistoryLike | None = None, *, in_loop: bool = False) -> FilledFile:
         """Return the filled template as turns.
 
         Args:
@@ -210,7 +210,7 @@ class Filling:
         if any(isinstance(part, Value) and part.root in missing for section in others for part in section.parts):
             checked_inputs(given, self.spec.inputs)
             raise SlotError(f"{self.called}: no value for {listed(sorted(missing))}")
-        return Filled(tuple(steps), tools, missing)
+        return FilledFile(tuple(steps), tools, missing)
 
     def _fill(self, held: Mapping[str, object]) -> Sequence[str]:
         try:
@@ -233,13 +233,13 @@ class Filling:
         return tuple(dict.fromkeys((*(each.name for each in self.spec.inputs), *self.template.slots)))
 
     @cached_property
-    def _layout(self) -> Layout | None:
+    def _layout(self) -> SectionLayout | None:
         outline = self.template.outline
         return layout_of(outline, self.dialect.roles) if outline is not None else None
 
     def _sections(self, parts: Sequence[str]) -> list[Section]:
         # They are looked for once, where they cannot differ by what is put in.
-        return sections(parts, self.dialect.roles) if self._layout is None else self._layout.filled(parts)
+        return sections(parts, self.dialect.roles) if self._layout is None else self._layout.fill(parts)
 
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
         """Return checked inputs as the template may have them; threads and media keep their place."""
@@ -266,11 +266,11 @@ def _ends_with_result(past: HistoryLike | None) -> bool:
     return past is not None and History.of(past).question_before_results is not None
 
 
-def shown(part: str) -> str:
+def display_text(part: str) -> str:
     """Return a part of a filled template to be looked at: a thread or a medium is a mark, different each time."""
     if not isinstance(part, Value) or part.held is None:
         return str.__str__(part)
-    return f"__PROMPTY_THREAD_{token_hex(4)}_{cast('Thread | Medium', part.held).name}__"
+    return f"__PROMPTY_THREAD_{token_hex(4)}_{cast('Thread | MediaInput', part.held).name}__"
 
 
 # The kinds of inputs that a text without a name can be the value of, where there are others.
@@ -492,8 +492,8 @@ class _FileTexts(NamedTuple):
 
 def _texts_of(filling: Filling, inputs: object, history: HistoryLike | None, notes: Notes) -> _FileTexts:
     made = filling.filled(inputs, history, in_loop=True)
-    system, user, steps = _taken(as_sent(made.steps, notes))
-    past = History.of(messages_of([step for step in steps if not _says_nothing(step)]))
+    system, user, steps = _split_off_texts(drop_own_attributes(made.steps, notes))
+    past = History.of(messages_of([step for step in steps if not _is_empty_user_turn(step)]))
     asked = past.question_before_results if steps and isinstance(steps[-1], Thread) else None
     if asked is not None and user != _NOTHING:
         values = [part for part in user if isinstance(part, Value)]
@@ -534,29 +534,29 @@ class _FileSource:
         return prompt.evolve(instruction=texts.system, user=texts.user, history=texts.past, source=source)
 
 
-def _says_nothing(step: Step) -> bool:
+def _is_empty_user_turn(step: Step) -> bool:
     """Return True for a turn of the user without any text: a file has one for an input that is empty."""
     only = step.only_text if isinstance(step, Turn) and step.role == "user" else None
     return only is not None and not only.text
 
 
-def _taken(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:
+def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:
     """Return the system text and the user's last turn, each as own text and values in turn, and the other turns."""
     left = [*steps]
     system: tuple[str, ...] = _NOTHING
     user: tuple[str, ...] = _NOTHING
     if left and isinstance(first := left[0], Turn) and first.role == "system" and first.only_text is not None:
-        system = _in_turn(first.only_text.parts)
+        system = _alternate(first.only_text.parts)
         del left[0]
     if left and isinstance(last := left[-1], Turn) and last.role == "user" and not last.attributes:
         only = last.only_text
         if only is not None and only.text:
-            user = _in_turn(only.parts)
+            user = _alternate(only.parts)
             del left[-1]
     return system, user, left
 
 
-def _in_turn(parts: Sequence[str]) -> tuple[str, ...]:
+def _alternate(parts: Sequence[str]) -> tuple[str, ...]:
     """Return own text and values in turn: own text stands at the even places."""
     found = [""]
     for part in parts:

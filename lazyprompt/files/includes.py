@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, TemplateError
 from lazyprompt.files.references import References, file_text
-from lazyprompt.files.yaml_nodes import MAX_BYTES, Source
+from lazyprompt.files.yaml_nodes import MAX_BYTES, SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,7 +126,7 @@ _SYNTAXES = {
 }
 
 
-class Piece(NamedTuple):
+class IncludedFile(NamedTuple):
     """A file that was included.
 
     Attributes:
@@ -152,7 +152,7 @@ class Expanded:
 
     text: str
     own: str
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[IncludedFile, ...] = ()
 
     def fault(self, error: TemplateError, parse: Callable[[str], object]) -> tuple[TemplateError, int | None]:
         """Find the file that an error of the whole text is from: lines of the whole are lines of no file.
@@ -164,7 +164,7 @@ class Expanded:
         Returns:
             The error with the line of its file; and the place of the tag, where it is in a file that is included.
         """
-        for name, own, at in (*self.pieces, Piece("", self.own, 0)) if self.pieces else ():
+        for name, own, at in (*self.pieces, IncludedFile("", self.own, 0)) if self.pieces else ():
             try:
                 parse(own)
             except TemplateError as its:
@@ -172,7 +172,7 @@ class Expanded:
         return error, None
 
 
-def expanded(text: str, engine: str, references: References, source: Source, begin: int) -> Expanded:
+def expand_includes(text: str, engine: str, references: References, source: SourceText, begin: int) -> Expanded:
     """A template with the files that it includes in their places.
 
     Args:
@@ -193,7 +193,7 @@ def expanded(text: str, engine: str, references: References, source: Source, beg
         whole, own = including.within(text, [], references.base)
     except (ValueError, FileNotFoundError) as error:
         kind = PromptFileMissingError if isinstance(error, FileNotFoundError) else PromptFileError
-        raise kind(str(source.pointed(place_in(source, begin, including.at), str(error)))) from error
+        raise kind(str(source.fault_at(place_in(source, begin, including.at), str(error)))) from error
     return Expanded(whole, own, tuple(including.pieces.values()))
 
 
@@ -206,7 +206,7 @@ class _Including:
     at: int = 0
     left: int = MAX_BYTES
     count: int = 0
-    pieces: dict[Path, Piece] = field(default_factory=dict[Path, Piece])
+    pieces: dict[Path, IncludedFile] = field(default_factory=dict[Path, IncludedFile])
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
 
     def within(self, text: str, chain: list[tuple[Path, str]], directory: Path | None) -> tuple[str, str]:
@@ -277,12 +277,12 @@ class _Including:
         if "\0" in text:
             raise ValueError(f"{given!r} holds the character U+0000, which no text has")
         whole, own = self.within(text, [*chain, (path, given)], path.parent)
-        self.pieces[path] = Piece(given, own, self.at)
+        self.pieces[path] = IncludedFile(given, own, self.at)
         self.texts[path] = whole
         return whole
 
 
-def place_in(source: Source, begin: int, at: int) -> int:
+def place_in(source: SourceText, begin: int, at: int) -> int:
     """Return the place in a file of a place in its template, which has no lines that end in two characters.
 
     Args:

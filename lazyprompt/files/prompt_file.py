@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import LazyPromptError, PromptFileError, did_you_mean
 from lazyprompt.files.library.names import key_and_version
-from lazyprompt.files.yaml_nodes import KINDS, Node, Reader, Source, plain, text_of_file
+from lazyprompt.files.yaml_nodes import KINDS, Node, SourceText, YamlReader, plain, text_of_file
 from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.messages.tools import ToolLike, ToolSet
 from lazyprompt.prompters.definition import PromptOrigin
@@ -62,7 +62,7 @@ class PromptFile:
             PromptFileError: The file cannot be read or is no prompt file; the message begins ``path:line:column:``.
         """
         name = os.fspath(path)
-        return cls._made(text_of_file(name), name, Path(name))
+        return cls._parse(text_of_file(name), name, Path(name))
 
     @classmethod
     def of_file(cls, path: Path, text: str) -> PromptFile:
@@ -75,7 +75,7 @@ class PromptFile:
         Raises:
             PromptFileError: As of :meth:`load`.
         """
-        return cls._made(text, str(path), path)
+        return cls._parse(text, str(path), path)
 
     @classmethod
     def loads(cls, text: str, name: str = "<string>") -> PromptFile:
@@ -90,42 +90,42 @@ class PromptFile:
         """
         if not isinstance(cast("object", text), str):
             raise PromptFileError(f"{name}:1:1: a prompt file is text, not {type(text).__name__}; see PromptFile.load")
-        return cls._made(text, name, None)
+        return cls._parse(text, name, None)
 
     @classmethod
-    def _made(cls, text: str, name: str, path: Path | None) -> PromptFile:
-        source = Source(text, name)
+    def _parse(cls, text: str, name: str, path: Path | None) -> PromptFile:
+        source = SourceText(text, name)
         fields = _fields(source)
         prompter = _prompter(source, fields)
         model = _text_of(source, fields["model"], "model") if "model" in fields else None
         if model is not None:
-            with _placed(source, fields["model"]):
+            with _located(source, fields["model"]):
                 prompter = prompter.with_markers(model)
         if path is not None:
             prompter.origin = PromptOrigin(*key_and_version(path, ()))
         return cls(prompter, model, name, path)
 
 
-def _fields(source: Source) -> dict[str, Node]:
+def _fields(source: SourceText) -> dict[str, Node]:
     """Return the fields of a file, with right names."""
-    node = Reader(source).read()
+    node = YamlReader(source).read()
     known = f"the fields are {', '.join(FIELDS)}"
     if node is None or node.value is None:
-        raise source.pointed(0, f"the file is empty; {known}")
+        raise source.fault_at(0, f"the file is empty; {known}")
     if not isinstance(node.value, dict):
-        raise source.refused(node, "a prompt file is a mapping, not", f"; {known}")
+        raise source.wrong_kind(node, "a prompt file is a mapping, not", f"; {known}")
     for name, field in node.value.items():
         if name not in FIELDS:
-            raise source.pointed(field.key_at, f"unknown field {name!r}{did_you_mean(name, FIELDS)}; {known}")
+            raise source.fault_at(field.key_at, f"unknown field {name!r}{did_you_mean(name, FIELDS)}; {known}")
     return node.value
 
 
-def _prompter(source: Source, fields: dict[str, Node]) -> Prompter:
+def _prompter(source: SourceText, fields: dict[str, Node]) -> Prompter:
     """Return the prompter that the fields describe."""
     kind = _text_of(source, fields["type"], "type") if "type" in fields else TYPES[0]
     if kind not in TYPES:
         known = f"{did_you_mean(kind, TYPES)}; known are {', '.join(TYPES)}"
-        raise source.pointed(fields["type"].at, f"type {kind!r} is unknown{known}")
+        raise source.fault_at(fields["type"].at, f"type {kind!r} is unknown{known}")
     instruction = _instruction(source, fields["instruction"]) if "instruction" in fields else None
     system = _text_of(source, fields["system"], "system") if "system" in fields else None
     keys = _extra_keys(source, fields["extra_keys"]) if "extra_keys" in fields else None
@@ -134,44 +134,44 @@ def _prompter(source: Source, fields: dict[str, Node]) -> Prompter:
     history = _history(source, fields["history"]) if "history" in fields else ()
     # The parts were checked one by one; the extra keys, or their place in the instruction, can still be wrong.
     at = fields.get("extra_keys") or fields.get("instruction") or Node(None, 0, 0)
-    with _placed(source, at):
+    with _located(source, at):
         if kind == "chat":
             return ChatPrompter(instruction, keys, tools=tools, history=[*examples, *history], system=system)
         if history:
             what = "the Alpaca form has no turns and takes no history; use type: chat, or examples"
-            raise source.pointed(fields["history"].key_at, what)
+            raise source.fault_at(fields["history"].key_at, what)
         return AlpacaPrompter(_with_examples(instruction, examples), keys, tools=tools, system=system)
 
 
 @contextmanager
-def _placed(source: Source, node: Node) -> Generator[None]:
+def _located(source: SourceText, node: Node) -> Generator[None]:
     """Give errors of the prompter the place of the field that they come from."""
     try:
         yield
     except PromptFileError:
         raise
     except LazyPromptError as error:
-        raise source.pointed(node.key_at, str(error)) from error
+        raise source.fault_at(node.key_at, str(error)) from error
 
 
-def _text_of(source: Source, node: Node, where: str) -> str:
+def _text_of(source: SourceText, node: Node, where: str) -> str:
     if isinstance(node.value, str):
         return node.value
     if node.value is None:
-        raise source.pointed(node.key_at, f"{where} is empty; give it text, or leave it out")
+        raise source.fault_at(node.key_at, f"{where} is empty; give it text, or leave it out")
     advice = "" if isinstance(node.value, list | dict) else "; put it in quotes"
     advice = "; text that begins with { or [ goes into quotes" if node.flow else advice
-    raise source.refused(node, f"{where} is", f", but must be text{advice}")
+    raise source.wrong_kind(node, f"{where} is", f", but must be text{advice}")
 
 
-def _items_of(source: Source, node: Node, where: str, what: str) -> list[Node]:
+def _items_of(source: SourceText, node: Node, where: str, what: str) -> list[Node]:
     if not isinstance(node.value, list):
         at = node.key_at if node.value is None else node.at
-        raise source.pointed(at, f"{where} is {KINDS[type(node.value)]}, but must be a list of {what}")
+        raise source.fault_at(at, f"{where} is {KINDS[type(node.value)]}, but must be a list of {what}")
     return node.value
 
 
-def _instruction(source: Source, node: Node) -> str | dict[str, str]:
+def _instruction(source: SourceText, node: Node) -> str | dict[str, str]:
     if not isinstance(node.value, dict):
         return _text_of(source, node, "instruction")
     levels = ("system", "user")
@@ -179,32 +179,32 @@ def _instruction(source: Source, node: Node) -> str | dict[str, str]:
         if level not in levels:
             advice = "; text that begins with { goes into quotes" if node.flow else ""
             what = f"the instruction has the key {level!r}{did_you_mean(level, levels)}; it takes system and user"
-            raise source.pointed(part.key_at, what + advice)
+            raise source.fault_at(part.key_at, what + advice)
     return {level: _text_of(source, part, f"instruction.{level}") for level, part in node.value.items()}
 
 
-def _extra_keys(source: Source, node: Node) -> str | list[str]:
+def _extra_keys(source: SourceText, node: Node) -> str | list[str]:
     if isinstance(node.value, str):
         return node.value
     items = _items_of(source, node, "extra_keys", "names")
     return [_text_of(source, item, f"extra_keys[{index}]") for index, item in enumerate(items)]
 
 
-def _tools(source: Source, node: Node) -> ToolSet:
+def _tools(source: SourceText, node: Node) -> ToolSet:
     items = _items_of(source, node, "tools", "tools in the OpenAI form")
-    with _placed(source, node):
+    with _located(source, node):
         return ToolSet.of(cast("list[ToolLike]", [plain(item) for item in items]))
 
 
-def _history(source: Source, node: Node) -> HistoryLike:
+def _history(source: SourceText, node: Node) -> HistoryLike:
     items = _items_of(source, node, "history", "pairs [question, answer] or messages")
     history = cast("HistoryLike", [plain(item) for item in items])
-    with _placed(source, node):
+    with _located(source, node):
         History.of(history)
     return history
 
 
-def _examples(source: Source, node: Node) -> list[tuple[str, str]]:
+def _examples(source: SourceText, node: Node) -> list[tuple[str, str]]:
     """Return the examples as pairs of input and output."""
     parts = ("input", "output")
     pairs: list[tuple[str, str]] = []
@@ -218,7 +218,7 @@ def _examples(source: Source, node: Node) -> list[tuple[str, str]]:
             has = f" with the keys {', '.join(map(repr, item.fields))}" if isinstance(item.value, dict) else ""
             has = f" of {len(item.value)}" if isinstance(item.value, list) else has
             form = "an example is {input: ..., output: ...} or [input, output]"
-            raise source.refused(item, f"{where} is", f"{has}; {form}")
+            raise source.wrong_kind(item, f"{where} is", f"{has}; {form}")
         pairs.append((_text_of(source, pair[0], f"{where} input"), _text_of(source, pair[1], f"{where} output")))
     return pairs
 

@@ -14,14 +14,14 @@ from lazyprompt._base.files import write_whole
 from lazyprompt._base.secret import HiddenEnvironment
 from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects.dialects import dialect_named
-from lazyprompt.files.filling import FilePrompter, Filled, Filling, shown
+from lazyprompt.files.filling import FilePrompter, FilledFile, Filling, display_text
 from lazyprompt.files.library.names import key_and_version
-from lazyprompt.files.prompt_source import PromptSource, Undefined, content_hash, name_of
+from lazyprompt.files.loaded_prompty import LoadedPrompty, Undefined, content_hash, name_of
 from lazyprompt.files.properties import Property, checked_inputs
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import TemplateSegment, check_strict, segments_of
 from lazyprompt.files.targets import read_answer, sent_to
-from lazyprompt.files.turns import messages_of, neutral
+from lazyprompt.files.turns import messages_of, neutral_messages
 from lazyprompt.files.yaml_nodes import text_of_file
 from lazyprompt.messages.parse import parse_messages
 from lazyprompt.prompters.definition import PromptOrigin
@@ -53,7 +53,7 @@ class More(TypedDict, total=False):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Prompty(PromptSource):
+class Prompty(LoadedPrompty):
     """A prompt in a file; made by :meth:`load` or :meth:`loads`."""
 
     @classmethod
@@ -242,7 +242,7 @@ class Prompty(PromptSource):
         Returns:
             The text. Threads and media are marks, different each time.
         """
-        return "".join(map(shown, self.parts(inputs)))
+        return "".join(map(display_text, self.parts(inputs)))
 
     def render_segments(self, inputs: object = None, strict: Collection[str] = ()) -> list[TemplateSegment]:
         """Return the filled template as segments: its own text, and the text from inputs.
@@ -256,9 +256,9 @@ class Prompty(PromptSource):
         """
         values = self.validate(inputs)
         check_strict(values, strict)
-        return segments_of(self.parts(inputs), strict, {*values, *(each.name for each in self.inputs)}, shown)
+        return segments_of(self.parts(inputs), strict, {*values, *(each.name for each in self.inputs)}, display_text)
 
-    def filled(self, inputs: object = None, history: HistoryLike | None = None) -> Filled:
+    def filled(self, inputs: object = None, history: HistoryLike | None = None) -> FilledFile:
         """Return the prompt as turns and threads, which all its forms are made of.
 
         Args:
@@ -398,7 +398,7 @@ class Prompty(PromptSource):
         if format == "neutral":
             made = self.filled(inputs, history)
             every = [*(each.to_dict() for each in self.spec.tools), *deepcopy(made.tools)]
-            messages = [*neutral(made.steps)]
+            messages = [*neutral_messages(made.steps)]
             return {"messages": messages, "tools": every} if every else {"messages": messages}
         return self.prompter.generate_prompt(
             inputs, history, tools, label, return_dict=return_dict, format=format, **more
@@ -495,10 +495,10 @@ class Prompty(PromptSource):
         Raises:
             PromptFileError: A value is wrong, or cannot be written in this file.
         """
-        from lazyprompt.files.writing.rewriting import checked_copy, rewritten  # noqa: PLC0415 - it is seldom asked for
+        from lazyprompt.files.writing.rewriting import checked_copy, rewrite_fields  # noqa: PLC0415 - it is seldom asked for
 
         made = self._read(
-            rewritten(self, changes), name_of(self), self.path, self.references, self.dialect, self.undefined
+            rewrite_fields(self, changes), name_of(self), self.path, self.references, self.dialect, self.undefined
         )
         return checked_copy(made, changes)
 
@@ -550,6 +550,6 @@ def convert(prompty: Prompty, to: str) -> Converted:
         FormatError: There is no such dialect to write; or the template has a section that it lacks: the message names
             the line.
     """
-    from lazyprompt.files.writing.targets import converted  # noqa: PLC0415 - it is seldom asked for
+    from lazyprompt.files.writing.targets import write_dialect  # noqa: PLC0415 - it is seldom asked for
 
-    return converted(prompty, to)
+    return write_dialect(prompty, to)

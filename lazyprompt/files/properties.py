@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
-from lazyprompt.files.yaml_nodes import Node, Source, Value, plain
+from lazyprompt.files.yaml_nodes import Node, SourceText, Value, plain
 from lazyprompt.media.resolver import sniff_type
 from lazyprompt.messages.history import messages_from
 from lazyprompt.messages.msg import (
@@ -59,7 +59,7 @@ class _HasName(Protocol):
 
 
 Named = TypeVar("Named", bound=_HasName)
-_ReadOne: TypeAlias = "Callable[[Source, Node, str, str], Named]"
+_ReadOne: TypeAlias = "Callable[[SourceText, Node, str, str], Named]"
 _OF_VALUE: dict[type, str] = {bool: "boolean", int: "integer", float: "float", list: "array", dict: "object"}
 
 
@@ -173,7 +173,9 @@ def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> Json
     return made
 
 
-def read_named(source: Source, node: Node, where: str, read: _ReadOne[Named], of_name: _ReadOne[Named]) -> list[Named]:
+def read_named(
+    source: SourceText, node: Node, where: str, read: _ReadOne[Named], of_name: _ReadOne[Named]
+) -> list[Named]:
     """Read a list of mappings with names, or a mapping by names.
 
     Args:
@@ -191,36 +193,36 @@ def read_named(source: Source, node: Node, where: str, read: _ReadOne[Named], of
     if isinstance(node.value, dict):
         return [of_name(source, item, f"{where}.{name}", name) for name, item in node.value.items()]
     if not isinstance(node.value, list):
-        raise source.refused(node, f"{where} are", "; they are a list, or a mapping by their names")
+        raise source.wrong_kind(node, f"{where} are", "; they are a list, or a mapping by their names")
     found: dict[str, Named] = {}
     for index, item in enumerate(node.value):
         made = read(source, item, f"{where}[{index}]", "")
         if not made.name:
-            raise source.pointed(item.at, f"{where}[{index}] has no name")
+            raise source.fault_at(item.at, f"{where}[{index}] has no name")
         if made.name in found:
-            raise source.pointed(item.at, f"{where}[{index}]: there is a second one of the name {made.name!r}")
+            raise source.fault_at(item.at, f"{where}[{index}]: there is a second one of the name {made.name!r}")
         found[made.name] = made
     return [*found.values()]
 
 
-def read_properties(source: Source, node: Node | None, where: str) -> tuple[Property, ...]:
+def read_properties(source: SourceText, node: Node | None, where: str) -> tuple[Property, ...]:
     """Read properties; none where nothing is written; see :func:`read_named`."""
     return () if node is None else tuple(read_named(source, node, where, _property, _of_name))
 
 
-def _property(source: Source, node: Node, where: str, name: str) -> Property:
+def _property(source: SourceText, node: Node, where: str, name: str) -> Property:
     if not isinstance(node.value, dict):
-        raise source.refused(node, f"{where} is", "; a property is a mapping")
+        raise source.wrong_kind(node, f"{where} is", "; a property is a mapping")
     fields = node.value
     for key, item in fields.items():
         if key not in FIELDS_OF_PROPERTY:
             known = f"{did_you_mean(key, FIELDS_OF_PROPERTY)}; a property has {', '.join(FIELDS_OF_PROPERTY)}"
-            raise source.pointed(item.key_at, f"{where} has the field {key!r}{known}")
+            raise source.fault_at(item.key_at, f"{where} has the field {key!r}{known}")
     kind = source.text_of(fields.get("kind"), f"{where}.kind") or "string"
     kind = ALSO_CALLED.get(kind, kind)
     if kind not in KINDS_OF_PROPERTY:
         known = f"{did_you_mean(kind, KINDS_OF_PROPERTY)}; the kinds are {', '.join(KINDS_OF_PROPERTY)}"
-        raise source.pointed(fields["kind"].at, f"{where}.kind is {kind!r}{known}")
+        raise source.fault_at(fields["kind"].at, f"{where}.kind is {kind!r}{known}")
     enum, items = fields.get("enumValues"), fields.get("items")
     own_name = source.text_of(fields.get("name"), f"{where}.name")
     return Property(
@@ -245,7 +247,7 @@ def _default(kind: str, node: Node | None) -> Json:
     return [] if kind == "thread" and value == {} else value
 
 
-def _of_name(source: Source, node: Node, where: str, name: str) -> Property:
+def _of_name(source: SourceText, node: Node, where: str, name: str) -> Property:
     """Read a property under its name: a mapping with fields of one, or a value, which is its default."""
     if isinstance(node.value, dict) and node.value and node.value.keys() <= set(FIELDS_OF_PROPERTY):
         return _property(source, node, where, name)
@@ -257,24 +259,24 @@ def kind_of(value: Value) -> str:
     return _OF_VALUE.get(type(value), "string")
 
 
-def _kind_or_property(source: Source, node: Node, where: str) -> Property:
+def _kind_or_property(source: SourceText, node: Node, where: str) -> Property:
     """Read a property without a name; its kind alone will do."""
     if isinstance(node.value, str):
         node = Node({"kind": node}, node.at, node.key_at)
     return _property(source, node, where, "")
 
 
-def _choices(source: Source, fields: Mapping[str, Node], where: str) -> tuple[Property, ...]:
+def _choices(source: SourceText, fields: Mapping[str, Node], where: str) -> tuple[Property, ...]:
     """Read the choices of a union: a list, or a mapping by names that tell them apart."""
     if "oneOf" in fields and "anyOf" in fields:
         what = f"{where} has oneOf and anyOf; take out oneOf, or anyOf if never more than one choice fits"
-        raise source.pointed(fields["anyOf"].key_at, what)
+        raise source.fault_at(fields["anyOf"].key_at, what)
     name = "oneOf" if "oneOf" in fields else "anyOf"
     node = fields.get(name)
     if node is None or isinstance(node.value, dict):
         return read_properties(source, node, f"{where}.{name}")
     if not isinstance(node.value, list):
-        raise source.refused(node, f"{where}.{name} is", ", and must be a list of the choices")
+        raise source.wrong_kind(node, f"{where}.{name} is", ", and must be a list of the choices")
     return tuple(_kind_or_property(source, item, f"{where}.{name}[{at}]") for at, item in enumerate(node.value))
 
 
@@ -319,7 +321,7 @@ class Thread(list[dict[str, str]], Opaque):
 
 
 @dataclass(frozen=True, slots=True)
-class Medium(Opaque):
+class MediaInput(Opaque):
     """A picture, sound, video or file in a template.
 
     Args:
@@ -359,7 +361,7 @@ def checked_inputs(inputs: Mapping[str, object], declared: Sequence[Property]) -
     return given
 
 
-def rich_value(name: str, kind: str, value: object) -> Thread | Medium:
+def rich_value(name: str, kind: str, value: object) -> Thread | MediaInput:
     """Return an input that is a thread or a medium as what holds its place in a template.
 
     Raises:
@@ -371,9 +373,9 @@ def rich_value(name: str, kind: str, value: object) -> Thread | Medium:
         except LazyPromptError as error:
             raise type(error)(f"input {name}: {error}") from error
     if isinstance(value, MediaBlock):
-        return Medium(name, value)
+        return MediaInput(name, value)
     source = value if isinstance(value, (URLSource, Base64Source)) else _source_of(cast("str", value), kind)
-    return Medium(name, MEDIA[kind](source))
+    return MediaInput(name, MEDIA[kind](source))
 
 
 def thread_items(value: Iterable[object]) -> list[object]:
@@ -421,15 +423,15 @@ def _misfits(value: object, declared: Property, where: str) -> Iterator[str]:
     if kind == "union":
         if declared.choices and all([*_misfits(value, each, where)] for each in declared.choices):
             kinds = ", ".join(each.kind for each in declared.choices)
-            yield f"{where} is {_shown(value)}, and must be one of: {kinds}"
+            yield f"{where} is {_excerpt(value)}, and must be one of: {kinds}"
     elif kind in RICH:
         yield from _rich_misfits(value, kind, where)
     elif not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind in ("integer", "float")):
-        yield f"{where} is {_shown(value)}, and must be of the kind {kind}"
+        yield f"{where} is {_excerpt(value)}, and must be of the kind {kind}"
     else:
         is_hidden = isinstance(value, SecretText) and value.is_hidden
         if declared.enum_values and value not in declared.enum_values and not is_hidden:
-            yield f"{where} is {_shown(value)}, and must be one of {', '.join(map(repr, declared.enum_values))}"
+            yield f"{where} is {_excerpt(value)}, and must be one of {', '.join(map(repr, declared.enum_values))}"
         if not isinstance(value, str):
             yield from _misfits_within(value, declared, where)
 
@@ -437,12 +439,12 @@ def _misfits(value: object, declared: Property, where: str) -> Iterator[str]:
 def _rich_misfits(value: object, kind: str, where: str) -> Iterator[str]:
     if kind == "thread":
         if not isinstance(value, list | tuple):
-            yield f"{where} is {_shown(value)}, and must be a thread: a list of messages"
+            yield f"{where} is {_excerpt(value)}, and must be a thread: a list of messages"
     elif isinstance(value, bytes):
         made = MEDIA[kind].__name__
         yield f"{where} is bytes; give a {made}(Base64Source(media_type, data)), or {made}.from_file(path)"
     elif not isinstance(value, (str, URLSource, Base64Source, MediaBlock)) or value == "":
-        yield f"{where} is {_shown(value)}, and must be of the kind {kind}: an address, a source or a block"
+        yield f"{where} is {_excerpt(value)}, and must be of the kind {kind}: an address, a source or a block"
 
 
 def _misfits_within(value: object, declared: Property, where: str) -> Iterator[str]:
@@ -459,6 +461,6 @@ def _misfits_within(value: object, declared: Property, where: str) -> Iterator[s
                 yield f"Missing required input: {where}.{each.name}"
 
 
-def _shown(value: object) -> str:
+def _excerpt(value: object) -> str:
     text = repr(value)
     return f"{text[:_SHOWN]}…" if len(text) > _SHOWN else text

@@ -21,12 +21,12 @@ from lazyprompt.files.yaml_nodes import (
     MAX_BYTES,
     MAX_DEPTH,
     Node,
-    Reader,
-    Source,
+    SourceText,
     Value,
-    decoded,
+    YamlReader,
+    decode_file,
     plain,
-    written,
+    to_node,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class References:
     trace: Trace | None = field(default=None, compare=False, repr=False)
     connects_later: bool = False
 
-    def resolved(self, fields: dict[str, Node], source: Source) -> dict[str, Node]:
+    def resolve(self, fields: dict[str, Node], source: SourceText) -> dict[str, Node]:
         """Return the fields of a front matter with all references looked up.
 
         Args:
@@ -75,8 +75,8 @@ class References:
         Raises:
             PromptFileError: A reference leads to nothing, or where it may not; the message has its place.
         """
-        looking = _Looking(self, source)
-        return {name: looking.resolved(node, (name,)) for name, node in fields.items()}
+        resolver = _Resolver(self, source)
+        return {name: resolver.resolve(node, (name,)) for name, node in fields.items()}
 
     def starts(self, directory: Path | None) -> Iterator[Path | None]:
         """Find the directories in which an included file is looked for, in turn.
@@ -131,10 +131,10 @@ def is_connection(path: Sequence[str]) -> bool:
     return place in _CONNECTIONS or (len(place) == len(_TOOL_CONNECTION) and place[0::2] == _TOOL_CONNECTION[0::2])
 
 
-class _Looking:
+class _Resolver:
     """Looks the references of one file up, within bounds; each file is read once."""
 
-    def __init__(self, references: References, source: Source) -> None:
+    def __init__(self, references: References, source: SourceText) -> None:
         self._references = references
         self._source = source
         self._read: dict[tuple[Path, bool], Node] = {}
@@ -143,7 +143,7 @@ class _Looking:
         self._left = MAX_BYTES
         self._depth = 0
 
-    def resolved(self, node: Node, path: tuple[str, ...] = ()) -> Node:
+    def resolve(self, node: Node, path: tuple[str, ...] = ()) -> Node:
         """Return a node with all references in it looked up.
 
         Args:
@@ -153,14 +153,14 @@ class _Looking:
         value = node.value
         connects, self._connects = self._connects, self._connects or is_connection(path)
         try:
-            return self._resolved(node, value, path)
+            return self._resolve(node, value, path)
         finally:
             self._connects = connects
 
-    def _resolved(self, node: Node, value: Value, path: tuple[str, ...]) -> Node:
+    def _resolve(self, node: Node, value: Value, path: tuple[str, ...]) -> Node:
         if isinstance(value, list | dict):
             self._depth += 1
-            of = self.resolved
+            of = self.resolve
             made: Value
             if isinstance(value, list):
                 made = [of(item, path and (*path, "*")) for item in value]
@@ -173,12 +173,12 @@ class _Looking:
         try:
             # What it leads to has its places in another file.
             found = plain(node._replace(value=self._text(value)))
-            return written(found, node._replace(key_at=node.at))._replace(key_at=node.key_at)
+            return to_node(found, node._replace(key_at=node.at))._replace(key_at=node.key_at)
         except PromptFileError:
             raise
         except (ValueError, FileNotFoundError) as error:
             kind = PromptFileMissingError if isinstance(error, FileNotFoundError) else PromptFileError
-            raise kind(str(self._source.pointed(node.at, str(error)))) from error
+            raise kind(str(self._source.fault_at(node.at, str(error)))) from error
 
     def _text(self, text: str) -> Value:
         """Return the value of a string: of a reference what it leads to, of any other text the text itself."""
@@ -188,7 +188,7 @@ class _Looking:
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
         # A file that is referred to often counts as often: such that hold each other ten times would fill the memory.
-        size, depth = _measured(found)
+        size, depth = _measure(found)
         self._left -= size
         if self._left < 0:
             raise ValueError(f"the references make more than {MAX_BYTES} characters")
@@ -222,7 +222,7 @@ class _Looking:
         if given not in params:
             known = ", ".join(map(repr, params)) or "none"
             raise ValueError(f"there is no param {given!r}{did_you_mean(given, params)}; given in params= were {known}")
-        return written(checked(params[given], f"params[{given!r}]", PromptFileError), _NOWHERE).value
+        return to_node(checked(params[given], f"params[{given!r}]", PromptFileError), _NOWHERE).value
 
     def of_file(self, given: str) -> Value:
         path = self._references.path_of(given)
@@ -236,17 +236,17 @@ class _Looking:
             self._within.append(path)
             self._depth += 1
             self._check_depth(0)
-            self._read[key] = self.resolved(node)
+            self._read[key] = self.resolve(node)
             self._depth -= 1
             self._within.pop()
             self._source = outer
         return self._read[key].value
 
 
-_BY_PROTOCOL: Final[Mapping[str, Callable[[_Looking, str], Value]]] = {
-    "env": _Looking.of_environment,
-    "file": _Looking.of_file,
-    "params": _Looking.of_params,
+_BY_PROTOCOL: Final[Mapping[str, Callable[[_Resolver, str], Value]]] = {
+    "env": _Resolver.of_environment,
+    "file": _Resolver.of_file,
+    "params": _Resolver.of_params,
 }
 
 
@@ -291,7 +291,7 @@ def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = (), base
         raise PromptFileError(f"{path}:1:1: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise PromptFileError(f"{path}:1:1: {error}") from error
-    return decoded(data, str(path))
+    return decode_file(data, str(path))
 
 
 def read_resolved(path: Path) -> bytes:
@@ -306,23 +306,23 @@ def read_resolved(path: Path) -> bytes:
     return read_regular(path, MAX_BYTES, path.anchor)
 
 
-def _content(path: Path, given: str) -> tuple[Node, Source]:
+def _content(path: Path, given: str) -> tuple[Node, SourceText]:
     """Return the content of a file: JSON and YAML by their suffixes, else text."""
     text = file_text(path, given)
-    suffix, source = path.suffix.lower(), Source(text, path.name)
+    suffix, source = path.suffix.lower(), SourceText(text, path.name)
     if suffix == ".json":
         try:
-            return written(checked(json.loads(text), f"the content of {given!r}", PromptFileError), _NOWHERE), source
+            return to_node(checked(json.loads(text), f"the content of {given!r}", PromptFileError), _NOWHERE), source
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{given!r} is no JSON: {error}") from error
     if suffix in (".yaml", ".yml"):
-        return Reader(source).read() or _NOWHERE, source
+        return YamlReader(source).read() or _NOWHERE, source
     return Node(text, 0, 0), source
 
 
-def _measured(value: Value) -> tuple[int, int]:
+def _measure(value: Value) -> tuple[int, int]:
     """Return the size of a value, in characters and values, and its depth."""
     if isinstance(value, list | dict):
-        items = [_measured(item.value) for item in Node(value, 0, 0).parts]
+        items = [_measure(item.value) for item in Node(value, 0, 0).parts]
         return 1 + sum(size for size, _ in items), 1 + max((depth for _, depth in items), default=0)
     return len(value) if isinstance(value, str) else 1, 0

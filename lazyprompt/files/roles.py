@@ -164,7 +164,7 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
     return found or [Section("", {}, filled.between(0, len(filled.text)))]
 
 
-class Layout(NamedTuple):
+class SectionLayout(NamedTuple):
     """The sections of a template in which they are the same whatever its values are.
 
     Attributes:
@@ -173,7 +173,7 @@ class Layout(NamedTuple):
 
     sections: tuple[tuple[str, dict[str, Json], tuple[str | int, ...]], ...]
 
-    def filled(self, parts: Sequence[str]) -> list[Section]:
+    def fill(self, parts: Sequence[str]) -> list[Section]:
         """Return the sections of a filled template.
 
         Args:
@@ -185,7 +185,7 @@ class Layout(NamedTuple):
         ]
 
 
-def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> Layout | None:
+def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> SectionLayout | None:
     """Return the sections of a template, or None if a value in a line that names a role could change them.
 
     Args:
@@ -196,7 +196,7 @@ def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> Layout | 
         return None
     found = sections(outline, roles)
     placed = [tuple([int(part) if isinstance(part, Value) else part for part in each.parts]) for each in found]
-    return Layout(tuple((each.role, each.attributes, parts) for each, parts in zip(found, placed, strict=True)))
+    return SectionLayout(tuple((each.role, each.attributes, parts) for each, parts in zip(found, placed, strict=True)))
 
 
 def attributes_in(text: str) -> dict[str, Json]:
@@ -245,11 +245,11 @@ def _attributes(filled: Scanned, begin: int, end: int) -> dict[str, Json]:
         group = next(number for number in (2, 3, 4) if each[number] is not None)
         text = "".join(filled.between(*each.span(group)))
         bare = group == len(each.groups()) and PLACE not in each[group]
-        found[each[1]] = _typed(text.strip()) if bare else text
+        found[each[1]] = _parse_attribute(text.strip()) if bare else text
     return found
 
 
-def _typed(text: str) -> Json:
+def _parse_attribute(text: str) -> Json:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     if not _NUMBER.fullmatch(text):
@@ -312,7 +312,7 @@ def check_strict(inputs: Mapping[str, object], strict: Collection[str]) -> None:
         for text, where in _texts(inputs.get(name), name):
             line = next(boundaries(text), None)
             if line is not None:
-                raise _refused(where, line)
+                raise _strict_error(where, line)
 
 
 def segments_of(
@@ -361,7 +361,7 @@ def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) 
     for line in boundaries(whole):
         whose = next((source for begin, end, source in spans if begin < min(line.end, end) and line.begin < end), None)
         if whose is not None:
-            raise _refused(f"{whose}, with what stands around it,", line)
+            raise _strict_error(f"{whose}, with what stands around it,", line)
     if _roles(whole) != _roles(calm):
         names = ", ".join(dict.fromkeys(source for _, _, source in spans))
         raise SafetyError(
@@ -374,7 +374,7 @@ def _roles(text: str) -> list[str]:
     return [line["role"].lower() for line in role_lines(Scanned([text.replace("\r", "\n")]), ROLES)]
 
 
-def _refused(where: str, line: Boundary) -> SafetyError:
+def _strict_error(where: str, line: Boundary) -> SafetyError:
     return SafetyError(
         f"{where} is strict, and holds a line that would begin a section of the role {line.role!r}: {line.line!r}"
     )

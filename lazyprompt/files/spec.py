@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.properties import Property, kind_of, read_named, read_properties, schema_of
-from lazyprompt.files.yaml_nodes import Node, Source, plain
+from lazyprompt.files.yaml_nodes import Node, SourceText, plain
 from lazyprompt.templates.jinja import JinjaTemplate
 from lazyprompt.templates.mustache import MustacheTemplate
 
@@ -151,7 +151,7 @@ class Spec:
         return {name: value for name, value in made.items() if value is not None}
 
 
-def read_spec(fields: Mapping[str, Node], source: Source) -> Spec:
+def read_spec(fields: Mapping[str, Node], source: SourceText) -> Spec:
     """Read a front matter.
 
     Args:
@@ -167,7 +167,7 @@ def read_spec(fields: Mapping[str, Node], source: Source) -> Spec:
     others = {each: plain(node) for each, node in fields.items() if each not in FIELDS}
     template, tools = fields.get("template"), fields.get("tools")
     if template is not None and not isinstance(template.value, dict | None):
-        raise source.refused(template, "Invalid template format: template is", ", and must be a mapping")
+        raise source.wrong_kind(template, "Invalid template format: template is", ", and must be a mapping")
     return Spec(
         name,
         display_name,
@@ -183,18 +183,18 @@ def read_spec(fields: Mapping[str, Node], source: Source) -> Spec:
     )
 
 
-def _text(source: Source, node: Node | None, where: str) -> str | None:
+def _text(source: SourceText, node: Node | None, where: str) -> str | None:
     """Return a field that is text, or a number or word, which counts as the text that it is written as."""
     if node is not None and isinstance(node.value, int | float):
         return str(node.value)
     return source.text_of(node, where)
 
 
-def _values(source: Source, node: Node | None, where: str) -> dict[str, Json]:
+def _values(source: SourceText, node: Node | None, where: str) -> dict[str, Json]:
     return {name: plain(item) for name, item in source.mapping_of(node, where).items()}
 
 
-def _model(source: Source, node: Node | None) -> dict[str, Json]:
+def _model(source: SourceText, node: Node | None) -> dict[str, Json]:
     if node is not None and isinstance(node.value, str):
         return {"id": node.value}  # a name alone
     fields = source.mapping_of(node, "model")
@@ -204,27 +204,27 @@ def _model(source: Source, node: Node | None) -> dict[str, Json]:
     return {**_values(source, node, "model"), **texts}
 
 
-def _engine(source: Source, template: Node | None) -> str:
+def _engine(source: SourceText, template: Node | None) -> str:
     """Return the syntax of the template: ``template.format``, as text or as a mapping with ``kind``."""
     form = source.mapping_of(template, "template").get("format")
     kind = form.fields.get("kind") if form is not None and isinstance(form.value, dict) else form
     name = None if kind is None else kind.value
     if form is not None and name is not None and name not in [*_FORMATS]:
         known = f"{did_you_mean(str(name), _FORMATS)}; the formats are {', '.join(_FORMATS)}"
-        raise source.pointed(form.at, f"Invalid template format: {name!r} is none{known}")
+        raise source.fault_at(form.at, f"Invalid template format: {name!r} is none{known}")
     return _FORMATS[str(name or "jinja2")]
 
 
-def _tool(source: Source, node: Node, where: str, name: str) -> ToolSpec:
+def _tool(source: SourceText, node: Node, where: str, name: str) -> ToolSpec:
     if not isinstance(node.value, dict):
-        raise source.refused(node, f"{where} is", "; a tool is a mapping")
+        raise source.wrong_kind(node, f"{where} is", "; a tool is a mapping")
     fields = node.value
     parameters, strict = fields.get("parameters"), fields.get("strict")
     # JSON Schema, and no mapping by names.
     type_ = None if parameters is None else parameters.fields.get("type")
     schema = parameters is not None and ("properties" in parameters.fields or (type_ and type_.value == "object"))
     if strict is not None and not isinstance(strict.value, bool):
-        raise source.pointed(strict.at, f"{where}.strict is true or false")
+        raise source.fault_at(strict.at, f"{where}.strict is true or false")
     others = {key: plain(item) for key, item in fields.items() if key not in FIELDS_OF_TOOL}
     return ToolSpec(
         name or _text(source, fields.get("name"), f"{where}.name") or "",
@@ -238,15 +238,15 @@ def _tool(source: Source, node: Node, where: str, name: str) -> ToolSpec:
     )
 
 
-def _bindings(source: Source, node: Node | None, where: str) -> dict[str, str]:
+def _bindings(source: SourceText, node: Node | None, where: str) -> dict[str, str]:
     """Return the inputs of parameters: ``param: input``, or ``param: {input: name}``."""
     if node is not None and node.value is not None and not isinstance(node.value, dict):
-        raise source.pointed(node.at, f"{where} are a mapping of parameters to inputs")
+        raise source.fault_at(node.at, f"{where} are a mapping of parameters to inputs")
     found: dict[str, str] = {}
     for name, item in (node.fields if node is not None else {}).items():
         given = item.value.get("input") if isinstance(item.value, dict) else item
         if given is None or not isinstance(given.value, str):
-            raise source.pointed(item.at, f"{where}.{name} is the name of an input, or {{input: its name}}")
+            raise source.fault_at(item.at, f"{where}.{name} is the name of an input, or {{input: its name}}")
         found[name] = given.value
     return found
 
@@ -310,7 +310,7 @@ class Translated(NamedTuple):
     notes: tuple[Note, ...] = ()
 
 
-class Reading:
+class DialectFile:
     """A file that is being read.
 
     Args:
@@ -320,7 +320,7 @@ class Reading:
         references: The places that further references lead to.
     """
 
-    def __init__(self, source: Source, fields: dict[str, Node], body: str, references: References) -> None:
+    def __init__(self, source: SourceText, fields: dict[str, Node], body: str, references: References) -> None:
         self.source, self.fields, self.body, self.references = source, fields, body, references
         self.notes: list[Note] = []
 
@@ -330,16 +330,16 @@ class Reading:
 
     def fault(self, node: Node, what: str) -> PromptFileError:
         """Return the error for a field."""
-        return self.source.pointed(node.at, what)
+        return self.source.fault_at(node.at, what)
 
     def mapping(self, node: Node | None, where: str) -> dict[str, Node]:
-        """Return a copy of a field that is a mapping; see :meth:`Source.mapping_of`."""
+        """Return a copy of a field that is a mapping; see :meth:`SourceText.mapping_of`."""
         return self.source.mapping_of(node, where)
 
     def text(self, node: Node, where: str) -> str:
         """Return a field that is text, and not empty."""
         if not isinstance(node.value, str) or not node.value:
-            raise self.source.refused(node, f"{where} is", ", and must be text")
+            raise self.source.wrong_kind(node, f"{where} is", ", and must be text")
         return node.value
 
 

@@ -63,7 +63,7 @@ _CHAT = partial(
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """An interface of a provider.
 
     Args:
@@ -74,7 +74,7 @@ class Target:
         changes: The rules of the profile that are others here.
         structured: The part of a request that asks for an answer of some properties; ``""`` where there is none.
         text_content: True if a content that is text alone is one text; else all content is a list of blocks.
-        strict_tools: True if tools are asked to keep strict schemas, where the provider can.
+        strict_tools: True if tools are builder to keep strict schemas, where the provider can.
     """
 
     profile: str
@@ -122,34 +122,36 @@ class _InstructedForm(ResponsesForm):
         return {"instructions": content, "input": payload["input"][1:]}
 
 
-def _closed(schema: Json) -> Json:
+def _close_schema(schema: Json) -> Json:
     """Return a schema whose objects have no other properties than theirs."""
     if isinstance(schema, list):
-        return [_closed(each) for each in schema]
+        return [_close_schema(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made: dict[str, Json] = {key: _closed(value) for key, value in schema.items()}
+    made: dict[str, Json] = {key: _close_schema(value) for key, value in schema.items()}
     return {**made, "additionalProperties": False} if made.get("type") == "object" else made
 
 
-def _named(outputs: tuple[Property, ...]) -> dict[str, Json]:
+def _named_schema(outputs: tuple[Property, ...]) -> dict[str, Json]:
     return {"name": "structured_output", "strict": True, "schema": schema_of(outputs, strict=True)}
 
 
 _STRUCTURED: Final[Mapping[str, Callable[[tuple[Property, ...]], JsonObject]]] = {
-    "response_format": lambda outputs: {"response_format": {"type": "json_schema", "json_schema": _named(outputs)}},
-    "text": lambda outputs: {"text": {"format": {"type": "json_schema", **_named(outputs)}}},
+    "response_format": lambda outputs: {
+        "response_format": {"type": "json_schema", "json_schema": _named_schema(outputs)}
+    },
+    "text": lambda outputs: {"text": {"format": {"type": "json_schema", **_named_schema(outputs)}}},
     "output_config": lambda outputs: {
-        "output_config": {"format": {"type": "json_schema", "schema": _closed(schema_of(outputs))}}
+        "output_config": {"format": {"type": "json_schema", "schema": _close_schema(schema_of(outputs))}}
     },
     "generation_config": lambda outputs: {
         "generation_config": {"response_mime_type": "application/json", "response_json_schema": schema_of(outputs)}
     },
     "format": lambda outputs: {"format": schema_of(outputs)},
 }
-_LIKE_OPENAI = Target("", options=_CHAT(maxOutputTokens="max_tokens"), structured="response_format")
+_LIKE_OPENAI = RequestTarget("", options=_CHAT(maxOutputTokens="max_tokens"), structured="response_format")
 _ROWS = (
-    Target(
+    RequestTarget(
         "openai",
         options=_CHAT(maxOutputTokens="max_completion_tokens"),
         changes={
@@ -159,7 +161,7 @@ _ROWS = (
         },
         structured="response_format",
     ),
-    Target(
+    RequestTarget(
         "openai-responses",
         "responses",
         _places(
@@ -170,9 +172,9 @@ _ROWS = (
         changes={"form": _InstructedForm()},
         structured="text",
     ),
-    Target("openai", "embedding"),
-    Target("openai", "image"),
-    Target(
+    RequestTarget("openai", "embedding"),
+    RequestTarget("openai", "image"),
+    RequestTarget(
         "anthropic",
         options=_places(
             "temperature topP topK stopSequences",
@@ -185,12 +187,12 @@ _ROWS = (
         # Anthropic takes them, but Prompty's specification has none there.
         strict_tools=False,
     ),
-    Target(
+    RequestTarget(
         "gemini",
         options=_places(f"{_SAMPLING} topK maxOutputTokens stopSequences", "generation_config"),
         structured="generation_config",
     ),
-    Target(
+    RequestTarget(
         "ollama",
         options=_places(f"{_SAMPLING} topK", "options", maxOutputTokens="num_predict", stopSequences="stop"),
         structured="format",
@@ -207,12 +209,12 @@ _OTHER_NAMES = {
 }
 
 
-def target_of(provider: str | None = None, api: str | None = None) -> Target:
+def target_of(provider: str | None = None, api: str | None = None) -> RequestTarget:
     """Return the target of a request.
 
     Args:
         provider: The provider, as a prompt file names it; None is ``openai``.
-        api: As of :class:`Target`; None is ``chat``.
+        api: As of :class:`RequestTarget`; None is ``chat``.
 
     Raises:
         FormatError: There is no such provider, or it has no such interface.
@@ -263,8 +265,8 @@ def request(
     body: dict[str, Any] = {"model": model["id"]} if model.get("id") else {}
     if not body:
         notes.add("model", "model", "left out", "the file names no model: it is model.id")
-    asked = _Asked(spec, messages, target, tools, notes, guard)
-    made = {"embedding": asked.embed, "image": asked.draw}.get(target.api, asked.talk)()
+    builder = _RequestBuilder(spec, messages, target, tools, notes, guard)
+    made = {"embedding": builder.embed, "image": builder.image}.get(target.api, builder.chat)()
     body |= made
     options = model.get("options")
     _put_options(body, options if isinstance(options, dict) else {}, target, notes)
@@ -283,17 +285,17 @@ def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> 
     return provider or named, api or own
 
 
-class _Asked(NamedTuple):
+class _RequestBuilder(NamedTuple):
     """The contents of a request, and the report of what it cannot carry."""
 
     spec: Spec
     messages: Sequence[Msg]
-    target: Target
+    target: RequestTarget
     tools: Sequence[JsonObject]
     notes: Notes
     guard: MessageGuard | None
 
-    def talk(self) -> dict[str, Any]:
+    def chat(self) -> dict[str, Any]:
         """Return the messages, the tools and the form of the answer."""
         spec, target = self.spec, self.target
         _note_addresses(self.messages, target, self.notes)
@@ -334,7 +336,7 @@ class _Asked(NamedTuple):
         texts = self._texts(range(len(self.messages)))
         return {"input": texts[0] if len(texts) == 1 else texts}
 
-    def draw(self) -> dict[str, Any]:
+    def image(self) -> dict[str, Any]:
         """Return the prompt of an image: the user's last message, or the last one where the user has none."""
         users = [at for at, message in enumerate(self.messages) if message.role == "user"]
         last = users[-1] if users else len(self.messages) - 1
@@ -357,14 +359,14 @@ class _Asked(NamedTuple):
                 if not isinstance(block, TextBlock):
                     why = f"the interface {self.target.api!r} takes text alone"
                     self.notes.add(f"messages[{at}].content[{index}]", block.kind, "left out", why)
-        return [_joined(self.messages[at].blocks) for at in places]
+        return [_join_text(self.messages[at].blocks) for at in places]
 
 
-def _joined(blocks: Sequence[Block]) -> str:
+def _join_text(blocks: Sequence[Block]) -> str:
     return "".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _note_addresses(messages: Sequence[Msg], target: Target, notes: Notes) -> None:
+def _note_addresses(messages: Sequence[Msg], target: RequestTarget, notes: Notes) -> None:
     """Note the media whose addresses Prompty's specification sends and the provider refuses."""
     why = f"{target.profile} refuses an address here, which Prompty sends: give data, or see api='responses'"
     for at, message in enumerate(messages):
@@ -377,7 +379,7 @@ def _note_addresses(messages: Sequence[Msg], target: Target, notes: Notes) -> No
                     notes.add(f"messages[{at}].content[{index}]", block.kind, "changed", why, block.source.url)
 
 
-def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Target, notes: Notes) -> None:
+def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: RequestTarget, notes: Notes) -> None:
     """Put options where the target has them; those of the provider's own never take the place of anything."""
 
     def note(name: str, why: str) -> None:
@@ -438,9 +440,9 @@ def read_answer(
     message = target.own_profile().form.parse(answer, target.profile)
     calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
     if calls:
-        written = _written(answer)
+        written = _written_arguments(answer)
         return [_call(call, written[at] if at < len(written) else None) for at, call in enumerate(calls)]
-    text = _joined(message.blocks)
+    text = _join_text(message.blocks)
     if not text and target.api == "responses":
         given = answer.get("output_text")
         text = given if isinstance(given, str) else ""
@@ -458,14 +460,14 @@ def _call(call: ToolUseBlock, written: object) -> Json:
     return {"id": call.id, "name": call.name, "arguments": written}
 
 
-def _written(answer: Fields) -> list[object]:
+def _written_arguments(answer: Fields) -> list[object]:
     """Return the arguments of calls as an answer of OpenAI's has them; text, as a rule."""
     calls = _list(fields_of(_first(answer.get("choices")).get("message")).get("tool_calls"))
     items = [item for item in map(fields_of, _list(answer.get("output"))) if item.get("type") == "function_call"]
     return [each.get("arguments") for each in (*(fields_of(fields_of(call).get("function")) for call in calls), *items)]
 
 
-def _items(answer: Fields, target: Target) -> Json:
+def _items(answer: Fields, target: RequestTarget) -> Json:
     """Return the vectors or pictures of an answer; one alone is not in a list."""
     fault = answer.get("error")
     if fault:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from lazyprompt.errors import PromptFileError
-from lazyprompt.files.properties import MEDIA, MediaBlock, Medium, Thread
+from lazyprompt.files.properties import MEDIA, MediaBlock, MediaInput, Thread
 from lazyprompt.files.roles import Scanned, Section
 from lazyprompt.messages.msg import Block, ImageBlock, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.openai_form import address_of, source_of
@@ -44,7 +44,7 @@ class TextItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class MediaItem:
     """A picture, sound, video or file.
 
     Args:
@@ -57,7 +57,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallItem:
     """A call of a tool.
 
     Args:
@@ -68,7 +68,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class ResultItem:
     """The result of a tool.
 
     Args:
@@ -83,7 +83,7 @@ _BREAKS = "\n"
 _MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
 _DETAILS = frozenset(("low", "high", "auto"))
 _Piece = TypeVar("_Piece")
-Item: TypeAlias = "TextItem | Shown | Called | Returned"
+Item: TypeAlias = "TextItem | MediaItem | CallItem | ResultItem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ def steps_of(section: Section) -> Iterator[Step]:
                 yield Turn(role, tuple(items), section.attributes)
             items, has_threads = [], True
             yield held
-        elif isinstance(held, Medium):
-            items.append(Shown(held.block))
+        elif isinstance(held, MediaInput):
+            items.append(MediaItem(held.block))
     items += text_items(run, before)
     # An empty turn is one, too: the template has it.
     if items or not has_threads:
@@ -155,11 +155,11 @@ def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str |
         before: The characters that are taken away at the beginning; None is all white space.
         behind: The characters that are taken away at the end.
     """
-    left = stripped(parts, before, behind)
+    left = strip_parts(parts, before, behind)
     return [TextItem(tuple(left))] if left else []
 
 
-def stripped(pieces: Iterable[_Piece], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[_Piece]:
+def strip_parts(pieces: Iterable[_Piece], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[_Piece]:
     """Return pieces without the template's own white space around them; arguments as of :func:`text_items`."""
     left = [piece for piece in pieces if piece]
     for at, strip, characters in ((0, str.lstrip, before), (-1, str.rstrip, behind)):
@@ -171,7 +171,7 @@ def stripped(pieces: Iterable[_Piece], before: str | None = _BREAKS, behind: str
     return left
 
 
-def untyped(section: Section) -> dict[str, Json]:
+def attributes_without_type(section: Section) -> dict[str, Json]:
     """Return the attributes of a section but for its type."""
     return {key: value for key, value in section.attributes.items() if key != "type"}
 
@@ -179,7 +179,7 @@ def untyped(section: Section) -> dict[str, Json]:
 def result_turn(section: Section) -> Turn:
     """Return the turn of a section that holds what a tool gave back."""
     text = "".join(item.text for item in text_items(section.parts))
-    return Turn("tool", (Returned(text),), untyped(section))
+    return Turn("tool", (ResultItem(text),), attributes_without_type(section))
 
 
 _Medium: TypeAlias = "tuple[str, dict[str, Json]] | None"
@@ -210,7 +210,7 @@ def _with_media(turn: Turn, medium: Callable[[str, str], _Medium], address: Call
             given = "".join(filled.between(*match.span(2)))
             if named := medium(match[1], given):
                 yield from text_items(filled.between(end, match.start()))
-                yield Shown(MEDIA[named[0]](source_of(address(given))), named[1])
+                yield MediaItem(MEDIA[named[0]](source_of(address(given))), named[1])
                 end = match.end()
         yield from text_items(filled.between(end, len(filled.text))) if end else [item]
 
@@ -269,15 +269,15 @@ def _block(item: Item, turn: Turn) -> Block:
     match item:
         case TextItem():
             return TextBlock(item.text)
-        case Shown(ImageBlock() as image, attributes):
+        case MediaItem(ImageBlock() as image, attributes):
             # A template may call it quality, too.
             detail = attributes.get("detail", attributes.get("quality"))
             return replace(image, detail=detail) if isinstance(detail, str) and detail in _DETAILS else image
-        case Shown(block):
+        case MediaItem(block):
             return block
-        case Called(call):
+        case CallItem(call):
             return _call(call)
-        case Returned(text):
+        case ResultItem(text):
             own_id = turn.attributes.get("tool_call_id") or turn.attributes.get("id")
             if not own_id:
                 what = f'a {turn.role} turn answers a call: tell which, as {turn.role}[tool_call_id="..."]:'
@@ -331,7 +331,7 @@ def _note_tool(where: str, kind: str, name: str, notes: Notes) -> None:
     notes.add(where, "tools", "left out", why, name)
 
 
-def as_sent(steps: Iterable[Step], notes: Notes) -> list[Step]:
+def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
     """Return the turns of a prompt without the attributes that no message has a place for; threads stay whole.
 
     Args:
@@ -357,7 +357,7 @@ def as_sent(steps: Iterable[Step], notes: Notes) -> list[Step]:
     return found
 
 
-def neutral(steps: Sequence[Step]) -> list[JsonObject]:
+def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
     """Return a conversation in the neutral form.
 
     Args:
@@ -397,25 +397,25 @@ def _item_of(block: Block) -> Item:
     match block:
         case ToolUseBlock():
             function: JsonObject = {"name": block.name, "arguments": block.own_arguments()}
-            return Called({"id": block.id, "type": "function", "function": function})
+            return CallItem({"id": block.id, "type": "function", "function": function})
         case ToolResultBlock():
-            return Returned(block.text)
+            return ResultItem(block.text)
         case ImageBlock(detail=str(detail)):
-            return Shown(block, {"detail": detail})
+            return MediaItem(block, {"detail": detail})
         case TextBlock(text) | ThinkingBlock(text):
             return TextItem((text,))
         case _:
-            return Shown(block)
+            return MediaItem(block)
 
 
 def _part(item: Item) -> JsonObject:
     match item:
         case TextItem():
             return {"type": "text", "text": item.text}
-        case Called(call):
+        case CallItem(call):
             return {"type": "tool_call", "tool_call": deepcopy(call)}
-        case Returned(text):
+        case ResultItem(text):
             return {"type": "tool_result", "tool_result": text}
-        case Shown(block, attributes):
+        case MediaItem(block, attributes):
             kind = "image_url" if isinstance(block, ImageBlock) else block.type
             return {"type": kind, kind: {"url": address_of(block.source), **deepcopy(dict(attributes))}}

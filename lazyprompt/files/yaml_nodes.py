@@ -45,7 +45,7 @@ _SHOWN_BEFORE, _SHOWN_BEHIND = 60, 40
 _Kind = TypeVar("_Kind")
 
 
-class Source:
+class SourceText:
     """The text of a file, in which each place has a line and a column.
 
     Args:
@@ -64,7 +64,7 @@ class Source:
             return
         if alone := _SURROGATE.search(self.text):
             what = f"the character U+{ord(alone[0]):04X} is half of a pair, which no UTF-8 has"
-            raise self.pointed(alone.start(), what)
+            raise self.fault_at(alone.start(), what)
         if len(self.text.encode()) > MAX_BYTES:
             raise self.error(0, TOO_LARGE)
 
@@ -78,7 +78,7 @@ class Source:
         line, column = self.place(at)
         return PromptFileError(f"{self.name}:{line}:{column}: {what}")
 
-    def pointed(self, at: int, what: str) -> PromptFileError:
+    def fault_at(self, at: int, what: str) -> PromptFileError:
         """Return an error at an index, with its line and a caret below."""
         column = self.place(at)[1]
         line = _LINE_BREAK.split(self.text[at - column + 1 : at + _SHOWN_BEHIND], maxsplit=1)[0].replace("\t", " ")
@@ -87,9 +87,9 @@ class Source:
         indent = " " * sum(map(_cells, visible(line[start : column - 1])))
         return self.error(at, f"{what}\n{visible(line[start:])}\n{indent}^")
 
-    def refused(self, node: Node, before: str, behind: str) -> PromptFileError:
+    def wrong_kind(self, node: Node, before: str, behind: str) -> PromptFileError:
         """Return the error for a value of a wrong kind, which stands between two texts."""
-        return self.pointed(node.at, f"{before} {KINDS[type(node.value)]}{behind}")
+        return self.fault_at(node.at, f"{before} {KINDS[type(node.value)]}{behind}")
 
     def text_of(self, node: Node | None, where: str) -> str | None:
         """Return a field that is text, or None if it is empty or not there.
@@ -110,7 +110,7 @@ class Source:
     def list_of(self, node: Node, where: str, verb: str = "is") -> list[Node]:
         """Return a field that is a list; see :meth:`text_of`."""
         if not isinstance(node.value, list):
-            raise self.refused(node, f"{where} {verb}", ", and must be a list")
+            raise self.wrong_kind(node, f"{where} {verb}", ", and must be a list")
         return node.value
 
     def mapping_of(self, node: Node | None, where: str) -> dict[str, Node]:
@@ -122,11 +122,11 @@ class Source:
         if node is None or node.value is None:
             return None
         if not isinstance(node.value, kind):
-            raise self.refused(node, before, behind)
+            raise self.wrong_kind(node, before, behind)
         return node.value
 
 
-def _syntax_error(source: Source, error: yaml.MarkedYAMLError) -> PromptFileError:
+def _syntax_error(source: SourceText, error: yaml.MarkedYAMLError) -> PromptFileError:
     """Return the error of the parser, with its line, and advice for the mistakes that people make most."""
     problem = error.problem or ""
     # What is never closed is shown where it was opened, not where the file ends.
@@ -143,7 +143,7 @@ def _syntax_error(source: Source, error: yaml.MarkedYAMLError) -> PromptFileErro
         what += "; text that holds ': ' goes into quotes, or behind a |"
     elif "cannot start" in what:
         what += f"; text that begins with {source.text[at : at + 1]!r} goes into quotes"
-    return source.pointed(at, what)
+    return source.fault_at(at, what)
 
 
 def _cells(sign: str) -> int:
@@ -226,7 +226,7 @@ class Field(NamedTuple):
     seen: Node
 
 
-class Reader:
+class YamlReader:
     """Makes nodes of YAML, event by event.
 
     Nothing is made that a bound forbids: an alias counts as its value, and the parser is asked for no more than was
@@ -241,11 +241,11 @@ class Reader:
         PromptFileError: It has characters that no YAML has.
     """
 
-    def __init__(self, source: Source, begin: int = 0, end: int | None = None) -> None:
+    def __init__(self, source: SourceText, begin: int = 0, end: int | None = None) -> None:
         self._source = source
         if alien := _NOT_IN_YAML.search(source.text, begin, len(source.text) if end is None else end):
             what = f"the character U+{ord(alien[0]):04X} may not stand in YAML; in double quotes an escape may"
-            raise source.pointed(alien.start(), what)
+            raise source.fault_at(alien.start(), what)
         # What stands before it is blanked, so that places are those of the whole text.
         text = _NOT_A_BREAK.sub(" ", source.text[:begin]) + source.text[begin:end]
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
@@ -267,7 +267,7 @@ class Reader:
         except yaml.MarkedYAMLError as error:
             raise _syntax_error(self._source, error) from error
         if not isinstance(event, yaml.StreamEndEvent):
-            raise self._source.pointed(_index(event), "a second YAML document begins; a prompt file is one")
+            raise self._source.fault_at(_index(event), "a second YAML document begins; a prompt file is one")
         return node
 
     def _node(self, event: yaml.Event, depth: int, key_at: int | None = None) -> Node:
@@ -277,14 +277,14 @@ class Reader:
         if isinstance(event, yaml.AliasEvent):
             if anchor not in self._anchors:
                 what = f"the alias *{anchor} stands for nothing before it; text that begins with '*' goes into quotes"
-                raise self._source.pointed(at, what)
+                raise self._source.fault_at(at, what)
             aliased, nodes, characters = self._anchors[anchor]
             self._count(at, nodes, characters)
             return aliased._replace(at=at, key_at=known_at)
         tag: str | None = getattr(event, "tag", None)
         if tag is not None and tag not in _TAGS:
             what = f"the tag {tag.replace('tag:yaml.org,2002:', '!!')} is not read"
-            raise self._source.pointed(at, f"{what}; a prompt file holds text, numbers, lists and maps")
+            raise self._source.fault_at(at, f"{what}; a prompt file holds text, numbers, lists and maps")
         nodes, characters = self._nodes, self._characters
         if isinstance(event, yaml.ScalarEvent):
             node = Node(self._scalar(event, at), at, known_at)
@@ -296,7 +296,7 @@ class Reader:
 
     def _collection(self, event: yaml.Event, at: int, depth: int) -> Value:
         if depth >= MAX_DEPTH:
-            raise self._source.pointed(at, TOO_DEEP)
+            raise self._source.fault_at(at, TOO_DEEP)
         self._count(at, 1, 0)
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(depth + 1)
@@ -310,7 +310,7 @@ class Reader:
         self._characters += characters
         if self._nodes > MAX_NODES or self._characters > MAX_BYTES:
             most = f"{MAX_NODES} values" if self._nodes > MAX_NODES else f"{MAX_BYTES} characters"
-            raise self._source.pointed(at, f"more than {most}, with what the aliases stand for")
+            raise self._source.fault_at(at, f"more than {most}, with what the aliases stand for")
 
     def _scalar(self, event: yaml.ScalarEvent, at: int) -> Value:
         text = event.value
@@ -320,7 +320,7 @@ class Reader:
             try:
                 well_formed(text, "the text", PromptFileError)
             except PromptFileError as error:
-                raise self._source.pointed(at, str(error)) from error
+                raise self._source.fault_at(at, str(error)) from error
         if not event.implicit[0] or event.tag is not None:
             return text
         if text in _WORDS:
@@ -330,7 +330,7 @@ class Reader:
         if number is None:
             return text
         if len(text) > _MOST_DIGITS:
-            raise self._source.pointed(at, f"a number of {len(text)} digits; put it in quotes if it is text")
+            raise self._source.fault_at(at, f"a number of {len(text)} digits; put it in quotes if it is text")
         return float(text) if number[1] or number[2] else int(text)
 
     def _mapping(self, depth: int) -> dict[str, Node]:
@@ -340,12 +340,12 @@ class Reader:
             name = key.value
             if not isinstance(name, str):
                 what = f"a key is {KINDS[type(name)]}; keys are text, so put it in quotes"
-                raise self._source.pointed(key.at, what)
+                raise self._source.fault_at(key.at, what)
             if name == "<<" and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
-                raise self._source.pointed(key.at, "merge keys (<<) are not read; write the fields out")
+                raise self._source.fault_at(key.at, "merge keys (<<) are not read; write the fields out")
             if name in fields:
                 line, _ = self._source.place(fields[name].key_at)
-                raise self._source.pointed(key.at, f"{name!r} stands here a second time; the first is in line {line}")
+                raise self._source.fault_at(key.at, f"{name!r} stands here a second time; the first is in line {line}")
             fields[name] = self._node(self._next(), depth, key.at)
         return fields
 
@@ -372,7 +372,7 @@ def plain(node: Node | None) -> Json:
 Plain: TypeAlias = "Node | str | int | float | bool | Sequence[Plain] | Mapping[str, Plain] | None"
 
 
-def written(value: Plain, place: Node) -> Node:
+def to_node(value: Plain, place: Node) -> Node:
     """Return a value as a node.
 
     Args:
@@ -382,9 +382,9 @@ def written(value: Plain, place: Node) -> Node:
     if isinstance(value, Node):
         return value
     if isinstance(value, Mapping):
-        value = {name: written(item, place) for name, item in value.items()}
+        value = {name: to_node(item, place) for name, item in value.items()}
     elif isinstance(value, list):
-        value = [written(item, place) for item in value]
+        value = [to_node(item, place) for item in value]
     return Node(cast("Value", value), place.at, place.key_at)
 
 
@@ -408,10 +408,10 @@ def text_of_file(name: str) -> str:
         raise PromptFileMissingError(f"{name}:1:1: there is no such file") from error
     except (OSError, ValueError) as error:  # a path with a NUL character is a ValueError
         raise PromptFileError(f"{name}:1:1: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return decoded(data, name)
+    return decode_file(data, name)
 
 
-def decoded(data: bytes, name: str) -> str:
+def decode_file(data: bytes, name: str) -> str:
     """Decode a file.
 
     Args:
@@ -424,7 +424,7 @@ def decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = Source(data[: error.start].decode("utf-8"), name, whole=False)
+        before = SourceText(data[: error.start].decode("utf-8"), name, whole=False)
         what = f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
         raise before.error(len(before.text), what) from error
 
@@ -454,7 +454,7 @@ class Parts(NamedTuple):
     yaml_at: tuple[int, int] = (0, 0)
 
 
-def split(source: Source) -> Parts:
+def split(source: SourceText) -> Parts:
     """Take a file apart.
 
     Args:
@@ -465,25 +465,25 @@ def split(source: Source) -> Parts:
     """
     text = source.text
     if (nul := text.find("\0")) >= 0:
-        raise source.pointed(nul, "the file holds the character U+0000, which no text has")
+        raise source.fault_at(nul, "the file holds the character U+0000, which no text has")
     opening = _OPENS.match(text)
     if opening is None:
         return Parts(None, _LINE_END.sub("\n", text), 0)
     closing = re.compile(_CLOSES.format(indent=opening[1]), re.MULTILINE).search(text, opening.end())
     if closing is None:
         at = opening.end(1)
-        raise source.pointed(at, "invalid frontmatter: it begins here, and no line of its own (--- or +++) ends it")
+        raise source.fault_at(at, "invalid frontmatter: it begins here, and no line of its own (--- or +++) ends it")
     fields = _front_matter(source, opening.end(), closing.start())
     begin = cast("re.Match[str]", _BLANK_LINES.match(text, closing.end())).end()
     return Parts(fields, _LINE_END.sub("\n", text[begin:]), begin, (opening.end(), closing.start()))
 
 
-def _front_matter(source: Source, begin: int, end: int) -> dict[str, Node]:
+def _front_matter(source: SourceText, begin: int, end: int) -> dict[str, Node]:
     try:
-        node = Reader(source, begin, end).read()
+        node = YamlReader(source, begin, end).read()
     except PromptFileError as error:
         place, _, what = str(error).partition(": ")
         raise PromptFileError(f"{place}: invalid frontmatter: {what}") from error
     if node is not None and node.value is not None and not isinstance(node.value, dict):
-        raise source.refused(node, "invalid frontmatter: it is a mapping of fields, not", "")
+        raise source.wrong_kind(node, "invalid frontmatter: it is a mapping of fields, not", "")
     return {} if node is None else node.fields

@@ -2,8 +2,8 @@
 
 Both use *parts*: a list of strings whose even items are trusted (the developer's template, the model's markers) and
 whose odd items are not (values, history, tool results). The list starts and ends with a trusted item, which may be
-empty. Two lists are joined with an empty untrusted item between them. The index of a part therefore shows its trust, at no
-cost.
+empty. Two lists are joined with an empty untrusted item between them. The index of a part therefore shows its trust, at
+no cost.
 """
 
 from __future__ import annotations

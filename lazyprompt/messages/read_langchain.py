@@ -158,9 +158,7 @@ def read_tuple(role: str, content: object, where: str) -> Msg:
         HistoryError: The role is a tool's, whose call a tuple cannot name, or the tuple is a placeholder.
     """
     if role == "placeholder":
-        raise HistoryError(
-            f"{where} is LangChain's ('placeholder', ...); replace it by the messages"
-        )
+        raise HistoryError(f"{where} is LangChain's ('placeholder', ...); replace it by the messages")
     kind = {"user": "human", "assistant": "ai"}.get(role, role)
     if _ROLES[kind] == "tool":
         raise HistoryError(

@@ -18,7 +18,7 @@ from lazyprompt._base.files import locked, write_whole
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 from lazyprompt.files.library.names import SUFFIXES, directories, entry_of, is_test
 from lazyprompt.files.references import read_resolved
-from lazyprompt.files.yaml_nodes import MAX_BYTES, TOO_LARGE, decoded
+from lazyprompt.files.yaml_nodes import MAX_BYTES, TOO_LARGE, decode_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,7 +185,7 @@ class Workspace:
             raise PromptFileMissingError(f"{path}: there is no such file") from error
         except OSError as error:
             raise PromptFileError(f"{path}:1:1: cannot be read: {error.strerror or error}") from error
-        return Content(decoded(data, path), _hash(data))
+        return Content(decode_file(data, path), _hash(data))
 
     def save(self, path: str, text: str, known: str | None) -> Content | Changed:
         """Write a file, if it is still what was read.

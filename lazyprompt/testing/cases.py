@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict, Unpac
 
 from lazyprompt.batch.rows import Choice, Row, RowFile, parse_row, row_file
 from lazyprompt.errors import BatchError, PromptFileError, did_you_mean
-from lazyprompt.files.library.names import YAML_SUFFIXES, shown_files
+from lazyprompt.files.library.names import YAML_SUFFIXES, visible_files
 from lazyprompt.files.references import References, text_in_place
-from lazyprompt.files.yaml_nodes import Node, Reader, Source, plain, text_of_file
+from lazyprompt.files.yaml_nodes import Node, SourceText, YamlReader, plain, text_of_file
 from lazyprompt.prompters.rows import RowFault
 from lazyprompt.testing.checks import ANSWER, PROMPT, Check, make_check, prompt_failures, read_checks
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
@@ -113,8 +113,8 @@ class CaseFile:
                 return cls(path, _beside(path, ROW_ENDS), {}, rows=_rows(path, path.name, places))
             except ValueError as error:
                 raise PromptFileError(f"{path}:1:1: {error}") from error
-        source = Source(text_in_place(path, roots), str(path))
-        fields = source.mapping_of(Reader(source).read(), "a file of cases")
+        source = SourceText(text_in_place(path, roots), str(path))
+        fields = source.mapping_of(YamlReader(source).read(), "a file of cases")
         _check_names(source, fields, _FIELDS, "a file of cases")
         given = source.text_of(fields.get("file"), "file")
         prompt = _beside(path, YAML_ENDS) if given is None else _prompt(source, fields["file"], path, given, places)
@@ -126,16 +126,16 @@ class CaseFile:
         seen: dict[str, int] = {}
         for case, item in zip(cases, items, strict=True):
             if case.name in seen:
-                raise source.pointed(
+                raise source.fault_at(
                     item.at, f"two cases are named {case.name!r}; the first is in line {seen[case.name]}"
                 )
             seen[case.name] = case.line
         if not cases and rows is None:
-            raise source.pointed(0, "there are no cases; give cases: [{inputs: {...}}], or rows: FILE.jsonl")
+            raise source.fault_at(0, "there are no cases; give cases: [{inputs: {...}}], or rows: FILE.jsonl")
         try:
             table = None if rows is None else _rows(path, rows, places)
         except ValueError as error:
-            raise source.pointed(fields["rows"].at, str(error)) from error
+            raise source.fault_at(fields["rows"].at, str(error)) from error
         return cls(path, prompt, params, tuple(cases), table, common[PROMPT], common[ANSWER])
 
     def check_no_code(self) -> None:
@@ -170,24 +170,25 @@ class CaseFile:
                 yield Case(self.rows.path, line, name, _NONE, *checks, row)
 
 
-def _params(source: Source, node: Node | None) -> dict[str, object]:
+def _params(source: SourceText, node: Node | None) -> dict[str, object]:
     if node is None or node.value is None:
         return {}
     return {name: plain(value) for name, value in source.mapping_of(node, "params").items()}
 
 
-def _prompt(source: Source, node: Node, path: Path, given: str, places: References) -> Path:
+def _prompt(source: SourceText, node: Node, path: Path, given: str, places: References) -> Path:
     """Return the prompt file that a file of cases names."""
     if not given.lower().endswith(_PROMPT_ENDS):
-        raise source.pointed(node.at, f"{given!r} is not a prompt file; its name must end in {', '.join(_PROMPT_ENDS)}")
+        ends = ", ".join(_PROMPT_ENDS)
+        raise source.fault_at(node.at, f"{given!r} is not a prompt file; its name must end in {ends}")
     try:
         found = places.path_of(given)
     except ValueError as error:
-        raise source.pointed(node.at, str(error)) from error
+        raise source.fault_at(node.at, str(error)) from error
     if not found.name.lower().endswith(_PROMPT_ENDS):
-        raise source.pointed(node.at, f"{given!r} is a link to {found.name!r}, which is not a prompt file")
+        raise source.fault_at(node.at, f"{given!r} is a link to {found.name!r}, which is not a prompt file")
     if not found.is_file():
-        raise source.pointed(node.at, f"there is no prompt file {given!r}")
+        raise source.fault_at(node.at, f"there is no prompt file {given!r}")
     # References are relative to the directory that a link leads to.
     named = path.parent / given
     return named if os.path.realpath(named.parent) == str(found.parent) else found
@@ -203,7 +204,7 @@ def _rows(path: Path, given: str, places: References) -> RowFile:
     return row_file(path.parent / given, resolved=places.path_of(given))
 
 
-def _case(source: Source, path: Path, number: int, node: Node, common: Mapping[str, tuple[Check, ...]]) -> Case:
+def _case(source: SourceText, path: Path, number: int, node: Node, common: Mapping[str, tuple[Check, ...]]) -> Case:
     fields = source.mapping_of(node, f"cases[{number - 1}]")
     _check_names(source, fields, _CASE_FIELDS, "a case")
     checks = [(*read_checks(source, fields.get(kind), kind), *common[kind]) for kind in (PROMPT, ANSWER)]
@@ -213,11 +214,11 @@ def _case(source: Source, path: Path, number: int, node: Node, common: Mapping[s
     return Case(path, source.place(node.at)[0], name, arguments, checks[0], checks[1])
 
 
-def _check_names(source: Source, fields: Mapping[str, Node], known: tuple[str, ...], what: str) -> None:
+def _check_names(source: SourceText, fields: Mapping[str, Node], known: tuple[str, ...], what: str) -> None:
     for name, node in fields.items():
         if name not in known:
             near = did_you_mean(name, known)
-            raise source.pointed(node.key_at, f"{what} has no field {name!r}{near}; it has {', '.join(known)}")
+            raise source.fault_at(node.key_at, f"{what} has no field {name!r}{near}; it has {', '.join(known)}")
 
 
 def _beside(path: Path, ends: tuple[str, ...]) -> Path:
@@ -254,7 +255,7 @@ def case_files(place: Path) -> Iterator[Path]:
             cases.
     """
     if place.is_dir():
-        for path in shown_files(place):
+        for path in visible_files(place):
             if path.name.endswith(_ENDS) and (not path.name.endswith(YAML_ENDS) or is_case_file(path)):
                 yield path
     elif place.name.endswith(_ENDS):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from lazyprompt._base.json import is_dict
 from lazyprompt._base.patterns import PatternTimeoutError, compile_pattern, find_first
 from lazyprompt.errors import BatchError, LazyPromptError, did_you_mean, missing_extra
-from lazyprompt.files.yaml_nodes import Node, Source, plain
+from lazyprompt.files.yaml_nodes import Node, SourceText, plain
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.inspect.counting import counter_named
@@ -412,7 +412,7 @@ def make_check(of: str, kind: str, value: Json, role: str | None = None, counter
         raise ValueError(f"{kind} is {error}" if isinstance(error, ValueError) else str(error)) from error
 
 
-def read_checks(source: Source, node: Node | None, of: str) -> tuple[Check, ...]:
+def read_checks(source: SourceText, node: Node | None, of: str) -> tuple[Check, ...]:
     """Read a list of checks.
 
     Args:
@@ -428,13 +428,13 @@ def read_checks(source: Source, node: Node | None, of: str) -> tuple[Check, ...]
         fields = source.mapping_of(item, "a check")
         role, counter = (source.text_of(fields.pop(name, None), name) for name in ("role", "counter"))
         if not fields:
-            raise source.pointed(item.at, "a check is empty; write contains: TEXT, or roles: [system, user]")
+            raise source.fault_at(item.at, "a check is empty; write contains: TEXT, or roles: [system, user]")
         for name, value in fields.items():
             try:
                 found.append(make_check(of, name, plain(value), role, counter))
             except ValueError as error:
                 at = value.at if str(error).startswith(f"{name} is ") else value.key_at
-                raise source.pointed(at, str(error)) from error
+                raise source.fault_at(at, str(error)) from error
     return tuple(found)
 
 

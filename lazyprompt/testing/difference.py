@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lazyprompt._base.difference import Change, Part, compare, shared_length
 from lazyprompt._base.secret import shown
 from lazyprompt.errors import BatchError, LazyPromptError
-from lazyprompt.files.filling import Filled
-from lazyprompt.files.turns import Called, Turn
+from lazyprompt.files.filling import FilledFile
+from lazyprompt.files.turns import CallItem, Turn
 from lazyprompt.files.yaml_nodes import MAX_BYTES
 from lazyprompt.rendering.markers import DEFAULT_MARKERS
 from lazyprompt.rendering.prompt_template import controls_of, neutralize
@@ -144,17 +144,17 @@ def _differ(before: RenderedCase, after: RenderedCase, *, is_alike: bool) -> boo
     )
 
 
-def _has_calls(value: Prompt | Filled) -> bool:
+def _has_calls(value: Prompt | FilledFile) -> bool:
     """Return True if the text may contain tool calls; equality ignores the order of their fields."""
-    if not isinstance(value, Filled):
+    if not isinstance(value, FilledFile):
         return any(isinstance(message.content, tuple) for message in value.history.messages)
     turns = (step for step in value.steps if isinstance(step, Turn))
-    return any(isinstance(item, Called) for turn in turns for item in turn.items)
+    return any(isinstance(item, CallItem) for turn in turns for item in turn.items)
 
 
 def _own_tools(before: RenderedCase, after: RenderedCase) -> tuple[str, ...]:
     """Return ``("tools",)`` if the tools in the text of a file changed."""
-    own, others = (each.value.tools if isinstance(each.value, Filled) else () for each in (before, after))
+    own, others = (each.value.tools if isinstance(each.value, FilledFile) else () for each in (before, after))
     return ("tools",) if (own or others) and json.dumps(own) != json.dumps(others) else ()
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from lazyprompt._base.secret import HiddenEnvironment, SecretText, secrets_within
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.errors import FormatError, LazyPromptError, TokenizerError
-from lazyprompt.files.filling import Filled
+from lazyprompt.files.filling import FilledFile
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References, text_in_place
 from lazyprompt.files.targets import sent_to, target_of
-from lazyprompt.files.turns import Called, Returned, Shown, TextItem, Turn
+from lazyprompt.files.turns import CallItem, MediaItem, ResultItem, TextItem, Turn
 from lazyprompt.files.yaml_nodes import plain
 from lazyprompt.inspect.cautions import Mark, marks_of
 from lazyprompt.inspect.counting import counter_named
@@ -211,7 +211,7 @@ class RenderedCase:
     inputs: object
     history: HistoryLike | None
     tools: ToolsLike
-    value: Prompt | Filled
+    value: Prompt | FilledFile
     name: str = ""
 
     def __str__(self) -> str:
@@ -225,7 +225,7 @@ class RenderedCase:
     @cached_property
     def prompt(self) -> Prompt:
         """The filled prompt, as a ``Prompt``."""
-        return self.source.prompter.fill(*self.call) if isinstance(self.value, Filled) else self.value
+        return self.source.prompter.fill(*self.call) if isinstance(self.value, FilledFile) else self.value
 
     def payload(self, provider: str = "openai") -> Payload:
         """Return the request to a provider; without a file's settings, only messages and tools.
@@ -237,7 +237,7 @@ class RenderedCase:
             FormatError: The provider is unknown, or can't represent the prompt.
         """
         file = self.source.file
-        if file is None or not isinstance(self.value, Filled) or not _takes_requests(file, provider):
+        if file is None or not isinstance(self.value, FilledFile) or not _takes_requests(file, provider):
             return self.render(provider)
         return file.prompter.request(self.prompt, provider)
 
@@ -255,7 +255,7 @@ class RenderedCase:
     @cached_property
     def turns(self) -> tuple[TurnText, ...]:
         """The texts of the messages, in order."""
-        if isinstance(self.value, Filled):
+        if isinstance(self.value, FilledFile):
             return tuple(_turns_of_file(self.value))
         return tuple(_turns_of_prompt(self.value, self.source.system))
 
@@ -301,7 +301,7 @@ def _takes_requests(file: Prompty, provider: str) -> bool:
         return False
 
 
-def _turns_of_file(filled: Filled) -> Iterator[TurnText]:
+def _turns_of_file(filled: FilledFile) -> Iterator[TurnText]:
     for step in filled.steps:
         if isinstance(step, Turn):
             yield TurnText(step.role, tuple(piece for item in step.items for piece in _pieces(item)))
@@ -309,13 +309,13 @@ def _turns_of_file(filled: Filled) -> Iterator[TurnText]:
             yield from map(_turn_of_message, step.messages)
 
 
-def _pieces(item: TextItem | Shown | Called | Returned) -> Iterator[tuple[str, str]]:
+def _pieces(item: TextItem | MediaItem | CallItem | ResultItem) -> Iterator[tuple[str, str]]:
     if isinstance(item, TextItem):
         yield from ((part.root or "" if isinstance(part, Value) else "", str(part)) for part in item.parts)
-    elif isinstance(item, Returned):
+    elif isinstance(item, ResultItem):
         yield "", item.text
     else:
-        yield "", json.dumps(item.call, ensure_ascii=False) if isinstance(item, Called) else f"[{item.block.kind}]"
+        yield "", json.dumps(item.call, ensure_ascii=False) if isinstance(item, CallItem) else f"[{item.block.kind}]"
 
 
 def _turn_of_message(message: Msg) -> TurnText:

@@ -20,7 +20,7 @@ from lazyprompt._base.files import make_own_directory, open_own, own_database_st
 from lazyprompt._base.secret import HiddenEnvironment, shown
 from lazyprompt.errors import BatchError, LazyPromptError, ModuleError
 from lazyprompt.files.references import text_in_place
-from lazyprompt.files.yaml_nodes import Reader, Source, plain
+from lazyprompt.files.yaml_nodes import SourceText, YamlReader, plain
 from lazyprompt.testing.checks import Failure, answer_failures, prompt_failures
 from lazyprompt.testing.difference import CaseChange, Comparison
 from lazyprompt.testing.rendered import LoadedPrompt, RenderedCase
@@ -59,8 +59,8 @@ class Snapshots:
         self._kept: JsonObject = {}
         self._used: JsonObject = {}
         if os.path.lexists(self._path):
-            source = Source(text_in_place(self._path), str(self._path))
-            fields = source.mapping_of(Reader(source).read(), "a file of snapshots")
+            source = SourceText(text_in_place(self._path), str(self._path))
+            fields = source.mapping_of(YamlReader(source).read(), "a file of snapshots")
             self._kept = {name: plain(node) for name, node in fields.items()}
 
     def fault(self, name: str, case: RenderedCase) -> tuple[str, str, str] | None:

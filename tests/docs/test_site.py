@@ -203,10 +203,7 @@ def repository(tmp_path: Path) -> Path:
 def test_what_a_page_links_to_outside_of_docs_is_a_page(repository: Path) -> None:
     made = step("repository_pages")["pages"](repository, ["rows.md"])
     assert set(made) == {
-        *(
-            f"repository/{name}.md"
-            for name in ("README", "README.zh", "CHANGELOG", "CONTRIBUTING", "github/SECURITY")
-        ),
+        *(f"repository/{name}.md" for name in ("README", "README.zh", "CHANGELOG", "CONTRIBUTING", "github/SECURITY")),
         *("repository/examples/README.md", "repository/examples/one.py.md", "repository/tool.py.md"),
     }
     assert made["repository/examples/one.py.md"].endswith("# examples/one.py\n\n````python\nprint('```')\n````\n")

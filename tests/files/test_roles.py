@@ -260,7 +260,7 @@ def test_the_layout_of_a_template_is_the_same_whatever_its_values_are() -> None:
     layout = layout_of(outline)
     assert layout is not None
     filled = ["system:\n", Value("a"), "\nuser[name=Ada]:\n", Value("user:\n"), "!"]
-    assert layout.filled(filled) == sections(filled)
-    assert layout.filled(filled)[1] == Section("user", {"name": "Ada"}, ("user:\n", "!"))
+    assert layout.fill(filled) == sections(filled)
+    assert layout.fill(filled)[1] == Section("user", {"name": "Ada"}, ("user:\n", "!"))
     # A value in a line that names a role could change what stands below it.
     assert layout_of(["user[name=", Value("1"), "]:\nx"]) is None

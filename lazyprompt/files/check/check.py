@@ -26,7 +26,7 @@ from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.check import rules_body as body
 from lazyprompt.files.check import rules_fields as fields
 from lazyprompt.files.check.subject import Hit, Subject, hit_of
-from lazyprompt.files.library.names import SUFFIXES, YAML_SUFFIXES, shown_files
+from lazyprompt.files.library.names import SUFFIXES, YAML_SUFFIXES, visible_files
 from lazyprompt.files.prompt_file import TYPES
 from lazyprompt.files.references import text_in_place
 from lazyprompt.files.yaml_nodes import text_of_file
@@ -70,7 +70,7 @@ class Rule(NamedTuple):
     explains: bool = False
 
 
-def _let_off(subject: Subject) -> Iterator[tuple[str, int, int]]:
+def _ignored_codes(subject: Subject) -> Iterator[tuple[str, int, int]]:
     """Find the codes that comments turn off: each with its index and its line, 0 for the whole file."""
     for comment in _IGNORED.finditer(subject.text):
         line = subject.place(comment.start()).line
@@ -81,7 +81,7 @@ def _let_off(subject: Subject) -> Iterator[tuple[str, int, int]]:
 
 def _unknown_codes(subject: Subject) -> Iterator[Hit]:
     """Comments that let off a rule that there is not, or that is let off by nothing."""
-    for code, at, _ in _let_off(subject):
+    for code, at, _ in _ignored_codes(subject):
         rule = RULES.get(code)
         if rule is None or rule.fixed:
             why = f"is no rule{did_you_mean(code, RULES)}" if rule is None else "is let off by no comment"
@@ -190,18 +190,18 @@ def check(
     roots = tuple(map(Path, allowed_roots))
     if isinstance(path_or_text, str) and (name is not None or "\n" in path_or_text):
         base = None if base_dir is None else Path(base_dir)
-        return _found(Subject(path_or_text, name or "<string>", base, roots, dialect))
+        return _check_subject(Subject(path_or_text, name or "<string>", base, roots, dialect))
     path = str(Path(path_or_text))
     try:
         text = text_of_file(path) if found_in is None else text_in_place(Path(path), roots, Path(found_in))
     except PromptFileError as error:
         hit = hit_of(error, path)
         return [Finding("LP001", "error", hit.message, path, *hit.place)]
-    return _found(Subject(text, path, Path(path).parent, roots, dialect))
+    return _check_subject(Subject(text, path, Path(path).parent, roots, dialect))
 
 
-def _found(subject: Subject) -> list[Finding]:
-    off = {(code, line) for code, _, line in _let_off(subject)}
+def _check_subject(subject: Subject) -> list[Finding]:
+    off = {(code, line) for code, _, line in _ignored_codes(subject)}
     hits = [(rule, hit) for rule in RULES.values() for hit in islice(rule.find(subject), _MOST_OF_A_RULE)]
     explained = {hit.place.line for rule, hit in hits if rule.explains}
     found: list[Finding] = []
@@ -230,7 +230,7 @@ def prompt_files(directory: Path, allowed_roots: Iterable[str | os.PathLike[str]
         allowed_roots: Directories that links to YAML files may lead to, beside this one.
     """
     roots = (*allowed_roots,)
-    for path in shown_files(directory):
+    for path in visible_files(directory):
         suffix = path.suffix.lower()
         if suffix in SUFFIXES and (suffix not in YAML_SUFFIXES or _is_prompt(path, roots, directory)):
             yield path
@@ -353,10 +353,10 @@ def _message(finding: Finding) -> str:
 
 def _lines(finding: Finding) -> str:
     text = f"{finding.file}:{finding.line}:{finding.column}: {finding.code} {_message(finding)}\n"
-    return f"{text}{_pointed(finding)}" if finding.severity == "error" and finding.excerpt else text
+    return f"{text}{_excerpt_with_caret(finding)}" if finding.severity == "error" and finding.excerpt else text
 
 
-def _pointed(finding: Finding) -> str:
+def _excerpt_with_caret(finding: Finding) -> str:
     """Return the line of a finding, with a caret below its place."""
     at = finding.column - 1
     begin = max(at - _SHOWN // 2, 0)
@@ -368,9 +368,9 @@ def _pointed(finding: Finding) -> str:
 
 def _summary(findings: Sequence[Finding], files: int) -> str:
     counts = Counter(each.severity for each in findings)
-    numbers = [_counted(counts[each], each) for each in SEVERITIES if counts[each]] or ["nothing found"]
-    return f"{', '.join(numbers)} in {_counted(files, 'file')}\n"
+    numbers = [_count(counts[each], each) for each in SEVERITIES if counts[each]] or ["nothing found"]
+    return f"{', '.join(numbers)} in {_count(files, 'file')}\n"
 
 
-def _counted(count: int, what: str) -> str:
+def _count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 or what == 'info' else 's'}"

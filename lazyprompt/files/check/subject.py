@@ -12,14 +12,14 @@ from jinja2 import TemplateSyntaxError, nodes
 from lazyprompt._base.secrets_in import masked, secrets_in
 from lazyprompt.errors import PromptFileError, TemplateError
 from lazyprompt.files.dialects.dialects import Dialect, dialect_named, dialect_of
-from lazyprompt.files.includes import Expanded, Piece, expanded
+from lazyprompt.files.includes import Expanded, IncludedFile, expand_includes
 from lazyprompt.files.library.names import YAML_SUFFIXES
 from lazyprompt.files.prompt_file import PromptFile
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References
 from lazyprompt.files.roles import Scanned
-from lazyprompt.files.spec import ENGINES, Reading, Spec, read_spec
-from lazyprompt.files.yaml_nodes import Node, Source, split
+from lazyprompt.files.spec import ENGINES, DialectFile, Spec, read_spec
+from lazyprompt.files.yaml_nodes import Node, SourceText, split
 from lazyprompt.templates.sandbox import BoundedEnvironment
 from lazyprompt.templates.slots import Value
 
@@ -38,7 +38,7 @@ def fields_of(node: Node | None) -> dict[str, Node]:
     return {} if node is None else node.fields
 
 
-def failing(node: Node, references: References, source: Source) -> Node:
+def failing(node: Node, references: References, source: SourceText) -> Node:
     """Return the innermost part of a field whose references lead to nothing.
 
     Args:
@@ -48,7 +48,7 @@ def failing(node: Node, references: References, source: Source) -> Node:
     """
     for part in node.parts:
         try:
-            references.resolved({"": part}, source)
+            references.resolve({"": part}, source)
         except PromptFileError:
             return failing(part, references, source)
     return node
@@ -149,7 +149,7 @@ class Hit(NamedTuple):
     advice: str = ""
 
 
-class _Unknown(dict[str, str]):
+class _ReferenceValues(dict[str, str]):
     """Values that are known only where a prompt is loaded: each is the reference to it, as text.
 
     So what is checked does not depend on where. A default stands in the file, and is what it is.
@@ -234,7 +234,7 @@ class Subject:
         self.dialect: Dialect = dialect_named(dialect or "v2")
         self.engine: str = ""
         """The syntax of the template; ``""`` if it is not known."""
-        self.pieces: tuple[Piece, ...] = ()
+        self.pieces: tuple[IncludedFile, ...] = ()
         """The files that the template includes."""
         self.prompt: Prompty | None = None
         self.prompt_file: PromptFile | None = None
@@ -242,15 +242,17 @@ class Subject:
         self._lines = _LINE_BREAK.split(self.text)
         try:
             # It takes one mark away itself; a second one is text.
-            source = Source("\ufeff" + self.text, name)
+            source = SourceText("\ufeff" + self.text, name)
             if self.is_yaml:
                 self.prompt_file = PromptFile.loads(self.text, name)
             else:
-                self._read(source, References(base, roots, _Unknown("params"), _Unknown("env")), dialect)
+                self._read(
+                    source, References(base, roots, _ReferenceValues("params"), _ReferenceValues("env")), dialect
+                )
         except PromptFileError as error:
             self._fault(error)
 
-    def _read(self, source: Source, references: References, dialect: str | None) -> None:
+    def _read(self, source: SourceText, references: References, dialect: str | None) -> None:
         """Read a file with front matter, each part of it as far as it goes."""
         parts = split(source)
         self.fields, self.body, self.body_at = parts.fields or {}, parts.body, parts.body_at
@@ -259,10 +261,10 @@ class Subject:
         self.seen = seen = dict[str, Node]()
         for name, node in self.fields.items():
             try:
-                seen[name] = references.resolved({name: node}, source)[name]
+                seen[name] = references.resolve({name: node}, source)[name]
             except PromptFileError as error:
                 self._fault(error, self.of(failing(node, references, source)))
-        self.in_v2, self.body, _ = self.dialect.read(Reading(source, seen, self.body, references))
+        self.in_v2, self.body, _ = self.dialect.read(DialectFile(source, seen, self.body, references))
         good: dict[str, Node] = {}
         for name, node in self.in_v2.items():
             try:
@@ -275,7 +277,7 @@ class Subject:
             return  # nobody knows its syntax
         self.engine = self.spec.engine
         begin = self.body_at if self.body or "instructions" not in self.fields else self.fields["instructions"].at
-        whole = expanded(self.template, self.engine, references, source, begin)
+        whole = expand_includes(self.template, self.engine, references, source, begin)
         self.pieces = whole.pieces
         made = Prompty(self.spec, whole.text, self.dialect.name, self.text)
         try:

@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Final, cast
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.properties import MEDIA, Thread
 from lazyprompt.files.roles import ROLES, Section, attributes_in
-from lazyprompt.files.spec import Reading, Translated
-from lazyprompt.files.turns import Called, Step, TextItem, Turn, result_turn, steps_of, steps_with_media, untyped
-from lazyprompt.files.yaml_nodes import Reader, Source, plain
+from lazyprompt.files.spec import DialectFile, Translated
+from lazyprompt.files.turns import (
+    CallItem,
+    Step,
+    TextItem,
+    Turn,
+    attributes_without_type,
+    result_turn,
+    steps_of,
+    steps_with_media,
+)
+from lazyprompt.files.yaml_nodes import SourceText, YamlReader, plain
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
@@ -43,7 +52,7 @@ def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
         elif section.role in ("tool", "function"):
             yield result_turn(section)
         elif section.attributes.get("type") == "tool_call":
-            yield Turn(section.role, tuple(_calls(section)), untyped(section))
+            yield Turn(section.role, tuple(_calls(section)), attributes_without_type(section))
         else:
             yield from steps_with_media(section, lambda label, _: medium_named(label.strip()))
 
@@ -87,13 +96,13 @@ def _threads(section: Section) -> Iterator[Thread]:
         left_out = ()
 
 
-def _calls(section: Section) -> Iterator[Called]:
+def _calls(section: Section) -> Iterator[CallItem]:
     """The calls that a turn makes: one mapping, or a list of them."""
     read = _read_yaml(section.parts, f'{section.role}[type="tool_call"]')
     for call in read if isinstance(read, list) else [read]:
         if not isinstance(call, dict):
             raise PromptFileError(f"a tool_call is a mapping: id, type, function; not {call!r}")
-        yield Called(call)
+        yield CallItem(call)
 
 
 def medium_named(label: str) -> tuple[str, dict[str, Json]] | None:
@@ -110,7 +119,7 @@ def medium_named(label: str) -> tuple[str, dict[str, Json]] | None:
     return (kind, attributes) if isinstance(kind, str) and kind in MEDIA else None
 
 
-def agent_fields(reading: Reading) -> Translated:
+def agent_fields(reading: DialectFile) -> Translated:
     """Translate ``inputSchema.properties`` to inputs, and likewise the outputs."""
     made = dict(reading.fields)
     for old, new in (("inputSchema", "inputs"), ("outputSchema", "outputs")):
@@ -131,15 +140,15 @@ def _read_yaml(parts: Sequence[str], name: str) -> Json:
     text = "".join(next(names) if isinstance(part, Value) else part for part in parts)
     slot = re.compile(rf"{word}(\d+)x")
 
-    def filled(value: Json) -> Json:
+    def fill(value: Json) -> Json:
         if isinstance(value, str):
             return slot.sub(lambda match: values[int(match[1])], value)
         if isinstance(value, list):
-            return [*map(filled, value)]
+            return [*map(fill, value)]
         if not isinstance(value, dict):
             return value
         if any(map(slot.search, value)):
             raise PromptFileError(f"{name}: a value stands in the place of a key; keys are the template's own")
-        return {key: filled(item) for key, item in value.items()}
+        return {key: fill(item) for key, item in value.items()}
 
-    return filled(plain(Reader(Source(text, name)).read()))
+    return fill(plain(YamlReader(SourceText(text, name)).read()))

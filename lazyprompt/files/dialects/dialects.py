@@ -13,9 +13,9 @@ from lazyprompt.errors import TemplateError, did_you_mean
 from lazyprompt.files.dialects.agentschema import AGENT_ROLES, agent_fields, agent_steps, agent_tools
 from lazyprompt.files.dialects.prompty_v1 import V1_ROLES, v1_fields, v1_steps
 from lazyprompt.files.roles import ROLES, Section
-from lazyprompt.files.spec import Reading, Translated
+from lazyprompt.files.spec import DialectFile, Translated
 from lazyprompt.files.turns import Step, steps_of
-from lazyprompt.files.yaml_nodes import Node, written
+from lazyprompt.files.yaml_nodes import Node, to_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,9 +42,9 @@ class Dialect(NamedTuple):
     roles: Sequence[str] = ROLES
     steps: Callable[[Sequence[Section]], Iterator[Step]] = _steps
     tools: Callable[[Sequence[Section]], list[JsonObject]] = lambda _: []
-    translate: Callable[[Reading], Translated] = lambda reading: Translated(reading.fields, reading.body)
+    translate: Callable[[DialectFile], Translated] = lambda reading: Translated(reading.fields, reading.body)
 
-    def read(self, reading: Reading) -> Translated:
+    def read(self, reading: DialectFile) -> Translated:
         """Return a file as Prompty v2 has it; a template with sections of Mustache says that it is one."""
         made = self.translate(reading)
         text = made.body or made.fields.get("instructions", _NOWHERE).value
@@ -53,7 +53,7 @@ class Dialect(NamedTuple):
         place = next(iter(reading.fields.values()), _NOWHERE)
         reading.note(place, "{{#name}} in the template is of Mustache: template: {format: mustache} says so")
         return Translated(
-            {**made.fields, "template": written({"format": "mustache"}, place)}, made.body, tuple(sorted(reading.notes))
+            {**made.fields, "template": to_node({"format": "mustache"}, place)}, made.body, tuple(sorted(reading.notes))
         )
 
     def __reduce__(self) -> tuple[Callable[[str], Dialect], tuple[str]]:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from lazyprompt.errors import did_you_mean
 from lazyprompt.files.properties import KINDS_OF_PROPERTY, kind_of
 from lazyprompt.files.roles import ROLES, Section
-from lazyprompt.files.spec import OPTIONS, OTHERS, Reading, Translated, fits, snake_names
+from lazyprompt.files.spec import OPTIONS, OTHERS, DialectFile, Translated, fits, snake_names
 from lazyprompt.files.turns import Step, result_turn, steps_with_media
-from lazyprompt.files.yaml_nodes import KINDS, Node, Plain, written
+from lazyprompt.files.yaml_nodes import KINDS, Node, Plain, to_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ _OF_PROMPTFLOW = re.compile(r"data:image/[\w.+-]+;(?:path|url):")
 _ALIKE = 0.75
 
 
-def v1_fields(reading: Reading) -> Translated:
+def v1_fields(reading: DialectFile) -> Translated:
     """Translate a file of the first version to Prompty v2, with an input ``thread`` for the line ``![thread]``.
 
     Args:
@@ -84,48 +84,48 @@ def v1_fields(reading: Reading) -> Translated:
     given = reading.fields
     if "base" in given:
         what = "base names another file, whose fields this one would take over; that is not read: copy them in here"
-        raise reading.source.pointed(given["base"].key_at, what)
+        raise reading.source.fault_at(given["base"].key_at, what)
     place = next(iter(given.values()), Node(None, 0, 0))
     made = {name: node for name, node in given.items() if name not in ("sample", "outputs")}
     tools: list[Node] = []
     if "model" in given and isinstance(given["model"].value, dict):
-        made["model"] = written(_model(given["model"], tools, reading), given["model"])
+        made["model"] = to_node(_model(given["model"], tools, reading), given["model"])
     inputs = _inputs(reading)
     body = _THREAD.sub(_THREAD_SLOT, reading.body)
     if body != reading.body and "thread" not in inputs:
-        inputs["thread"] = written({"kind": "thread"}, place)
+        inputs["thread"] = to_node({"kind": "thread"}, place)
         reading.note(place, f"![thread] in the template is the slot {_THREAD_SLOT} now, of an input of the kind thread")
     if inputs:
         inputs = {name: _with_items(node, reading) for name, node in inputs.items()}
-        made["inputs"] = written(inputs, given.get("inputs") or given.get("sample") or place)
+        made["inputs"] = to_node(inputs, given.get("inputs") or given.get("sample") or place)
     if "outputs" in given:
         made["metadata"] = _with_outputs(given.get("metadata"), given["outputs"], reading)
     if "template" in given:
         made["template"] = _template(given["template"], reading)
     if "tools" in given:
-        tools = [*reading.source.list_of(_looked_up(given["tools"], reading), "tools", "are"), *tools]
+        tools = [*reading.source.list_of(_resolve(given["tools"], reading), "tools", "are"), *tools]
     if tools or "tools" in given:
-        made["tools"] = written([_tool(item, reading) for item in tools], given.get("tools") or tools[0])
+        made["tools"] = to_node([_tool(item, reading) for item in tools], given.get("tools") or tools[0])
     return Translated(made, body, tuple(sorted(reading.notes)))
 
 
-def _with_outputs(metadata: Node | None, node: Node, reading: Reading) -> Node:
+def _with_outputs(metadata: Node | None, node: Node, reading: DialectFile) -> Node:
     """Return the metadata with the outputs: in the first version these describe an answer, and ask for none."""
     reading.note(node, "outputs are metadata.outputs now: in the first version they ask for no form of the answer")
     fields = reading.mapping(metadata, "metadata")
-    return written({**fields, "outputs": written(_declared("outputs", reading), node)}, node)
+    return to_node({**fields, "outputs": to_node(_declared("outputs", reading), node)}, node)
 
 
-def _template(node: Node, reading: Reading) -> Node:
+def _template(node: Node, reading: DialectFile) -> Node:
     """Return ``jinja2``, or ``{type: jinja2}``, as ``{format: jinja2}``."""
     fields = {"type": node} if isinstance(node.value, str) else reading.mapping(node, "template")
     if "type" not in fields:
         return node
     reading.note(node, "template is template.format now")
-    return written({"format" if name == "type" else name: item for name, item in fields.items()}, node)
+    return to_node({"format" if name == "type" else name: item for name, item in fields.items()}, node)
 
 
-def _model(node: Node, tools: list[Node], reading: Reading) -> dict[str, Plain]:
+def _model(node: Node, tools: list[Node], reading: DialectFile) -> dict[str, Plain]:
     given = reading.mapping(node, "model")
     made: dict[str, Plain] = {name: item for name, item in given.items() if name not in _MODEL}
     if "api" in given:
@@ -133,7 +133,7 @@ def _model(node: Node, tools: list[Node], reading: Reading) -> dict[str, Plain]:
     for name in ("configuration", "connection"):
         if name == "connection" and name in given and isinstance(given[name].value, str):
             # The name of a connection of promptflow.
-            made["connection"] = written({"kind": "reference", "name": given[name]}, given[name])
+            made["connection"] = to_node({"kind": "reference", "name": given[name]}, given[name])
             continue
         part = reading.mapping(given.get(name), f"model.{name}")
         if "kind" in part:  # it is written as in Prompty v2 already
@@ -146,7 +146,7 @@ def _model(node: Node, tools: list[Node], reading: Reading) -> dict[str, Plain]:
     return made
 
 
-def _options(given: Mapping[str, Node], tools: list[Node], reading: Reading) -> dict[str, Node]:
+def _options(given: Mapping[str, Node], tools: list[Node], reading: DialectFile) -> dict[str, Node]:
     """Return the settings; the tools among them are put to the others."""
     made: dict[str, Node] = {}
     for name in ("parameters", "options"):
@@ -157,15 +157,15 @@ def _options(given: Mapping[str, Node], tools: list[Node], reading: Reading) -> 
             reading.note(given[name], "model.parameters are model.options now")
         if "tools" in part:
             reading.note(part["tools"], f"model.{name}.tools are tools now")
-            tools += reading.source.list_of(_looked_up(part.pop("tools"), reading), f"model.{name}.tools", "are")
+            tools += reading.source.list_of(_resolve(part.pop("tools"), reading), f"model.{name}.tools", "are")
         others = reading.mapping(part.pop(OTHERS, None), f"model.{name}.{OTHERS}")
         made |= _in_v2(part, f"model.{name}", reading)
         if others:
-            made[OTHERS] = written({**others, **reading.mapping(made.get(OTHERS), OTHERS)}, given[name])
-    return {"options": written(made, next(iter(made.values())))} if made else {}
+            made[OTHERS] = to_node({**others, **reading.mapping(made.get(OTHERS), OTHERS)}, given[name])
+    return {"options": to_node(made, next(iter(made.values())))} if made else {}
 
 
-def _in_v2(given: Mapping[str, Node], where: str, reading: Reading) -> dict[str, Node]:
+def _in_v2(given: Mapping[str, Node], where: str, reading: DialectFile) -> dict[str, Node]:
     """Return settings as options of Prompty v2; those without a name there are :data:`OTHERS`."""
     made: dict[str, Node] = {}
     others: dict[str, Node] = {}
@@ -177,20 +177,20 @@ def _in_v2(given: Mapping[str, Node], where: str, reading: Reading) -> dict[str,
             made[option] = _option(node, option, f"{where}.{name}", reading)
         elif near := _near(name):
             what = f"{where}.{name} is no setting that is known (did you mean {near!r}?)"
-            raise reading.source.pointed(node.key_at, what)
+            raise reading.source.fault_at(node.key_at, what)
         else:
             reading.note(node, f"{where}.{name} has no name in Prompty v2: it is among the options' {OTHERS}")
             others[name] = node
-    return {**made, **({OTHERS: written(others, next(iter(others.values())))} if others else {})}
+    return {**made, **({OTHERS: to_node(others, next(iter(others.values())))} if others else {})}
 
 
-def _option(node: Node, option: str, where: str, reading: Reading) -> Node:
+def _option(node: Node, option: str, where: str, reading: DialectFile) -> Node:
     types = OPTIONS[option]
     if option == "stopSequences" and isinstance(node.value, str):
         return node._replace(value=[node])
     is_of_type = isinstance(node.value, types) and (bool in types or not isinstance(node.value, bool))
     if node.value is not None and not is_of_type:
-        raise reading.source.refused(node, f"{where} is", f", and must be {KINDS[types[0]]}")
+        raise reading.source.wrong_kind(node, f"{where} is", f", and must be {KINDS[types[0]]}")
     return node
 
 
@@ -205,7 +205,7 @@ def _letters(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _api(node: Node, reading: Reading) -> Node:
+def _api(node: Node, reading: DialectFile) -> Node:
     api = reading.text(node, "model.api")
     if api not in _APIS:
         raise reading.fault(node, f"model.api is {api!r}{did_you_mean(api, _APIS)}; it is one of {', '.join(_APIS)}")
@@ -214,7 +214,7 @@ def _api(node: Node, reading: Reading) -> Node:
     return node._replace(value=_APIS[api])
 
 
-def _configuration(part: dict[str, Node], node: Node, name: str, reading: Reading) -> dict[str, Node]:
+def _configuration(part: dict[str, Node], node: Node, name: str, reading: DialectFile) -> dict[str, Node]:
     """Return the provider, the model's id and the connection."""
     where = f"model.{name}"
     made: dict[str, Node] = {}
@@ -225,7 +225,7 @@ def _configuration(part: dict[str, Node], node: Node, name: str, reading: Readin
             raise reading.fault(kind, f"{where}.type is {text!r}{near}; known are {', '.join(_PROVIDERS)}")
         made["provider"] = kind._replace(value=_PROVIDERS.get(text, text))
     elif "azure_deployment" in part or "azure_endpoint" in part:
-        made["provider"] = written("foundry", node)
+        made["provider"] = to_node("foundry", node)
     named_ids = [each for each in _ID if each in part]
     if named_ids:
         made["id"] = part.pop(named_ids[0])
@@ -236,7 +236,7 @@ def _configuration(part: dict[str, Node], node: Node, name: str, reading: Readin
     elif connection:
         connection = {"kind": "key" if "apiKey" in connection else "anonymous", **connection}
     if connection:
-        made["connection"] = written(connection, node)
+        made["connection"] = to_node(connection, node)
     reading.note(node, f"{where} is {' and '.join(f'model.{each}' for each in made) or 'nothing'} now")
     return made
 
@@ -246,7 +246,7 @@ def _camel(name: str) -> str:
     return "".join((first, *(each.capitalize() for each in others)))
 
 
-def _inputs(reading: Reading) -> dict[str, Node]:
+def _inputs(reading: DialectFile) -> dict[str, Node]:
     """Return the inputs, with the samples as their defaults."""
     made = _declared("inputs", reading)
     sample = reading.fields.get("sample")
@@ -256,38 +256,38 @@ def _inputs(reading: Reading) -> dict[str, Node]:
     for name, item in _samples(sample, reading).items():
         # What is in another file has its place here.
         node = item._replace(at=sample.at, key_at=sample.key_at)
-        own = made.get(name, written({"kind": kind_of(node.value)}, node))
+        own = made.get(name, to_node({"kind": kind_of(node.value)}, node))
         fields = reading.mapping(own, f"inputs.{name}")
-        made[name] = written(_with_sample(fields, node, f"inputs.{name}", reading), node)
+        made[name] = to_node(_with_sample(fields, node, f"inputs.{name}", reading), node)
     return made
 
 
-def _with_items(node: Node, reading: Reading) -> Node:
+def _with_items(node: Node, reading: DialectFile) -> Node:
     """Return an input; in Prompty v2 an array says what it holds, and here it may be anything."""
     fields = reading.mapping(node, "an input")
     if "kind" in fields and fields["kind"].value == "array":
-        return written({"items": {"kind": "union"}, **fields}, node)
+        return to_node({"items": {"kind": "union"}, **fields}, node)
     return node
 
 
-def _samples(node: Node, reading: Reading) -> dict[str, Node]:
+def _samples(node: Node, reading: DialectFile) -> dict[str, Node]:
     """Return the samples: written there, or in a file that is named."""
     if isinstance(node.value, str):
         is_path = node.value.lower().endswith((".json", ".yaml", ".yml"))
         named = node._replace(value=f"${{file:{node.value}}}") if is_path else node
-        node = _looked_up(named, reading)
+        node = _resolve(named, reading)
     return reading.mapping(node, "sample")
 
 
-def _looked_up(node: Node, reading: Reading) -> Node:
+def _resolve(node: Node, reading: DialectFile) -> Node:
     """Return what a reference leads to, in the place of the reference; any other value is returned as it is."""
     if not isinstance(node.value, str):
         return node
-    found = reading.references.resolved({"": node}, reading.source)[""]
+    found = reading.references.resolve({"": node}, reading.source)[""]
     return found._replace(at=node.at, key_at=node.key_at)
 
 
-def _with_sample(fields: Mapping[str, Node], sample: Node, where: str, reading: Reading) -> dict[str, Node]:
+def _with_sample(fields: Mapping[str, Node], sample: Node, where: str, reading: DialectFile) -> dict[str, Node]:
     """Return a property with a sample: its default, or its example where it is required."""
     required = fields.get("required")
     is_required = required is not None and required.value is True
@@ -297,10 +297,10 @@ def _with_sample(fields: Mapping[str, Node], sample: Node, where: str, reading: 
         return made
     reading.note(sample, f"{where} is of the type {kind}, and its sample is not: it takes any kind now")
     left = {name: node for name, node in made.items() if name not in ("items", "properties")}
-    return {**left, "kind": written("union", sample)}
+    return {**left, "kind": to_node("union", sample)}
 
 
-def _declared(part: str, reading: Reading) -> dict[str, Node]:
+def _declared(part: str, reading: DialectFile) -> dict[str, Node]:
     """Return inputs or outputs: a mapping by names, or a list of mappings with names."""
     node = reading.fields.get(part)
     if node is not None and isinstance(node.value, list):
@@ -310,7 +310,7 @@ def _declared(part: str, reading: Reading) -> dict[str, Node]:
             if "name" not in fields:
                 raise reading.fault(item, f"one of {part} has no name")
             name = reading.text(fields.pop("name"), f"{part}.name")
-            given[name] = written(fields, item)
+            given[name] = to_node(fields, item)
     else:
         given = reading.mapping(node, part)
     made = {name: _property(item, f"{part}.{name}", reading) for name, item in given.items()}
@@ -320,16 +320,16 @@ def _declared(part: str, reading: Reading) -> dict[str, Node]:
     return made
 
 
-def _property(node: Node, where: str, reading: Reading) -> Node:
+def _property(node: Node, where: str, reading: DialectFile) -> Node:
     """Return a property; a value alone is its default."""
     given = node.value if isinstance(node.value, dict) else None
     if given is None or not given.keys() <= {*_PROPERTY, *_KEPT}:
         if given is not None and "type" in given:
             odd = next(name for name in given if name not in (*_PROPERTY, *_KEPT))
             what = f"{where} has the field {odd!r}{did_you_mean(odd, _PROPERTY)}; it has {', '.join(_PROPERTY)}"
-            raise reading.source.pointed(given[odd].key_at, what)
+            raise reading.source.fault_at(given[odd].key_at, what)
         kind = kind_of(node.value)
-        return written({"kind": kind} if node.value is None else {"kind": kind, "default": node}, node)
+        return to_node({"kind": kind} if node.value is None else {"kind": kind, "default": node}, node)
     made = {name: given[name] for name in (*_KEPT, "default") if name in given}
     history = given.get("is_chat_history")
     if history is not None and history.value is True:
@@ -344,17 +344,17 @@ def _property(node: Node, where: str, reading: Reading) -> Node:
     if "properties" in given:
         within = reading.mapping(given["properties"], f"{where}.properties")
         parts = {name: _property(item, f"{where}.{name}", reading) for name, item in within.items()}
-        made["properties"] = written(parts, given["properties"])
+        made["properties"] = to_node(parts, given["properties"])
     default, sample = given.get("default"), given.get("sample")
     if sample is not None and default is not None and default.value is not None:
         made["example"], sample = sample, None
     value = sample or default
     if value is not None and "kind" not in made:
-        made["kind"] = written(kind_of(value.value), value)
-    return written(made if sample is None else _with_sample(made, sample, where, reading), node)
+        made["kind"] = to_node(kind_of(value.value), value)
+    return to_node(made if sample is None else _with_sample(made, sample, where, reading), node)
 
 
-def _kind(node: Node, where: str, reading: Reading) -> Node:
+def _kind(node: Node, where: str, reading: DialectFile) -> Node:
     name = reading.text(node, where)
     # As List[str] and Dict[str, int] of Python.
     plain_name = name.partition("[")[0].strip().lower()
@@ -364,16 +364,16 @@ def _kind(node: Node, where: str, reading: Reading) -> Node:
     return node._replace(value=V1_KINDS.get(plain_name, plain_name if plain_name in _TYPES else "union"))
 
 
-def _tool(node: Node, reading: Reading) -> Node:
+def _tool(node: Node, reading: DialectFile) -> Node:
     given = reading.mapping(node, "a tool")
     function = reading.mapping(given.get("function"), "a tool's function")
     if function:  # OpenAI's form
-        return written({"kind": "function", **function}, node)
+        return to_node({"kind": "function", **function}, node)
     listed = given["parameters"].fields.get("properties") if "parameters" in given else None
     if listed is not None and isinstance(listed.value, list):  # no JSON Schema, but properties with names
         given["parameters"] = listed
     names = {"id": "name", "type": "kind"}
-    return written({names.get(name, name): item for name, item in given.items()}, node)
+    return to_node({names.get(name, name): item for name, item in given.items()}, node)
 
 
 def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:

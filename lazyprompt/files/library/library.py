@@ -21,7 +21,7 @@ from lazyprompt.files.library.layers import FileCache, Layers
 from lazyprompt.files.library.names import (
     SUFFIXES,
     YAML_SUFFIXES,
-    Entry,
+    LibraryEntry,
     Range,
     Version,
     directories,
@@ -30,8 +30,8 @@ from lazyprompt.files.library.names import (
     fallbacks,
 )
 from lazyprompt.files.library.prompt_diff import Outline, PromptDiff, diff_of, outline_of, outline_of_yaml, yaml_fields
+from lazyprompt.files.loaded_prompty import Undefined, content_hash
 from lazyprompt.files.prompt_file import PromptFile
-from lazyprompt.files.prompt_source import Undefined, content_hash
 from lazyprompt.files.prompty import Prompty
 from lazyprompt.files.references import References, text_in_place
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lazyprompt.files.library.layers import LayerLike, Trace
     from lazyprompt.prompters.prompter import Prompter
 
-_Listing: TypeAlias = "dict[str, tuple[Entry, ...]]"
+_Listing: TypeAlias = "dict[str, tuple[LibraryEntry, ...]]"
 # Names that begin with a dot or an underscore are those of no prompts; so no path leads out of the tree.
 _KEY = re.compile(r"[^._/\\\0][^/\\\0]*(?:/[^._/\\\0][^/\\\0]*)*")
 _MOST_PROMPTS, _MOST_DIRECTORIES = 1000, 4000
@@ -138,7 +138,7 @@ class PromptLibrary:
         """
         return self._loaded(self.entry(key, lang, version)).prompter
 
-    def entry(self, key: str, lang: str | None = None, version: str | None = None) -> Entry:
+    def entry(self, key: str, lang: str | None = None, version: str | None = None) -> LibraryEntry:
         """Return the file that :meth:`get` reads.
 
         Args:
@@ -159,10 +159,10 @@ class PromptLibrary:
                     each for each in entries if each.layer is layer and each.lang == tag and _fits(each.version, wanted)
                 ]
                 if found:
-                    return max(found, key=_age) if len(found) > 1 else found[0]
-        raise PromptFileMissingError(_missing(key, lang, version, entries, languages))
+                    return max(found, key=_sort_key) if len(found) > 1 else found[0]
+        raise PromptFileMissingError(_explain_missing(key, lang, version, entries, languages))
 
-    def entries(self, key: str) -> tuple[Entry, ...]:
+    def entries(self, key: str) -> tuple[LibraryEntry, ...]:
         """Return all files of a key: layer by layer, the default language first, the oldest first.
 
         Raises:
@@ -180,16 +180,16 @@ class PromptLibrary:
             # For the name of a file, the error names its key.
             near = did_you_mean(key.removesuffix(suffix) if (suffix := Path(key).suffix) in SUFFIXES else key, keys)
             raise PromptFileMissingError(
-                f"there is no prompt {key!r}{near}; in {self._where} there are {_listed(keys)}"
+                f"there is no prompt {key!r}{near}; in {self._where} there are {_join_names(keys)}"
             )
         if len(found) == 1:
             return found
-        seen: dict[tuple[Path, str, Version | None], Entry] = {}
+        seen: dict[tuple[Path, str, Version | None], LibraryEntry] = {}
         for each in found:
             other = seen.setdefault((each.layer, each.lang, each.version), each)
             if other is not each:
                 raise PromptFileError(
-                    f"{other.path} and {each.path} are both {_called(each)}; give one of them another name or version"
+                    f"{other.path} and {each.path} are both {_label(each)}; give one of them another name or version"
                 )
         return found
 
@@ -292,7 +292,7 @@ class PromptLibrary:
             PromptFileError: One of them is not there, or a file is wrong.
         """
         before, behind = self.entry(key, lang, a), self.entry(key, lang, b)
-        return diff_of(_called(before), _called(behind), self._outline(before), self._outline(behind))
+        return diff_of(_label(before), _label(behind), self._outline(before), self._outline(behind))
 
     @property
     def _where(self) -> str:
@@ -301,10 +301,10 @@ class PromptLibrary:
     def _listing(self, layer: Path, directory: str) -> _Listing:
         return self._listings.get((layer, directory), partial(_listing, layer, directory))
 
-    def _loaded(self, entry: Entry) -> Prompty | PromptFile:
+    def _loaded(self, entry: LibraryEntry) -> Prompty | PromptFile:
         return self._prompts.get(entry.path, partial(self._read, entry))
 
-    def _read(self, entry: Entry, trace: Trace) -> Prompty | PromptFile:
+    def _read(self, entry: LibraryEntry, trace: Trace) -> Prompty | PromptFile:
         plain, path = self._references, entry.path
         trace.file(path)
         text = self.text(entry)
@@ -313,7 +313,7 @@ class PromptLibrary:
         references = replace(plain, base=path.parent, trace=trace)
         return Prompty.of_file(path, references, self._undefined, text=text)
 
-    def text(self, entry: Entry) -> str:
+    def text(self, entry: LibraryEntry) -> str:
         """Return the text of a file, read through no link that leads out of the library.
 
         Args:
@@ -324,7 +324,7 @@ class PromptLibrary:
         """
         return text_in_place(entry.path, (*self._references.roots, *self._layers.paths), entry.layer)
 
-    def _outline(self, entry: Entry) -> Outline:
+    def _outline(self, entry: LibraryEntry) -> Outline:
         made = self._loaded(entry)
         if isinstance(made, PromptFile):
             return outline_of_yaml(self.text(entry), str(entry.path), made)
@@ -339,8 +339,8 @@ class PromptLibrary:
 
 def _listing(layer: Path, directory: str, trace: Trace) -> _Listing:
     """Return the files of a directory by their keys."""
-    found: dict[str, list[Entry]] = {}
-    for each in sorted(entries_in(layer, directory, trace), key=lambda one: (one.lang, _age(one))):
+    found: dict[str, list[LibraryEntry]] = {}
+    for each in sorted(entries_in(layer, directory, trace), key=lambda one: (one.lang, _sort_key(one))):
         found.setdefault(each.key, []).append(each)
     return {key: tuple(entries) for key, entries in found.items()}
 
@@ -351,36 +351,35 @@ def _fits(version: Version | None, wanted: Range | None) -> bool:
     return wanted.holds(version)
 
 
-def _age(entry: Entry) -> tuple[bool, Version]:
+def _sort_key(entry: LibraryEntry) -> tuple[bool, Version]:
     """Return the sorting key of files; one without a version is the oldest."""
     return entry.version is not None, entry.version or Version((0, 0, 0))
 
 
-def _called(entry: Entry) -> str:
+def _label(entry: LibraryEntry) -> str:
     """Return the name of a file without its suffix."""
     lang = f".{entry.lang}" if entry.lang else ""
     return f"{entry.key}{lang}" + (f"@{entry.version}" if entry.version else "")
 
 
-def _missing(
-    key: str, lang: str | None, version: str | None, entries: tuple[Entry, ...], languages: tuple[str, ...]
+def _explain_missing(
+    key: str, lang: str | None, version: str | None, entries: tuple[LibraryEntry, ...], languages: tuple[str, ...]
 ) -> str:
     """Explain why a key has no such file."""
     in_them = [each for each in entries if each.lang in languages]
     if not in_them:
         known = dict.fromkeys(each.lang for each in entries)
         asked = f"in the language {lang!r} nor in the default one" if lang else "in the default language"
-        return (
-            f"there is no prompt {key!r} {asked}{did_you_mean(lang or '', known)}; give lang=, one of {_listed(known)}"
-        )
+        names = _join_names(known)
+        return f"there is no prompt {key!r} {asked}{did_you_mean(lang or '', known)}; give lang=, one of {names}"
     known = dict.fromkeys(str(each.version) for each in in_them if each.version)
-    there = f"there are {_listed(known)}" if known else "its file has no version in its name"
+    there = f"there are {_join_names(known)}" if known else "its file has no version in its name"
     if version is None:
         return f"there is no released version of the prompt {key!r}; {there}: give version="
     return f"there is no version {version!r} of the prompt {key!r}{did_you_mean(version, known)}; {there}"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     shown = [*names]
     more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
     return (", ".join(shown[:_LISTED]) or "none") + more

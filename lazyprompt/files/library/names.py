@@ -210,7 +210,7 @@ _LONGEST_CODE = 3
 _MAX_DEPTH = 20
 
 
-class Entry(NamedTuple):
+class LibraryEntry(NamedTuple):
     """A prompt file of a library.
 
     Attributes:
@@ -257,7 +257,7 @@ def is_test(name: str) -> bool:
     return name.rpartition(".")[0].lower().endswith((".test", ".test.snapshots"))
 
 
-def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
+def entry_of(name: str, directory: str, layer: Path) -> LibraryEntry | None:
     """Parse the name of a file; return None if it is no prompt's.
 
     Args:
@@ -284,7 +284,7 @@ def entry_of(name: str, directory: str, layer: Path) -> Entry | None:
         key, tag = own, ""
     if not key:
         raise PromptFileError(f"{path}:1:1: the name of a file is key[.language][@version], and this one has no key")
-    return Entry(directory + key, language(tag) if tag else "", version, path, layer)
+    return LibraryEntry(directory + key, language(tag) if tag else "", version, path, layer)
 
 
 def key_and_version(path: Path, layers: Iterable[Path]) -> tuple[str, str | None]:
@@ -305,7 +305,7 @@ def key_and_version(path: Path, layers: Iterable[Path]) -> tuple[str, str | None
     return entry.key, None if entry.version is None else str(entry.version)
 
 
-def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[Entry, ...]:
+def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[LibraryEntry, ...]:
     """Return the prompt files of one directory of a layer.
 
     Args:
@@ -336,7 +336,7 @@ def directories(layer: Path) -> Iterator[str]:
         yield f"{within.as_posix()}/" if depth else ""
 
 
-def shown_files(directory: Path) -> Iterator[Path]:
+def visible_files(directory: Path) -> Iterator[Path]:
     """Find the files below a directory that are not hidden, in the order of their paths."""
     for path in sorted(directory.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts):

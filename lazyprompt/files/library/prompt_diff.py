@@ -11,7 +11,7 @@ from lazyprompt._base.frozen import read_only
 from lazyprompt._base.secret import shown
 from lazyprompt.files.dialects.dialects import dialect_named
 from lazyprompt.files.roles import sections
-from lazyprompt.files.yaml_nodes import Reader, Source, plain
+from lazyprompt.files.yaml_nodes import SourceText, YamlReader, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,26 +95,26 @@ def diff_of(a: str, b: str, before: Outline, after: Outline) -> PromptDiff:
     return PromptDiff(a, b, **found)
 
 
-def _flat(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
+def _flatten(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
     """Return a mapping with paths as its names; lists stay whole."""
     found: dict[str, Json] = {}
     for name, item in value.items():
         path = f"{before}{name}"
-        found |= _flat(item, f"{path}.") if isinstance(item, dict) and item else {path: item}
+        found |= _flatten(item, f"{path}.") if isinstance(item, dict) and item else {path: item}
     return found
 
 
 def _named_part(item: JsonObject) -> Part:
     """Return an input, an output or a tool, with a line for each field."""
-    fields = (f"{key}: {_shown(value)}" for key, value in _flat(item).items() if key != "name")
+    fields = (f"{key}: {_to_text(value)}" for key, value in _flatten(item).items() if key != "name")
     return Part(str(item["name"]), "\n".join(fields))
 
 
 def _settings(fields: Mapping[str, Json]) -> list[Part]:
-    return [Part(name, _shown(value)) for name, value in _flat(fields).items()]
+    return [Part(name, _to_text(value)) for name, value in _flatten(fields).items()]
 
 
-def _shown(value: Json) -> str:
+def _to_text(value: Json) -> str:
     return "none" if value is None else json.dumps(shown(value), ensure_ascii=False)
 
 
@@ -140,7 +140,7 @@ def _parts(prompt: Prompty) -> list[Part]:
 
 def yaml_fields(text: str, name: str) -> JsonObject:
     """Return the fields of a YAML prompt file."""
-    return cast("JsonObject", plain(Reader(Source(text, name)).read()) or {})
+    return cast("JsonObject", plain(YamlReader(SourceText(text, name)).read()) or {})
 
 
 _TEXTS: Final = ("instruction", "system")
@@ -158,7 +158,7 @@ def outline_of_yaml(text: str, name: str, prompt: PromptFile) -> Outline:
         PromptFileError: It is wrong.
     """
     fields = yaml_fields(text, name)
-    texts = _flat({name: fields.pop(name) for name in _TEXTS if name in fields})
+    texts = _flatten({name: fields.pop(name) for name in _TEXTS if name in fields})
     return {
         "inputs": [Part(name, "") for name in prompt.prompter.slots],
         "outputs": [],

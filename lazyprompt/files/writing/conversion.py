@@ -17,12 +17,12 @@ from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.dialects.agentschema import AGENT_ROLES, medium_named
 from lazyprompt.files.dialects.dialects import dialect_named
 from lazyprompt.files.dialects.prompty_v1 import V1_ROLES
-from lazyprompt.files.prompt_source import PromptSource, name_of
+from lazyprompt.files.loaded_prompty import LoadedPrompty, name_of
 from lazyprompt.files.properties import FIELDS_OF_PROPERTY, RICH
 from lazyprompt.files.roles import Scanned, attributes_in, role_lines
-from lazyprompt.files.spec import Note, Reading, Translated
-from lazyprompt.files.writing.rewriting import put_together
-from lazyprompt.files.yaml_nodes import Field, Node, Parts, Reader, Source, split, written
+from lazyprompt.files.spec import DialectFile, Note, Translated
+from lazyprompt.files.writing.rewriting import assemble
+from lazyprompt.files.yaml_nodes import Field, Node, Parts, SourceText, YamlReader, split, to_node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -59,12 +59,12 @@ class Original:
         prompty: The file.
     """
 
-    prompty: PromptSource
+    prompty: LoadedPrompty
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> SourceText:
         """Its text."""
-        return Source(self.prompty.text, name_of(self.prompty))
+        return SourceText(self.prompty.text, name_of(self.prompty))
 
     @cached_property
     def parts(self) -> Parts:
@@ -80,7 +80,7 @@ class Original:
         """
         # What is read here is written: a file that it leads to must bring nothing from the environment.
         references = replace(self.prompty.references, environment={})
-        reading = Reading(self.source, dict(self.parts.fields or {}), self.parts.body, references)
+        reading = DialectFile(self.source, dict(self.parts.fields or {}), self.parts.body, references)
         try:
             return dialect_named(self.prompty.dialect).read(reading)
         except PromptFileError as error:
@@ -103,7 +103,7 @@ class Original:
         """Return the place in the file of one in its body, whose lines may end otherwise."""
         return self.parts.body_at + at + (body.count("\n", 0, at) if "\r\n" in self.source.text else 0)
 
-    def rewritten(self, fields: Mapping[str, Json], body: str) -> str:
+    def rewrite(self, fields: Mapping[str, Json], body: str) -> str:
         """Return the file with other fields and another body; unchanged parts stay as they are written.
 
         Args:
@@ -117,7 +117,7 @@ class Original:
             body = self.source.text[self.parts.body_at :]
         elif "\r\n" in self.source.text:
             body = body.replace("\n", "\r\n")
-        return put_together(self.source, self.parts, own, {**fields, **gone}, body)
+        return assemble(self.source, self.parts, own, {**fields, **gone}, body)
 
     @cached_property
     def as_v2(self) -> Translated:
@@ -126,7 +126,7 @@ class Original:
         Raises:
             FormatError: It has turns of tools, which Prompty v2 lacks, or invalid tools; with the place.
         """
-        making = _Making(self)
+        making = _V2Conversion(self)
         body = making.with_inputs(making.without_sections(self.in_v2.body))
         return Translated(making.fields, body, tuple(sorted(making.notes)))
 
@@ -143,7 +143,7 @@ def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]]
     return medium_named(match[1].strip())
 
 
-class _Making:
+class _V2Conversion:
     """The fields of Prompty v2 for a file, and the notes on them."""
 
     def __init__(self, original: Original) -> None:
@@ -185,7 +185,7 @@ class _Making:
             return
         source, own = self._original.source, self._original.offset
         try:
-            node = Reader(source, own(body, begin), own(body, end)).read()
+            node = YamlReader(source, own(body, begin), own(body, end)).read()
         except PromptFileError as error:
             raise FormatError(str(error)) from error
         listed = self.fields.get("tools")
@@ -201,7 +201,7 @@ class _Making:
             tools.append(item._replace(value=renamed))
             if renamed.keys() != item.value.keys():
                 self._note(body, line, f"{', '.join(item.value)} of a tool are {', '.join(renamed)} in v2")
-        self.fields["tools"] = written(tools, listed or self._place)
+        self.fields["tools"] = to_node(tools, listed or self._place)
 
     def with_inputs(self, body: str) -> str:
         """Return a body with slots in place of media, and add the inputs for them."""
@@ -228,11 +228,11 @@ class _Making:
         slot = _SLOT.fullmatch(address)
         if kind not in RICH or (slot[1] not in slots if slot else "{" in address or not address):
             return None
-        fields = {"kind": written(kind, self._place)}
+        fields = {"kind": to_node(kind, self._place)}
         if slot:
             name = slot[1]
         else:
-            fields["default"] = written(address, self._place)
+            fields["default"] = to_node(address, self._place)
             free = (f"{kind}{number}" if number > 1 else kind for number in count(1))
             taken = {*used, *dict(self.fields["inputs"].named if "inputs" in self.fields else ())}
             name = next(each for each in free if each not in taken)
@@ -251,11 +251,11 @@ def _with_input(inputs: Node | None, name: str, fields: dict[str, Node], place: 
             for item in given
         ]
         if items == given:
-            items.append(written({"name": written(name, place), **fields}, place))
-        return written(items, inputs or place)
+            items.append(to_node({"name": to_node(name, place), **fields}, place))
+        return to_node(items, inputs or place)
     by_name = given if isinstance(given, dict) else {}
     own = by_name.get(name)
     old = {} if own is None or own.value is None else {"default": own}
     if own is not None and isinstance(own.value, dict) and own.value.keys() <= {*FIELDS_OF_PROPERTY}:
         old = own.value
-    return written({**by_name, name: written({**old, **fields}, own or place)}, inputs or place)
+    return to_node({**by_name, name: to_node({**old, **fields}, own or place)}, inputs or place)

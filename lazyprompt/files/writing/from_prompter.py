@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from lazyprompt._base.json import Json, JsonObject, checked
 from lazyprompt.errors import FormatError, PromptFileError
 from lazyprompt.files.roles import ROLES
-from lazyprompt.files.writing.rewriting import written
+from lazyprompt.files.writing.rewriting import dump_yaml
 from lazyprompt.files.writing.turn_text import (
     Code,
-    Piece,
-    Slot,
+    InputSlot,
+    TurnPiece,
     body_of,
     check_references,
     free_name,
@@ -52,7 +52,7 @@ class _Part(NamedTuple):
         setting: Jinja that sets a variable of it, in front of the turn.
     """
 
-    pieces: list[Piece]
+    pieces: list[TurnPiece]
     unless_empty: str = ""
     setting: tuple[Code, ...] = ()
 
@@ -117,7 +117,7 @@ def text_of(
     tools: list[Json] = [_tool(tool, index) for index, tool in enumerate(made.tools)]
     fields: dict[str, object] = {"name": name, "description": description, "model": model}
     fields |= {"inputs": inputs, "tools": tools}
-    front = written({key: checked(value, key, PromptFileError) for key, value in fields.items() if value})
+    front = dump_yaml({key: checked(value, key, PromptFileError) for key, value in fields.items() if value})
     return f"---\n{front}---\n{body_of(turns, (*slots, _INPUT))}"
 
 
@@ -145,9 +145,9 @@ def _part(template: object, variable: str) -> _Part:
     """Return a part of an instruction."""
     if isinstance(template, SlotTemplate):
         names = template.origins(())[1::2]
-        pieces: list[Piece] = [template.literals[0]]
+        pieces: list[TurnPiece] = [template.literals[0]]
         for name, own in zip(names, template.literals[1:], strict=True):
-            pieces += (Slot(name), own)
+            pieces += (InputSlot(name), own)
         always = not names or any(template.literals)
         return _Part([piece for piece in pieces if piece], "" if always else " or ".join(template.slots))
     text = cast("JinjaTemplate", template).text
@@ -155,12 +155,12 @@ def _part(template: object, variable: str) -> _Part:
         return _Part([])
     # All of it is one value: nothing in it can be taken for something else.
     inner = free_name(variable, (text,))
-    return _Part([Slot(inner)], inner, (Code(f"{{% set {inner} %}}{text}{{% endset %}}"),))
+    return _Part([InputSlot(inner)], inner, (Code(f"{{% set {inner} %}}{text}{{% endset %}}"),))
 
 
-def _system_turn(system: str, part: _Part) -> list[Piece]:
+def _system_turn(system: str, part: _Part) -> list[TurnPiece]:
     """Return the system turn; no turn if it is empty."""
-    pieces: list[Piece] = ["\n", *part.pieces] if system and part.pieces else part.pieces
+    pieces: list[TurnPiece] = ["\n", *part.pieces] if system and part.pieces else part.pieces
     if not part.unless_empty:
         return turn("system", [safe([system, *pieces])]) if system or pieces else []
     condition, end = Code(f"{{% if {part.unless_empty} %}}"), Code("{% endif %}")
@@ -169,9 +169,9 @@ def _system_turn(system: str, part: _Part) -> list[Piece]:
     return [*part.setting, condition, *turn("system", [safe(pieces)]), end]
 
 
-def _user_turn(part: _Part, *, takes_input: bool, waits: bool) -> list[Piece]:
+def _user_turn(part: _Part, *, takes_input: bool, waits: bool) -> list[TurnPiece]:
     """Return the turn of the user's text; no turn if there is no text and the history awaits the assistant."""
-    made = turn("user", [safe([*part.pieces, *([Slot(_INPUT)] if takes_input else [])])])
+    made = turn("user", [safe([*part.pieces, *([InputSlot(_INPUT)] if takes_input else [])])])
     if not waits or (part.pieces and not part.unless_empty):
         return [*part.setting, *made]
     terms = ([part.unless_empty] if part.unless_empty else []) + ([f"{_INPUT} is defined"] if takes_input else [])

@@ -10,22 +10,22 @@ import yaml
 from lazyprompt._base.json import Json, JsonObject, checked
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import PromptFileError, did_you_mean
-from lazyprompt.files.prompt_source import PromptSource, name_of
+from lazyprompt.files.loaded_prompty import LoadedPrompty, name_of
 from lazyprompt.files.properties import Property, read_properties
 from lazyprompt.files.spec import FIELDS
-from lazyprompt.files.yaml_nodes import Field, Node, Parts, Reader, Source, is_same, plain, split
+from lazyprompt.files.yaml_nodes import Field, Node, Parts, SourceText, YamlReader, is_same, plain, split
 
 if TYPE_CHECKING:
-    from lazyprompt.files.writing.yaml_writer import Writer
+    from lazyprompt.files.writing.yaml_writer import YamlWriter
 
-    AnyPrompty = TypeVar("AnyPrompty", bound=PromptSource)
+    AnyPrompty = TypeVar("AnyPrompty", bound=LoadedPrompty)
 
 
 # That of the reader: the one in Python refuses what that one takes, as {a: b?, c: d}.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def edited(
+def edit_fields(
     text: str, at: int, fields: Mapping[str, Field], changes: Mapping[str, Json], safe: Callable[[str], str] = str
 ) -> str:
     """Change fields of a mapping.
@@ -54,31 +54,31 @@ def edited(
     writer = _writer(text, safe)
     pieces = _pieces(text, at, fields)
     if pieces is None:
-        return writer.rewritten(text, fields, wanted)
+        return writer.rewrite(text, fields, wanted)
     for name, new in wanted.items():
         place = next((index for index, piece in enumerate(pieces) if piece[0] == name), None)
         if place is None:
-            pieces.insert(_place(name, pieces), (name, writer.rewritten("", fields, {name: new})))
+            pieces.insert(_place(name, pieces), (name, writer.rewrite("", fields, {name: new})))
         elif new is None:
             del pieces[place]
         else:
-            pieces[place] = (name, writer.rewritten(pieces[place][1], fields, {name: new}))
+            pieces[place] = (name, writer.rewrite(pieces[place][1], fields, {name: new}))
     return "".join(lines for _, lines in pieces)
 
 
-def written(value: JsonObject) -> str:
+def dump_yaml(value: JsonObject) -> str:
     """Render a mapping as YAML; ``""`` if it is empty.
 
     Raises:
         MissingExtraError: ruamel.yaml is not installed.
     """
-    return _writer("", str).rewritten("", {}, value)
+    return _writer("", str).rewrite("", {}, value)
 
 
-def _writer(text: str, safe: Callable[[str], str]) -> Writer:
-    from lazyprompt.files.writing.yaml_writer import Writer  # noqa: PLC0415 - it needs an extra
+def _writer(text: str, safe: Callable[[str], str]) -> YamlWriter:
+    from lazyprompt.files.writing.yaml_writer import YamlWriter  # noqa: PLC0415 - it needs an extra
 
-    return Writer(text, safe)
+    return YamlWriter(text, safe)
 
 
 def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]] | None:
@@ -137,7 +137,7 @@ _KNOWN: Final = tuple(Changes.__annotations__)
 _SECRET: Final = 8
 
 
-def rewritten(prompty: PromptSource, changes: Changes) -> str:
+def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
     """Return the text of a prompt file with fields changed.
 
     Args:
@@ -156,7 +156,7 @@ def rewritten(prompty: PromptSource, changes: Changes) -> str:
             raise TypeError(
                 f"with_fields has no field {name!r}{did_you_mean(name, _KNOWN)}; it has {', '.join(_KNOWN)}"
             )
-    source = Source(prompty.text, name_of(prompty))
+    source = SourceText(prompty.text, name_of(prompty))
     if prompty.dialect == "v1":
         raise PromptFileError(
             f"{source.name}: a file of the first version of Prompty is not changed; write it as Prompty v2 first, with "
@@ -176,7 +176,7 @@ def rewritten(prompty: PromptSource, changes: Changes) -> str:
             wanted["instructions"] = text
         else:
             body = text.replace("\n", "\r\n") if "\r\n" in source.text else text
-    return prompty.text[: len(prompty.text) - len(source.text)] + put_together(source, parts, fields, wanted, body)
+    return prompty.text[: len(prompty.text) - len(source.text)] + assemble(source, parts, fields, wanted, body)
 
 
 def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
@@ -190,7 +190,7 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
         PromptFileError: It has others: its dialect has no such field, or no way to write such a value.
     """
     got = made.to_dict()
-    raw = split(Source(made.text, "")).fields or {}
+    raw = split(SourceText(made.text, "")).fields or {}
     for name in changes:
         wanted = _canonical(name, changes[name])  # type: ignore[literal-required]  # as above
         own = {key: plain(node) for key, node in raw.items() if key in (name, _SCHEMA) or key not in FIELDS}
@@ -201,8 +201,8 @@ def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
     return made
 
 
-def put_together(
-    source: Source, parts: Parts, fields: Mapping[str, Field], wanted: Mapping[str, Json], body: str
+def assemble(
+    source: SourceText, parts: Parts, fields: Mapping[str, Field], wanted: Mapping[str, Json], body: str
 ) -> str:
     """Return a file with fields and body changed.
 
@@ -221,11 +221,11 @@ def put_together(
             text = text.replace(secret, reference)
         return text
 
-    front = edited(source.text[begin:end], begin, fields, wanted, safe)
+    front = edit_fields(source.text[begin:end], begin, fields, wanted, safe)
     if parts.fields is not None:
         return source.text[:begin] + front + source.text[end : parts.body_at] + body
     # Without a front matter, a body that looks like one must not become one.
-    needed = front or split(Source(body, source.name)).fields is not None
+    needed = front or split(SourceText(body, source.name)).fields is not None
     return f"---\n{front}---\n{body}" if needed else body
 
 
@@ -271,7 +271,7 @@ def _listed(value: object, node: Node | None) -> Json:
     old: dict[str, tuple[Property, Json]] = {}
     if node is not None and node.value is not None:
         items = node.value.values() if isinstance(node.value, dict) else cast("list[Node]", node.value)
-        for each, item in zip(read_properties(Source("", "inputs"), node, "inputs"), items, strict=True):
+        for each, item in zip(read_properties(SourceText("", "inputs"), node, "inputs"), items, strict=True):
             old[each.name] = each, plain(item)
     mapped = node is not None and isinstance(node.value, dict)
     found: dict[str, Json] = {}
@@ -294,8 +294,8 @@ def _properties(value: object) -> tuple[Property, ...]:
     else:
         listed = cast("Iterable[object]", value)
         given = [item.to_dict() if isinstance(item, Property) else item for item in listed]
-    source = Source(written({"inputs": checked(given, "inputs", PromptFileError)}), "inputs")
-    return read_properties(source, source.mapping_of(Reader(source).read(), "inputs")["inputs"], "inputs")
+    source = SourceText(dump_yaml({"inputs": checked(given, "inputs", PromptFileError)}), "inputs")
+    return read_properties(source, source.mapping_of(YamlReader(source).read(), "inputs")["inputs"], "inputs")
 
 
 _MAKERS: Final[Mapping[str, Callable[[object, Mapping[str, Field]], dict[str, Json]]]] = {

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from lazyprompt._base.json import Json
-    from lazyprompt.files.prompt_source import PromptSource
+    from lazyprompt.files.loaded_prompty import LoadedPrompty
 
 _RENAMED: Final = {"inputs": "inputSchema", "outputs": "outputSchema"}
 
 
-def converted(prompty: PromptSource, to: str) -> Converted:
+def write_dialect(prompty: LoadedPrompty, to: str) -> Converted:
     """Write a prompt file in another dialect; see :func:`lazyprompt.convert`.
 
     Raises:
@@ -37,7 +37,7 @@ def _to_v2(original: Original) -> Converted:
     made = original.as_v2
     # Blank lines are left where the tools before the text were.
     body = made.body if made.body == original.parts.body else made.body.lstrip("\n")
-    return _rewritten(original, _values(made), body, made.notes)
+    return _rewrite(original, _values(made), body, made.notes)
 
 
 def _to_agentschema(original: Original) -> Converted:
@@ -63,15 +63,15 @@ def _to_agentschema(original: Original) -> Converted:
     renamed: dict[str, Json] = {
         _RENAMED.get(name, name): {"properties": fields[name]} if name in _RENAMED else fields[name] for name in fields
     }
-    return _rewritten(original, renamed, body, notes)
+    return _rewrite(original, renamed, body, notes)
 
 
 def _values(given: Translated) -> dict[str, Json]:
     return {name: plain(node) for name, node in given.fields.items()}
 
 
-def _rewritten(original: Original, fields: dict[str, Json], body: str, notes: Iterable[Note]) -> Converted:
-    return Converted(original.rewritten(fields, body), tuple(map(str, notes)))
+def _rewrite(original: Original, fields: dict[str, Json], body: str, notes: Iterable[Note]) -> Converted:
+    return Converted(original.rewrite(fields, body), tuple(map(str, notes)))
 
 
 TARGETS: Final[Mapping[str, Callable[[Original], Converted]]] = {

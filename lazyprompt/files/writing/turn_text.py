@@ -34,16 +34,16 @@ _SPECIAL: Final = re.compile(r"\{(?=[{%#\r\0]|\Z)|[\r\0]")
 _REFERENCE: Final = re.compile(r"\$\{(?:env|file|params):", re.IGNORECASE)
 
 
-class Slot(NamedTuple):
+class InputSlot(NamedTuple):
     """The place of an input."""
 
     name: str
 
 
-class Sign(NamedTuple):
+class EscapedCharacter(NamedTuple):
     """A character that is written as a value."""
 
-    sign: str
+    character: str
 
 
 class Code(NamedTuple):
@@ -52,10 +52,10 @@ class Code(NamedTuple):
     text: str
 
 
-Piece: TypeAlias = "str | Slot | Sign | Code"
+TurnPiece: TypeAlias = "str | InputSlot | EscapedCharacter | Code"
 
 
-def turn(role: str, runs: Iterable[Sequence[Piece]]) -> list[Piece]:
+def turn(role: str, runs: Iterable[Sequence[TurnPiece]]) -> list[TurnPiece]:
     """Return the pieces of a turn.
 
     Args:
@@ -65,9 +65,9 @@ def turn(role: str, runs: Iterable[Sequence[Piece]]) -> list[Piece]:
     return [Code(f"{role}:\n"), *(piece for run in runs for piece in run), Code("\n")]
 
 
-def safe(pieces: Sequence[Piece]) -> list[Piece]:
+def safe(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
     """Join text and slots; characters that would mean something to a file become values."""
-    joined: list[Piece] = []
+    joined: list[TurnPiece] = []
     for piece in pieces:
         if isinstance(piece, str) and joined and isinstance(joined[-1], str):
             joined[-1] += piece
@@ -78,7 +78,7 @@ def safe(pieces: Sequence[Piece]) -> list[Piece]:
     return _with_edges(joined)
 
 
-def _is_one_section(pieces: Sequence[Piece]) -> bool:
+def _is_one_section(pieces: Sequence[TurnPiece]) -> bool:
     """Return True if no dialect finds a role in the pieces, or a fence that stays open."""
     parts = [piece if isinstance(piece, str) else Value("", getattr(piece, "name", "")) for piece in pieces]
     filled = Scanned(parts)
@@ -89,11 +89,11 @@ def _is_one_section(pieces: Sequence[Piece]) -> bool:
     return all(sections([*parts, f"\nuser:\n\n{end}\n"])[-1].role == "user" for end in ends)
 
 
-def _without_lines(pieces: Sequence[Piece]) -> list[Piece]:
+def _without_lines(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
     """Return pieces in which no line begins a section or a fence."""
     text = "".join(piece.replace(PLACE, " ") if isinstance(piece, str) else PLACE for piece in pieces)
     places = {match.start(2) for pattern in (_ROLE_LINE, _FENCE) for match in pattern.finditer(text)}
-    found: list[Piece] = []
+    found: list[TurnPiece] = []
     at = 0
     for piece in pieces:
         if not isinstance(piece, str):
@@ -102,43 +102,43 @@ def _without_lines(pieces: Sequence[Piece]) -> list[Piece]:
             continue
         begin = 0
         for place in sorted(place - at for place in places if at <= place < at + len(piece)):
-            found += (piece[begin:place], Sign(piece[place]))
+            found += (piece[begin:place], EscapedCharacter(piece[place]))
             begin = place + 1
         found.append(piece[begin:])
         at += len(piece)
     return [piece for piece in found if piece]
 
 
-def _with_edges(pieces: Sequence[Piece]) -> list[Piece]:
+def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
     """Return pieces whose first and last line break are values, also beside empty slots: a file drops its own."""
     found = [*pieces]
-    own = [index for index, piece in enumerate(found) if not isinstance(piece, Slot)]
+    own = [index for index, piece in enumerate(found) if not isinstance(piece, InputSlot)]
     if not own:
         return found
     # The last one first: its index stays, whatever becomes of the first.
     if isinstance(last := found[own[-1]], str) and last.endswith("\n"):
-        found[own[-1] : own[-1] + 1] = [last[:-1], Sign("\n")]
+        found[own[-1] : own[-1] + 1] = [last[:-1], EscapedCharacter("\n")]
     if isinstance(first := found[own[0]], str) and first.startswith("\n"):
-        found[own[0] : own[0] + 1] = [Sign("\n"), first[1:]]
+        found[own[0] : own[0] + 1] = [EscapedCharacter("\n"), first[1:]]
     return [piece for piece in found if piece]
 
 
-def body_of(turns: Sequence[Sequence[Piece]], slots: Sequence[str]) -> str:
+def body_of(turns: Sequence[Sequence[TurnPiece]], slots: Sequence[str]) -> str:
     """Return the template."""
     pieces = [piece for turn in turns for piece in turn]
     taken = (*slots, *(piece.text for piece in pieces if isinstance(piece, Code)))
     names = {sign: free_name(name, taken) for sign, name in _NAMES.items()}
-    used = dict.fromkeys(piece.sign for piece in pieces if isinstance(piece, Sign))
+    used = dict.fromkeys(piece.character for piece in pieces if isinstance(piece, EscapedCharacter))
     setting = "".join(f"{{% set {names[sign]} = {json.dumps(sign)} %}}\n" for sign in used)
     return setting + "\n".join("".join(_written(piece, names) for piece in turn) for turn in turns if turn)
 
 
-def _written(piece: Piece, names: Mapping[str, str]) -> str:
+def _written(piece: TurnPiece, names: Mapping[str, str]) -> str:
     if isinstance(piece, str):
         return _SPECIAL.sub(lambda special: f"{{{{ {json.dumps(special[0])} }}}}", piece)
     if isinstance(piece, Code):
         return piece.text
-    return f"{{{{ {names[piece.sign] if isinstance(piece, Sign) else piece.name} }}}}"
+    return f"{{{{ {names[piece.character] if isinstance(piece, EscapedCharacter) else piece.name} }}}}"
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:

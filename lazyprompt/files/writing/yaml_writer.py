@@ -53,7 +53,7 @@ class _AsWritten(VersionedResolver):
         return own.resolve(kind, "text" if kind is ScalarNode else value, implicit)
 
 
-class Writer:
+class YamlWriter:
     """Writes values in the style of the YAML around them: its line breaks and indentation.
 
     Args:
@@ -74,7 +74,7 @@ class Writer:
         mapping = max(len(nested[2]) - len(nested[1]), 2) if nested else 2
         self._yaml.indent(mapping=mapping, sequence=offset + 2, offset=offset)
 
-    def rewritten(self, text: str, fields: Mapping[str, Field], changes: Mapping[str, Json]) -> str:
+    def rewrite(self, text: str, fields: Mapping[str, Field], changes: Mapping[str, Json]) -> str:
         """Return YAML with fields changed, in the line breaks of the file."""
         lines = _BREAK.sub("\n", text)
         indent = " " * (len(lines) - len(lines.lstrip(" ")))
@@ -116,7 +116,7 @@ class Writer:
         if isinstance(raw, list) and isinstance(value, list) and isinstance(new, list):
             self._change_items(tree, [Field(*pair) for pair in zip(raw, value, strict=True)], new)
             return tree
-        if isinstance(raw, str) and isinstance(value, dict | list) and _texts(seen) & _texts(new):
+        if isinstance(raw, str) and isinstance(value, dict | list) and _texts_in(seen) & _texts_in(new):
             raise PromptFileError(
                 f"{raw} is left as it is: what it leads to is not written out; change it there, or give a value that "
                 "has nothing of it"
@@ -125,7 +125,7 @@ class Writer:
 
     def _change_items(self, tree: _Tree, items: list[Field], new: list[Json]) -> None:
         """Change a list: items with names are those of the same names; others, those at the same places."""
-        names, wanted = _paired([plain(item.seen) for item in items], new)
+        names, wanted = _pair_items([plain(item.seen) for item in items], new)
         by_name = dict(zip(names, items, strict=True))
         for index in reversed(range(len(items))):
             if names[index] not in wanted:
@@ -172,7 +172,7 @@ def _without_gaps(tree: _Tree) -> _Tree:
     return tree
 
 
-def _paired(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
+def _pair_items(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
     """Name old and new items: by their names if each has one, in one order; else by their places."""
     names, wanted = ([item.get(_NAME) if isinstance(item, dict) else None for item in each] for each in (old, new))
     own, asked = ([name for name in each if isinstance(name, str)] for each in (names, wanted))
@@ -182,9 +182,9 @@ def _paired(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | in
     return [*range(len(old))], [*range(len(new))]
 
 
-def _texts(value: Json) -> set[str]:
+def _texts_in(value: Json) -> set[str]:
     """Return all texts in a value."""
     if isinstance(value, str):
         return {value}
     within: Iterable[Json] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return set[str]().union(*map(_texts, within))
+    return set[str]().union(*map(_texts_in, within))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from lazyprompt import ChatPrompter
 from lazyprompt.errors import FormatError, MissingExtraError, PromptFileError
 from lazyprompt.files.prompty import Prompty, convert
-from lazyprompt.files.writing.rewriting import edited, written
+from lazyprompt.files.writing.rewriting import dump_yaml, edit_fields
 from lazyprompt.files.writing.targets import TARGETS
-from lazyprompt.files.yaml_nodes import Field, Reader, Source, plain, split
+from lazyprompt.files.yaml_nodes import Field, SourceText, YamlReader, plain, split
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import Json, JsonObject
@@ -48,7 +48,7 @@ Hi {{q}} {{n}}
 
 
 def _read(text: str) -> object:
-    node = Reader(Source(text, "x")).read()
+    node = YamlReader(SourceText(text, "x")).read()
     return None if node is None else plain(node)
 
 
@@ -246,16 +246,16 @@ _VALUES = st.recursive(_SCALARS | _TEXTS, lambda of: st.lists(of, max_size=3) | 
 @given(st.dictionaries(st.from_regex("[a-z]{1,5}", fullmatch=True), _VALUES, max_size=4))
 def test_any_value_is_written_so_that_it_is_read_back(values: "dict[str, Json]") -> None:
     kept = {name: value for name, value in values.items() if value is not None}
-    assert (_read(written(values)) or {}) == kept
+    assert (_read(dump_yaml(values)) or {}) == kept
 
 
 @given(_VALUES, _VALUES)
 def test_any_value_becomes_any_other(old: "Json", new: "Json") -> None:
-    source = Source(f"---\n# top\na: 1 # one\n{written({'b': old})}# end\nc: 2 # two\n---\n", "x")
+    source = SourceText(f"---\n# top\na: 1 # one\n{dump_yaml({'b': old})}# end\nc: 2 # two\n---\n", "x")
     parts = split(source)
     begin, end = parts.yaml_at
     fields = {name: Field(node, node) for name, node in (parts.fields or {}).items()}
-    text = edited(source.text[begin:end], begin, fields, {"b": new})
+    text = edit_fields(source.text[begin:end], begin, fields, {"b": new})
     assert _read(text) == {"a": 1, "c": 2} | ({} if new is None else {"b": new})
     assert {"# top", "a: 1 # one", "# end", "c: 2 # two"} <= {*text.splitlines()}
 

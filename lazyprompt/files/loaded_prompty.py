@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from lazyprompt._base.secret import shown
 from lazyprompt.errors import PromptFileError, SlotError, TemplateError
 from lazyprompt.files.dialects.dialects import dialect_named, dialect_of
-from lazyprompt.files.includes import Expanded, expanded, place_in
+from lazyprompt.files.includes import Expanded, expand_includes, place_in
 from lazyprompt.files.properties import Property, checked_inputs
 from lazyprompt.files.references import References
-from lazyprompt.files.spec import ENGINES, Note, Reading, Spec, Template, read_spec
-from lazyprompt.files.yaml_nodes import Node, Source, split
+from lazyprompt.files.spec import ENGINES, DialectFile, Note, Spec, Template, read_spec
+from lazyprompt.files.yaml_nodes import Node, SourceText, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ _BREAK = re.compile(r"\r\n|[\r\n]")
 
 
 @dataclass(frozen=True, repr=False)
-class PromptSource:
+class LoadedPrompty:
     """A prompt file that was read.
 
     Args:
@@ -62,7 +62,7 @@ class PromptSource:
     def _read(
         cls, text: str, name: str, path: Path | None, references: References, dialect: str | None, undefined: Undefined
     ) -> Self:
-        source = Source(text, name)
+        source = SourceText(text, name)
         parts = split(source)
         written = parts.fields or {}
         try:
@@ -71,12 +71,12 @@ class PromptSource:
             raise PromptFileError(f"{name}:1:1: {error}") from error
         # A file of the first version is read without its connection, as by its own tools.
         looking = replace(references, connects_later=True) if spoken.name == "v1" else references
-        seen = looking.resolved(written, source)
-        translated = spoken.read(Reading(source, seen, parts.body, references))
+        seen = looking.resolve(written, source)
+        translated = spoken.read(DialectFile(source, seen, parts.body, references))
         spec, body = read_spec(translated.fields, source), translated.body
         begin = written["instructions"].at if not body and "instructions" in written else parts.body_at
-        whole = expanded(body or spec.instructions or "", spec.engine, references, source, begin)
-        template = _parsed(whole, spec.engine, source, begin, lenient=undefined == "empty")
+        whole = expand_includes(body or spec.instructions or "", spec.engine, references, source, begin)
+        template = _parse_template(whole, spec.engine, source, begin, lenient=undefined == "empty")
         _check_defaults(spec.inputs, translated.fields.get("inputs"), source)
         made = cls(spec, whole.text, spoken.name, text, path, undefined, references, seen, translated.notes)
         # It was parsed to find its faults.
@@ -108,12 +108,12 @@ class PromptSource:
         return f"{type(self).__name__}({name_of(self)!r}, dialect={self.dialect!r})"
 
 
-def name_of(file: PromptSource) -> str:
+def name_of(file: LoadedPrompty) -> str:
     """Return the name that errors have for a file."""
     return str(file.path or file.name or "<string>")
 
 
-def _parsed(whole: Expanded, engine: str, source: Source, begin: int, *, lenient: bool) -> Template:
+def _parse_template(whole: Expanded, engine: str, source: SourceText, begin: int, *, lenient: bool) -> Template:
     """Return the template, parsed; an error in it has its place in the file."""
     parse = ENGINES[engine]
     try:
@@ -121,7 +121,7 @@ def _parsed(whole: Expanded, engine: str, source: Source, begin: int, *, lenient
     except TemplateError as error:
         its, at = whole.fault(error, parse)
         place = _place_of(its, source, begin) if at is None else place_in(source, begin, at)
-        raise source.pointed(place, f"{its}{_mustache_hint(str(its), engine)}") from error
+        raise source.fault_at(place, f"{its}{_mustache_hint(str(its), engine)}") from error
 
 
 def _mustache_hint(fault: str, engine: str) -> str:
@@ -134,7 +134,7 @@ def _mustache_hint(fault: str, engine: str) -> str:
     )
 
 
-def _place_of(error: TemplateError, source: Source, begin: int) -> int:
+def _place_of(error: TemplateError, source: SourceText, begin: int) -> int:
     """Return the place in a file of the line of its template that an error names."""
     named = _LINE.match(str(error))
     for line, found in enumerate(_BREAK.finditer(source.text, begin), 2):
@@ -143,7 +143,7 @@ def _place_of(error: TemplateError, source: Source, begin: int) -> int:
     return begin
 
 
-def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: Source) -> None:
+def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: SourceText) -> None:
     """Refuse a default that is not of its input's kind."""
     for place, each in enumerate(inputs):
         if each.default is not None:
@@ -152,7 +152,7 @@ def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: 
             except SlotError as error:
                 items = [] if written is None else written.parts
                 at = items[place].key_at if place < len(items) else 0
-                raise source.pointed(at, f"a default is wrong: {error}") from error
+                raise source.fault_at(at, f"a default is wrong: {error}") from error
 
 
 def content_hash(dialect: str, content: JsonObject) -> str:
