@@ -49,11 +49,11 @@ def test_plain(run: Run) -> None:
     ran = run("check", "wrong.prompty", "doubtful.prompty")
     assert ran == Ran(
         1,
-        b"wrong.prompty:4:8: LP052 there is no filter 'lowr' (did you mean 'lower'?); take one that Jinja has\n"
+        b"wrong.prompty:4:8: LP052 there is no filter 'lowr' (did you mean 'lower'?); use one of Jinja's\n"
         b"    {{ a | lowr }}\n"
         b"           ^\n"
-        b"doubtful.prompty:3:1: LP030 'asistant' is no role (did you mean 'assistant'?): the line is text, and begins "
-        b"no section; write assistant:\n"
+        b"doubtful.prompty:3:1: LP030 'asistant' is not a role (did you mean 'assistant'?): the line is text, and "
+        b"begins no section; write assistant:\n"
         b"1 error, 1 warning in 2 files\n",
         "",
     )
@@ -176,42 +176,47 @@ BROKEN = {
     "duplicate keys": (
         front("name: a\nname: b"),
         "3:1",
-        "invalid frontmatter: 'name' stands here a second time",
+        "invalid frontmatter: duplicate key 'name'",
         "name: b",
     ),
     "unknown kinds": (
         front("inputs:\n  - {name: a, kind: strng}"),
         "3:21",
-        "inputs[0].kind is 'strng' (did you",
+        "inputs[0] has an unknown kind 'strng' (did you",
         "strng}",
     ),
     "references leave the roots": (
         front("name: ${file:../a.txt}"),
         "2:7",
-        "'../a.txt' lies outside allowed roots",
+        "'../a.txt' is outside the allowed roots",
         "${f",
     ),
-    "absolute references": (front("name: ${file:/etc/hostname}"), "2:7", "'/etc/hostname' lies outside allowed", "${f"),
+    "absolute references": (
+        front("name: ${file:/etc/hostname}"),
+        "2:7",
+        "'/etc/hostname' is outside the allowed",
+        "${f",
+    ),
     "a reference to nothing": (front("name: ${file:no.txt}"), "2:7", "", "${f"),
     "loops of references": (
         front("name: ${file:loop.json}"),
         "2:7",
-        "loop.json:1:1: the references of files go round",
+        "loop.json:1:1: circular file references",
         "${f",
     ),
     "loops of includes": (
         "user:\n{% include 'loop.md' %}\n",
         "2:1",
-        "loop.md: the included files go round in a circle",
+        "loop.md: circular includes",
         "{% ",
     ),
     "a YAML bomb": (front(BOMB), "7:8", "invalid frontmatter: more than 100000 values", "*"),
-    "NUL in the text": ("user:\nHi\0.\n", "2:3", "the file holds the character U+0000", "\\u0000."),
-    "NUL in the front matter": (front("name: a\0"), "2:8", "the file holds the character U+0000", "\\u0000"),
+    "NUL in the text": ("user:\nHi\0.\n", "2:3", "the file contains the character U+0000", "\\u0000."),
+    "NUL in the front matter": (front("name: a\0"), "2:8", "the file contains the character U+0000", "\\u0000"),
     "undefined variables": (
         front("inputs: [name: a]", "{{ a }} {{ b }}\n"),
         "4:12",
-        "the template asks for 'b'",
+        "the template uses 'b'",
         "b }}",
     ),
     "Jinja": ("user:\nSay {{ a }} and {{ b + }}.\n", "2:17", "Jinja: unexpected 'end of print statement'", "{{ b"),

@@ -1,1 +1,1 @@
-"""Checks of prompt files: faults, and risks. Read check.py first."""
+"""Lint rules for prompt files. Read check.py first."""

@@ -1,8 +1,8 @@
-"""Check prompt files for faults and likely mistakes, and report them: ``lazyprompt check``.
+"""Lint prompt files for errors and likely mistakes: ``lazyprompt check``.
 
-A finding has a code, which stays what it is, and a place. ``{# lazyprompt: ignore=LP040 #}`` in a template, or
-``# lazyprompt: ignore=LP040`` in its front matter, lets a file off: all of it where it stands alone on its line, else
-that line. Nothing in a file lets off what keeps it from loading, or secrets.
+Each finding has a stable code and a position. ``{# lazyprompt: ignore=LP040 #}`` in a template, or
+``# lazyprompt: ignore=LP040`` in the front matter, turns a rule off: for the whole file if the comment has its own
+line, otherwise for that line. Load errors and secrets can't be turned off.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
-"""The severities of findings, the gravest first."""
+"""The severities of findings, most severe first."""
 
-_MOST_OF_A_RULE = 100
+_MAX_PER_RULE = 100
 _IGNORED = re.compile(
     r"(?:\{#[-+]?|\{\{!|#)\s*lazyprompt:\s*ignore\s*=\s*(?P<codes>[A-Za-z0-9_]+(?:\s*,\s*[A-Za-z0-9_]+)*)"
     r"\s*(?:[-+]?#\}|\}\}|$)",
@@ -51,15 +51,15 @@ _CODE = re.compile(r"[A-Za-z0-9_]+")
 
 
 class Rule(NamedTuple):
-    """A rule.
+    """A lint rule.
 
     Attributes:
-        code: Its code.
-        name: Its name.
+        code: The stable code, such as ``LP040``.
+        name: The name in reports.
         severity: The severity of its findings.
-        find: The function that finds them; its docstring describes the rule.
-        fixed: True if no comment in a file turns it off.
-        explains: True if it explains better than the error itself why a file does not load.
+        find: The function that finds violations; its docstring is the rule's description.
+        fixed: True if comments can't turn the rule off.
+        explains: True if its findings replace the load error (LP001) on the same line.
     """
 
     code: str
@@ -71,7 +71,7 @@ class Rule(NamedTuple):
 
 
 def _ignored_codes(subject: Subject) -> Iterator[tuple[str, int, int]]:
-    """Find the codes that comments turn off: each with its index and its line, 0 for the whole file."""
+    """Yield each code that a comment turns off, with its index and its line; line 0 is the whole file."""
     for comment in _IGNORED.finditer(subject.text):
         line = subject.place(comment.start()).line
         alone = subject.excerpt(line).strip() == comment[0].strip()
@@ -80,12 +80,12 @@ def _ignored_codes(subject: Subject) -> Iterator[tuple[str, int, int]]:
 
 
 def _unknown_codes(subject: Subject) -> Iterator[Hit]:
-    """Comments that let off a rule that there is not, or that is let off by nothing."""
+    """Ignore comments that name an unknown rule, or one that can't be turned off."""
     for code, at, _ in _ignored_codes(subject):
         rule = RULES.get(code)
         if rule is None or rule.fixed:
-            why = f"is no rule{did_you_mean(code, RULES)}" if rule is None else "is let off by no comment"
-            yield Hit(subject.place(at), f"{code} {why}", "take it out")
+            why = f"is not a rule{did_you_mean(code, RULES)}" if rule is None else "can't be turned off by a comment"
+            yield Hit(subject.place(at), f"{code} {why}", "remove it")
 
 
 RULES: Final[dict[str, Rule]] = {
@@ -129,23 +129,23 @@ RULES: Final[dict[str, Rule]] = {
         Rule("LP090", "unknown-code", "warning", _unknown_codes),
     )
 }
-"""The rules by their codes."""
+"""All rules by code."""
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault or likely mistake in a prompt file.
+    """An error or likely mistake in a prompt file.
 
     Args:
-        code: The rule that found it.
-        severity: Its severity.
-        message: The fault.
+        code: The rule's code.
+        severity: The rule's severity.
+        message: The problem.
         file: The file.
         line: The line, from 1.
         column: The column, from 1.
-        advice: The way to mend it.
-        excerpt: The line; of a secret in it, only the beginning.
+        advice: The suggested fix.
+        excerpt: The text of the line, with secrets shortened to their first characters.
     """
 
     code: str
@@ -167,25 +167,25 @@ def check(
     dialect: str | None = None,
     found_in: str | os.PathLike[str] | None = None,
 ) -> list[Finding]:
-    """Find faults and likely mistakes in a prompt file.
+    """Find errors and likely mistakes in a prompt file.
 
-    Nothing of the machine is looked at but the file and the files that it refers to: variables of the environment count
-    as set, and ``params`` as given.
+    Only the file and the files it refers to are read: every environment variable counts as set, and every param as
+    given.
 
     Args:
-        path_or_text: The path of the file; or its text, where it is a ``str`` of several lines, or ``name`` is given.
-        name: The name of a text in findings. Its suffix says what the text is: ``.prompty`` or ``.yaml``.
-        base_dir: The directory of a text, in which it may refer to files, and include them.
-        allowed_roots: Directories that files may lie in, beside the file's own.
-        dialect: The dialect of the file; None finds it out.
-        found_in: The directory in which the file was found: a link that leads out of it, and of ``allowed_roots``, is
-            not followed. None follows any.
+        path_or_text: A path; or the text itself, if it is a ``str`` with several lines or ``name`` is given.
+        name: The text's name in findings. Its suffix selects the format: ``.prompty`` or ``.yaml``.
+        base_dir: The directory that the text's references and includes are relative to.
+        allowed_roots: Additional directories that the file may refer to.
+        dialect: The dialect of the file; None detects it.
+        found_in: A directory that symbolic links may not lead out of, except into ``allowed_roots``. None follows
+            every link.
 
     Returns:
-        The findings, in the order of the file. A file that cannot be read is one of them.
+        The findings, in file order. An unreadable file is a finding too.
 
     Raises:
-        TemplateError: There is no such dialect.
+        TemplateError: The dialect is unknown.
     """
     roots = tuple(map(Path, allowed_roots))
     if isinstance(path_or_text, str) and (name is not None or "\n" in path_or_text):
@@ -202,7 +202,7 @@ def check(
 
 def _check_subject(subject: Subject) -> list[Finding]:
     off = {(code, line) for code, _, line in _ignored_codes(subject)}
-    hits = [(rule, hit) for rule in RULES.values() for hit in islice(rule.find(subject), _MOST_OF_A_RULE)]
+    hits = [(rule, hit) for rule in RULES.values() for hit in islice(rule.find(subject), _MAX_PER_RULE)]
     explained = {hit.place.line for rule, hit in hits if rule.explains}
     found: list[Finding] = []
     for rule, hit in hits:
@@ -214,20 +214,19 @@ def _check_subject(subject: Subject) -> list[Finding]:
     return sorted(found, key=lambda each: (each.line, each.column, each.code))
 
 
-# The least similarity of two names of which one is a typing error.
+# Minimum similarity for treating one name as a typo of another.
 _ALIKE = 0.85
-# Fields that a YAML file has that is meant as a prompt; any other file is left alone.
-_OF_PROMPTS = ("instruction", "extra_keys", "examples")
+# Fields that identify a YAML file as a prompt; other YAML files are ignored.
+_PROMPT_FIELDS = ("instruction", "extra_keys", "examples")
 _TOP_FIELD = re.compile(r"""^[{ ]?["']?(\w+)["']?\s*:(?:\s*["']?(\w+))?""", re.MULTILINE)
 
 
 def prompt_files(directory: Path, allowed_roots: Iterable[str | os.PathLike[str]] = ()) -> Iterator[Path]:
-    """Find the prompt files below a directory, in the order of their paths.
+    """Find the prompt files below a directory, sorted by path.
 
     Args:
-        directory: The directory. Hidden files and directories in it are passed over, and so are YAML files that are no
-            prompts.
-        allowed_roots: Directories that links to YAML files may lead to, beside this one.
+        directory: The directory. Hidden files and directories are skipped, and so are YAML files that aren't prompts.
+        allowed_roots: Additional directories that links to YAML files may lead to.
     """
     roots = (*allowed_roots,)
     for path in visible_files(directory):
@@ -237,51 +236,52 @@ def prompt_files(directory: Path, allowed_roots: Iterable[str | os.PathLike[str]
 
 
 def _is_prompt(path: Path, roots: Sequence[str | os.PathLike[str]], directory: Path) -> bool:
-    """Return True if a YAML file is meant as a prompt, by its fields, also where they are misspelt or it is broken."""
+    """Return True if the fields of a YAML file look like a prompt's, even if misspelt or invalid YAML."""
     try:
         fields = _TOP_FIELD.findall(text_in_place(path, roots, directory))
     except PromptFileError:
         return False
     return any(
-        (name == "type" and value in TYPES) or get_close_matches(name, _OF_PROMPTS, 1, _ALIKE) for name, value in fields
+        (name == "type" and value in TYPES) or get_close_matches(name, _PROMPT_FIELDS, 1, _ALIKE)
+        for name, value in fields
     )
 
 
 def schema_text() -> str:
-    """Return the JSON Schema of front matters for editors: draft 7, which all of them read.
+    """Return the JSON Schema of the front matter for editors.
 
-    It describes Prompty v2 and allows fields that it does not know, as the reader does.
+    It uses draft 7, which all editors support, describes Prompty v2 and allows unknown fields.
     """
     return Path(__file__).parents[1].joinpath("prompty.schema.json").read_text(encoding="utf-8")
 
 
-# Source: GitHub's workflow commands, and their escapes: of a message, and of a property.
+# Source: GitHub's workflow commands, with the escapes of messages and of properties.
 _COMMANDS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "notice"}
 _OF_MESSAGE = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _OF_PROPERTY = _OF_MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
 # Source: SARIF 2.1.0, section 3.27.10.
 _LEVELS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "info": "note"}
 
-# How much of a long line is shown.
+# The number of characters of a long line in a report.
 _SHOWN = 100
 
 
 def report(findings: Sequence[Finding], files: int) -> str:
-    """Write findings as lines: each with its place, errors with the line that they are in; then their numbers.
+    """Return findings as text: a line for each, the source line below each error, and a summary.
 
     Args:
         findings: The findings.
-        files: The number of files that were checked.
+        files: The number of checked files.
     """
     return visible("".join(map(_lines, findings))) + _summary(findings, files)
 
 
 def github(findings: Sequence[Finding], files: int) -> str:
-    """Write findings as GitHub's workflow commands, which show each beside its line; then the number of them.
+    """Return findings as GitHub workflow commands, which annotate the lines, and a summary.
 
     Args:
         findings: The findings.
-        files: The number of files that were checked.
+        files: The number of checked files.
     """
     lines = ""
     for each in findings:
@@ -291,14 +291,14 @@ def github(findings: Sequence[Finding], files: int) -> str:
 
 
 def command(kind: str, file: str, line: int, title: str, message: str, column: int | None = None) -> str:
-    """Return a workflow command of GitHub's, as a line.
+    """Return a GitHub workflow command as a line.
 
     Args:
         kind: ``error``, ``warning`` or ``notice``.
-        file: The file that it stands beside.
-        line: The line, from 1.
-        title: Its title.
-        message: Its text.
+        file: The annotated file.
+        line: The annotated line, from 1.
+        title: The title of the annotation.
+        message: The text of the annotation.
         column: The column, from 1.
     """
     name, head = (visible(text).translate(_OF_PROPERTY) for text in (Path(file).as_posix(), title))
@@ -307,11 +307,7 @@ def command(kind: str, file: str, line: int, title: str, message: str, column: i
 
 
 def sarif(findings: Sequence[Finding]) -> JsonObject:
-    """Return findings as a log of SARIF 2.1.0, with paths relative to the working directory.
-
-    Args:
-        findings: The findings.
-    """
+    """Return findings as a SARIF 2.1.0 log, with paths relative to the working directory."""
     places = {code: index for index, code in enumerate(RULES)}
     results: list[Json] = [
         {
@@ -336,7 +332,7 @@ def sarif(findings: Sequence[Finding]) -> JsonObject:
 
 
 def _sarif_rule(rule: Rule) -> JsonObject:
-    # Python leaves docstrings out with -OO; then the name has to do.
+    # python -OO removes docstrings; use the name instead.
     text = " ".join((rule.find.__doc__ or rule.name).replace("``", "'").split())
     return {
         "id": rule.code,
@@ -357,7 +353,7 @@ def _lines(finding: Finding) -> str:
 
 
 def _excerpt_with_caret(finding: Finding) -> str:
-    """Return the line of a finding, with a caret below its place."""
+    """Return the line of a finding, with a caret below its column."""
     at = finding.column - 1
     begin = max(at - _SHOWN // 2, 0)
     before, rest = (

@@ -1,4 +1,4 @@
-"""The rules of ``lazyprompt check`` for a template: its roles, its markers, its Jinja, its length."""
+"""Lint rules for templates: roles, control markers, Jinja and length."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Json
     from lazyprompt.files.properties import Property
 
-# A line of a word and marks around it, as Markdown and other formats decorate the name of a speaker.
+# A line with one word and punctuation, as Markdown and other formats write a speaker's name.
 _SPEAKER = re.compile(
     r"(?P<before>[\s#*_`>\-=~\[<|•]*+)(?P<word>[^\W\d_]{2,12}+)(?P<behind>\s*+(?:\[[^\]]*+\])?[\s#*_`\-=~\]>|:]*+)"
 )
@@ -33,18 +33,18 @@ _SHORT_LINE = re.compile(r"^[^\n]{2,80}$", re.MULTILINE)
 _SPEAKER_AND_TEXT = re.compile(
     r"^(?:[^\S\n]|[#*_`>\-])*+([^\W\d_]{2,12}+)[*_]*+([ \t]*+)[*_]*+[:：](?=[^\n]*\S)", re.MULTILINE
 )
-# Names that other formats and people have for the roles.
+# Common names for the roles in other formats and languages.
 _ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("human", "usr", "用户", "人类"), "user"),
     **dict.fromkeys(("ai", "assist", "asst", "bot", "chatgpt", "gpt", "model", "助手", "助理"), "assistant"),
     **dict.fromkeys(("sys", "系统"), "system"),
     "dev": "developer",
 }
-# Words of one's own that are near a role.
+# Real words that are similar to a role.
 _NO_TYPOS = frozenset(
     ("use", "users", "uses", "used", "systems", "assistants", "assistance", "developers", "developed", "development")
 )
-# A role in which a letter was left out, changed or put in, or changed places with the next.
+# A role with one letter removed, changed, inserted or swapped with the next.
 _SLIPS: Final = {
     role: re.compile(
         "|".join(
@@ -55,15 +55,15 @@ _SLIPS: Final = {
     )
     for role in ROLES
 }
-# How much alike long words are of which one is a typing error.
+# Minimum similarity for treating a long word as a typo of a role.
 _ALIKE = 0.82
 _COMMENT = re.compile(r"\{#.*?#\}|\{\{!.*?\}\}", re.DOTALL)
-# So much any model takes: the length of a shorter prompt is no matter.
+# Every model accepts this many tokens, so the length of shorter prompts isn't checked.
 _SHORT: Final = 4096
-# What becomes of a section that says nothing; an empty thread is the place of the history.
+# The effect of an empty section; an empty thread marks the position of the history.
 _EMPTY: Final[Mapping[str, str]] = {
     "thread": "",
-    "tools": "names no tool",
+    "tools": "defines no tool",
 }
 _STAND_IN: Final[Mapping[str, Json]] = {
     "integer": 0,
@@ -76,14 +76,14 @@ _STAND_IN: Final[Mapping[str, Json]] = {
 
 
 class _RoleLine(NamedTuple):
-    """A line of a template that names a role.
+    """A template line that names a role; all positions are indexes of the template.
 
     Attributes:
         role: The role, in lower case.
         text: The line.
-        begin: Its begin in the template.
-        role_at: The begin of the role.
-        end: Its end.
+        begin: The start of the line.
+        role_at: The start of the role.
+        end: The end of the line.
     """
 
     role: str
@@ -94,7 +94,7 @@ class _RoleLine(NamedTuple):
 
 
 def _lines_of_roles(subject: Subject, *, fenced: bool = False) -> Iterator[_RoleLine]:
-    """Find the lines that begin a section; or those that would, if they were not within a fence."""
+    """Find the lines that begin a section; with ``fenced``, those that would if they weren't in a code fence."""
     own = subject.own
     if own is None:
         return
@@ -106,7 +106,7 @@ def _lines_of_roles(subject: Subject, *, fenced: bool = False) -> Iterator[_Role
 
 
 def role_typos(subject: Subject) -> Iterator[Hit]:
-    """Lines that look as if they named a role, and begin no section: ``human:``, ``asistant:``, ``**user:**``."""
+    """Lines that look like a role but don't begin a section: ``human:``, ``asistant:``, ``**user:**``."""
     own = subject.own
     if own is None:
         return
@@ -114,22 +114,22 @@ def role_typos(subject: Subject) -> Iterator[Hit]:
     fences = [*closed_fences(text)]
     begins = {match.start() for match in role_lines(own.scanned, subject.dialect.roles)}
     for line in _SHORT_LINE.finditer(text):
-        # Letters and colons of full width become plain ones.
+        # Normalize full-width letters and colons.
         match = _SPEAKER.fullmatch(normalize("NFKC", line[0]))
         if match is None or line.start() in begins or any(begin < line.start() < end for begin, end in fences):
             continue
         word = match["word"].lower()
         near = _nearest_role(word)
-        # Without a colon, only the name of a role in a heading or in bold is meant as one.
+        # Without a colon, only a role's exact name in a heading or in bold counts.
         if near and (":" in match["behind"] or (word == near and match["before"].strip())):
-            fault = f"{match['word']!r} is no role (did you mean {near!r}?)"
-            fault = f"{line[0].strip()!r} names no role here" if word == near else fault
+            fault = f"{match['word']!r} is not a role (did you mean {near!r}?)"
+            fault = f"{line[0].strip()!r} does not name a role here" if word == near else fault
             what = f"{fault}: the line is text, and begins no section"
             yield Hit(subject.in_body(own.in_body(line.start() + match.start("word"))), what, f"write {near}:")
 
 
 def _nearest_role(word: str) -> str | None:
-    """Return the role that a word names, or means by another name or a typing error; None if there is none."""
+    """Return the role that a word names, misspells or is an alias of, or None."""
     if word in ROLES or word in _NO_TYPOS:
         return word if word in ROLES else None
     for role, slip in _SLIPS.items():
@@ -140,14 +140,14 @@ def _nearest_role(word: str) -> str | None:
 
 
 def fenced_roles(subject: Subject) -> Iterator[Hit]:
-    """Lines that name a role within a fence."""
+    """Lines in a code fence that name a role."""
     for line in _lines_of_roles(subject, fenced=True):
-        what = f"{line.text.strip()!r} stands within a fence: it is text, and begins no section"
-        yield Hit(subject.in_body(line.role_at), what, "if a section is meant, end the fence before")
+        what = f"{line.text.strip()!r} is inside a code fence: it is text, and begins no section"
+        yield Hit(subject.in_body(line.role_at), what, "if a section is meant, close the fence before it")
 
 
 def roles_with_text(subject: Subject) -> Iterator[Hit]:
-    """Roles with text behind the colon, in a template that has no sections: the first of them."""
+    """The first role with text after the colon, in a template without sections."""
     own = subject.own
     if own is None or next(_lines_of_roles(subject), None) is not None:
         return
@@ -156,66 +156,66 @@ def roles_with_text(subject: Subject) -> Iterator[Hit]:
         for match in _SPEAKER_AND_TEXT.finditer(own.scanned.text)
         if (role := _ALIASES.get(word := match[1].lower(), word if word in ROLES else ""))
     ]
-    # One capital word before a colon may be text of any kind; two speakers are a dialogue, and no prose has a space
-    # before the colon.
+    # One capitalized word before a colon can be ordinary text. Two speakers are a dialogue, and prose has no space
+    # before a colon.
     is_dialogue = len({role for _, role in named}) > 1
     if found := next((match for match, _ in named if is_dialogue or match[1] in ROLES or match[2]), None):
-        what = f"'{found[1]}:' has text behind it: the line is text, and begins no section"
-        yield Hit(subject.in_body(own.in_body(found.start(1))), what, "write what is said below it")
+        what = f"'{found[1]}:' is followed by text: the line is text, and begins no section"
+        yield Hit(subject.in_body(own.in_body(found.start(1))), what, "move the text to the next line")
 
 
 def empty_sections(subject: Subject) -> Iterator[Hit]:
-    """Sections that say nothing."""
+    """Empty sections."""
     lines = [*_lines_of_roles(subject)]
     ends = [*(line.begin for line in lines[1:]), len(subject.template)]
     for line, end in zip(lines, ends, strict=False):
-        says = _COMMENT.sub("", subject.template[line.end : end]).strip()
-        meant = _EMPTY.get(line.role, "is sent as an empty message")
-        if not says and meant:
-            what = f"the section {line.text.strip()!r} is empty, and {meant}"
-            yield Hit(subject.in_body(line.role_at), what, "write what it says, or take it out")
+        content = _COMMENT.sub("", subject.template[line.end : end]).strip()
+        effect = _EMPTY.get(line.role, "is sent as an empty message")
+        if not content and effect:
+            what = f"the section {line.text.strip()!r} is empty, and {effect}"
+            yield Hit(subject.in_body(line.role_at), what, "add its text, or remove it")
 
 
 def text_before_roles(subject: Subject) -> Iterator[Hit]:
     """Text before the first role."""
     own, first = subject.own, next(_lines_of_roles(subject), None)
-    # Values alone may be a thread, which has its own roles.
+    # A template with only values may be a thread, which has its own roles.
     found = None if own is None else re.search(rf"[^\s{PLACE}]", own.scanned.text)
     if own is None or not found or first is None or own.in_body(found.start()) >= first.begin:
         return
     place = subject.in_body(own.in_body(found.start()))
-    # A role that is misspelt says so itself.
+    # role_typos already reports a misspelt role.
     if all(hit.place.line != place.line for hit in role_typos(subject)):
-        what = "text before the first role: it becomes a system message of its own"
+        what = "text before the first role becomes a separate system message"
         yield Hit(place, what, "put system: before it, or make it a comment")
 
 
 def late_system(subject: Subject) -> Iterator[Hit]:
-    """System sections behind turns of the user."""
+    """System sections after a user turn."""
     behind = False
     for line in _lines_of_roles(subject):
         if line.role == "system" and behind:
-            what = "a system section behind turns of the user: many models refuse it, or read it as if it stood first"
-            yield Hit(subject.in_body(line.role_at), what, "put it first, or into the user's turn")
+            what = "a system section after a user turn: many models refuse it, or read it as if it came first"
+            yield Hit(subject.in_body(line.role_at), what, "move it to the start, or into the user's turn")
         behind = behind or line.role == "user"
 
 
 def spaces_in_role_lines(subject: Subject) -> Iterator[Hit]:
-    """Spaces behind the colon of a role, or tabs in the line."""
+    """Spaces after the colon of a role, or tabs in the line."""
     for line in _lines_of_roles(subject):
         text = line.text
         if "{" not in text and (text != text.rstrip() or "\t" in text):
             at = min(len(text.rstrip()), text.find("\t") if "\t" in text else len(text))
-            what = f"white space in the line {text.strip()!r}: other readers may take it for text"
+            what = f"extra white space in the line {text.strip()!r}: other runtimes may read the line as text"
             yield Hit(subject.in_body(line.begin + at), what, "end the line with the colon")
 
 
 def never_reached(subject: Subject) -> Iterator[Hit]:
-    """Parts of a template under a condition that never holds."""
+    """Template code under a condition that is never true."""
     for each in subject.found(nodes.If):
         if isinstance(each.test, nodes.Const) and not each.test.value and each.body:
             what = f"this part is never reached: {{% if {str(each.test.value).lower()} %}}"
-            yield Hit(subject.line_of_body(each.lineno, "if"), what, "take it out, or make it a comment")
+            yield Hit(subject.line_of_body(each.lineno, "if"), what, "remove it, or make it a comment")
 
 
 @lru_cache(maxsize=1)
@@ -225,7 +225,7 @@ def _markers() -> re.Pattern[str]:
 
 
 def control_markers(subject: Subject) -> Iterator[Hit]:
-    """Control markers of models in the template's own text, each of them once."""
+    """Control markers of models in the template's own text; each marker is reported once."""
     own = subject.own
     text = subject.text if subject.is_yaml else own.scanned.text if own is not None else ""
     seen: set[str] = set()
@@ -235,20 +235,20 @@ def control_markers(subject: Subject) -> Iterator[Hit]:
         seen.add(match[0])
         place = subject.in_body(own.in_body(match.start())) if own is not None else subject.place(match.start())
         what = f"the control marker {match[0]} in the prompt's own text: models read it as structure"
-        yield Hit(place, what, "take it out; the markers of a model are put in when the prompt is rendered")
+        yield Hit(place, what, "remove it; rendering adds the model's markers")
 
 
 def hidden_attributes(subject: Subject) -> Iterator[Hit]:
-    """Attributes that Python has of its own, as ``__class__``."""
+    """Special Python attributes, such as ``__class__``."""
     for each in subject.found(nodes.Getattr, nodes.Getitem, nodes.Filter):
         name = _name_of(each)
         if name.startswith("__") and name.endswith("__"):
-            what = f"the attribute {name!r} is Python's own: the sandbox gives it to no template"
-            yield Hit(subject.line_of_body(each.lineno, name), what, "take it out")
+            what = f"the sandbox blocks the special Python attribute {name!r}"
+            yield Hit(subject.line_of_body(each.lineno, name), what, "remove it")
 
 
 def _name_of(node: nodes.Node) -> str:
-    """Return the name that an expression looks up in a value; ``""`` if it is calculated."""
+    """Return the attribute or key that an expression looks up, or ``""`` if it is computed."""
     if isinstance(node, nodes.Getattr):
         return node.attr
     key = node.arg if isinstance(node, nodes.Getitem) else None
@@ -258,72 +258,72 @@ def _name_of(node: nodes.Node) -> str:
 
 
 def unknown_filters(subject: Subject) -> Iterator[Hit]:
-    """Filters and tests that there are not."""
+    """Unknown filters and tests."""
     for kind, known in ((nodes.Filter, jinja().filters), (nodes.Test, jinja().tests)):
         for each in subject.found(kind):
             if each.name not in known:
                 what = f"there is no {kind.__name__.lower()} {each.name!r}{did_you_mean(each.name, known)}"
-                yield Hit(subject.line_of_body(each.lineno, each.name), what, "take one that Jinja has")
+                yield Hit(subject.line_of_body(each.lineno, each.name), what, "use one of Jinja's")
 
 
 def safe_filters(subject: Subject) -> Iterator[Hit]:
     """The filter ``safe``."""
     for each in subject.found(nodes.Filter):
         if each.name == "safe":
-            what = "the filter 'safe' is for HTML: here nothing is escaped, and nothing becomes trusted"
-            yield Hit(subject.line_of_body(each.lineno, "safe"), what, "take it out")
+            what = "the filter 'safe' has no effect: prompts aren't HTML-escaped, and it doesn't make text trusted"
+            yield Hit(subject.line_of_body(each.lineno, "safe"), what, "remove it")
 
 
 def unbounded(subject: Subject) -> Iterator[Hit]:
-    """Text that a value can make as long as it likes."""
+    """Text whose length is controlled by a value."""
     for call in subject.found(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == "range":
             numbers = [arg.value for arg in call.args if isinstance(arg, nodes.Const)]
             too_many = any(isinstance(each, int) and abs(each) > MAX_RANGE for each in numbers)
             if too_many or any(map(_is_any_number, call.args)):
-                what = f"range() that a value sets, or of more than {MAX_RANGE}: filling it fails where it is too long"
-                yield Hit(subject.line_of_body(call.lineno, "range"), what, "go through a list, or write the number")
+                what = f"range() depends on a value or exceeds {MAX_RANGE}: filling fails if it is too long"
+                yield Hit(subject.line_of_body(call.lineno, "range"), what, "loop over a list, or use a constant")
     for product in subject.found(nodes.Mul):
         for text, times in ((product.left, product.right), (product.right, product.left)):
             if isinstance(text, nodes.Const) and isinstance(text.value, str) and _is_any_number(times):
-                what = "a text repeated as often as a value says: filling it fails where it is too long"
-                yield Hit(subject.line_of_body(product.lineno, "*"), what, "write the text, or give it as an input")
+                what = "a value sets how often a text is repeated: filling fails if the result is too long"
+                yield Hit(subject.line_of_body(product.lineno, "*"), what, "write the text out, or make it an input")
 
 
 def _is_any_number(node: nodes.Expr) -> bool:
-    """Return True if a value sets a number, and not only by its own length."""
+    """Return True if an expression depends on a value, other than on its length."""
     if isinstance(node, nodes.Filter) and node.name in ("length", "count"):
         return False
     return any(isinstance(each, nodes.Name) for each in nodes_of(node))
 
 
 def unknown_models(subject: Subject) -> Iterator[Hit]:
-    """Long prompts for models of which it is not known how much they take."""
+    """Long prompts for models whose context window is unknown."""
     for name, context, needed, length in _length(subject):
         if context is None and needed > _SHORT:
-            what = f"{length}; how much {name!r} takes is not known here, so whether it fits is not checked"
-            yield Hit(_place_of_model(subject), what, "look it up, or name a model that is known")
+            what = f"{length}; the context window of {name!r} is unknown, so the length is not checked"
+            yield Hit(_place_of_model(subject), what, "look it up, or name a known model")
 
 
 def too_long(subject: Subject) -> Iterator[Hit]:
-    """A prompt that is longer than its model takes, before anything is given to it."""
+    """Prompts that exceed the model's context window before any values are added."""
     for name, context, needed, length in _length(subject):
         if context is not None and needed > context:
-            advice = "shorten it, or take a model that takes more"
+            advice = "shorten it, or use a model with a larger context window"
             yield Hit(_place_of_model(subject), f"{length}; {name} takes {context}", advice)
 
 
 def _length(subject: Subject) -> Iterator[tuple[str, int | None, int, str]]:
-    """Yield a file's model, the tokens that it takes and that the prompt needs, and a sentence on the latter.
+    """Yield a file's model, its context window, the tokens that the prompt needs, and a sentence about these.
 
-    Nothing if the model is known only when the prompt is loaded.
+    Yield nothing if the model's name is a reference.
     """
     given = subject.spec.model.get("id") if subject.prompt_file is None else subject.prompt_file.model
     if isinstance(given, str) and given and "${" not in given:
         options = subject.spec.model.get("options")
         limit = options.get("maxOutputTokens") if isinstance(options, dict) else None
         own, answer = tokens_of(subject), limit if isinstance(limit, int) else 0
-        kept = f", and {answer} are kept for the answer" if answer else ""
+        kept = f", and {answer} are reserved for the answer" if answer else ""
         length = f"with defaults and examples the prompt has about {own} tokens{kept}"
         yield given, context_of(given), own + answer, length
 
@@ -334,7 +334,7 @@ def _place_of_model(subject: Subject) -> Place:
 
 
 def tokens_of(subject: Subject) -> int:
-    """Estimate the tokens of a prompt with its defaults and examples."""
+    """Estimate a prompt's tokens, filled with its defaults and examples."""
     counter = ApproximateTokenCounter()
     if subject.prompt is None:
         return counter.count_text(subject.text)
@@ -343,12 +343,12 @@ def tokens_of(subject: Subject) -> int:
     try:
         return counter.count(subject.prompt.messages(filled), [tool.function() for tool in subject.prompt.tools])
     except LazyPromptError:
-        # Without values it cannot be filled: what it says itself is counted as it is written.
+        # It can't be filled without values: count the template's source.
         return counter.count_text(subject.template)
 
 
 def _filling(declared: Property) -> Json:
-    """Return a value for an input: its default, its example, or next to nothing."""
+    """Return a value for an input: its default, its example, or an empty value of its kind."""
     if declared.default is not None or declared.example is not None:
         return declared.own_default() if declared.default is not None else declared.example
     return _STAND_IN.get(declared.kind, "" if declared.kind == "string" else None)

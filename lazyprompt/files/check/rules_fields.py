@@ -1,4 +1,4 @@
-"""The rules of ``lazyprompt check`` for the text of a file as it is written, and for its front matter."""
+"""Lint rules for a file's raw text and its front matter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES_OF_ENDS = {"\r\n": "CRLF", "\r": "CR", "\n": "LF"}
 
 
 def faults(subject: Subject) -> Iterator[Hit]:
-    """Faults that keep a file from loading."""
+    """Errors that prevent a file from loading."""
     yield from subject.faults
 
 
@@ -35,45 +35,44 @@ def byte_order_mark(subject: Subject) -> Iterator[Hit]:
 
 
 def mixed_line_ends(subject: Subject) -> Iterator[Hit]:
-    """Line ends of several kinds: the first that is not as the first of all."""
+    """The first line end that differs from the file's first one."""
     ends = [*_END.finditer(subject.text)]
     if other := next((each for each in ends if each[0] != ends[0][0]), None):
-        names = f"{_NAMES_OF_ENDS[other[0]]}, and those before in {_NAMES_OF_ENDS[ends[0][0]]}"
-        yield Hit(
-            subject.place(other.start()), f"this line ends in {names}", "save the file with one kind of line ends"
-        )
+        names = f"{_NAMES_OF_ENDS[other[0]]}, and the lines before it in {_NAMES_OF_ENDS[ends[0][0]]}"
+        what = f"this line ends in {names}"
+        yield Hit(subject.place(other.start()), what, "save the file with one kind of line end")
 
 
 def tabs(subject: Subject) -> Iterator[Hit]:
     """Tabs in the front matter."""
-    # Tabs are likely why YAML does not parse, and are reported then too.
+    # Tabs are a likely cause of invalid YAML, so they are reported in that case too.
     end = subject.body_at if subject.fields else len(subject.text) if subject.prompt_file else 0
-    # One for each line: of several, the first.
+    # The first tab of each line.
     places = {
         (at := subject.place(tab.start())).line: at for tab in reversed([*re.finditer(r"\t", subject.text[:end])])
     }
     for place in reversed(places.values()):
-        yield Hit(place, "a tab in YAML", "YAML is set out with spaces; in text, write \\t")
+        yield Hit(place, "a tab in YAML", "indent YAML with spaces; in text, write \\t")
 
 
 def secrets(subject: Subject) -> Iterator[Hit]:
-    """Secrets that are known by their form."""
+    """Secrets recognized by their format."""
     for each in subject.secrets:
         if not each.field:
-            what = f"{each.what} stands in the file: {each.shown}… ({each.length} characters)"
-            yield Hit(subject.place(each.begin), what, "make it invalid, and write ${env:NAME} in its place")
+            what = f"the file contains {each.what}: {each.shown}… ({each.length} characters)"
+            yield Hit(subject.place(each.begin), what, "revoke it, and write ${env:NAME} in its place")
 
 
 def credentials(subject: Subject) -> Iterator[Hit]:
-    """Fields for secrets that hold one."""
+    """Credential fields that contain a secret."""
     for each in subject.secrets:
         if each.field:
-            what = f"{each.field} holds {each.what}: {each.shown}… ({each.length} characters)"
+            what = f"{each.field} contains {each.what}: {each.shown}… ({each.length} characters)"
             yield Hit(subject.place(each.begin), what, "write ${env:NAME} in its place")
 
 
 def environment(subject: Subject) -> Iterator[Hit]:
-    """Variables of the environment that are sent: in the prompt, in parameters, anywhere but in connection settings."""
+    """Environment variables outside of connection settings, which are sent to the model."""
     waiting: list[tuple[Node, tuple[str, ...]]] = [(node, (name,)) for name, node in reversed([*subject.seen.items()])]
     while waiting:
         node, path = waiting.pop()
@@ -82,7 +81,7 @@ def environment(subject: Subject) -> Iterator[Hit]:
             continue
         if isinstance(value, SecretText):
             what = f"{value.reference} is sent to the model: only connection settings stay on this machine"
-            yield Hit(subject.of(node), what, "declare an input in its place; on the command line it takes --env NAME")
+            yield Hit(subject.of(node), what, "declare an input instead, or allow the variable with --env NAME")
         elif isinstance(value, dict):
             waiting += [(item, (*path, name)) for name, item in reversed([*value.items()])]
         elif isinstance(value, list):
@@ -97,14 +96,15 @@ _FIELDS: Final[Mapping[str, Sequence[str]]] = {
 }
 _FIELDS_OF_TEMPLATE = ("format", "parser")
 _TEXTS = ("name", "displayName", "description", "instructions")
-# What a template asks of a variable that need not be there.
-_ASKING = ("defined", "undefined", "default", "d")
+# Tests and filters that make a variable optional.
+_OPTIONAL = ("defined", "undefined", "default", "d")
 _KNOWN_LATER = re.compile(r"\$\{(?:env|params):", re.IGNORECASE)
 _VALUES = ("default", "example", "enumValues")
-# Of so many names the nearest is looked for; each of them takes time.
+_VALUE_OR_KIND = "correct the value or the kind"
+# The most names that are searched for a similar one, which takes time.
 _MOST_NAMES: Final = 100
-_QUOTES = "if others read the file too, put it in quotes"
-# What YAML 1.1 makes of plain text that is text here, and what to do.
+_QUOTES = "if other programs read the file too, put it in quotes"
+# Plain scalars that are text here and another type in YAML 1.1, with advice.
 _YAML_1_1: Final = (
     (re.compile(r"yes|no|on|off", re.IGNORECASE), "true or false", "write true or false; or put it in quotes"),
     (re.compile(r"[-+]?\d+(?::[0-5]?\d)+"), "a number to the base of 60", _QUOTES),
@@ -114,23 +114,23 @@ _YAML_1_1: Final = (
 
 
 def unknown_fields(subject: Subject) -> Iterator[Hit]:
-    """Fields whose names are nearly those of others."""
+    """Unknown fields with names similar to known ones."""
     for node, name, known, _ in _unknown(subject):
         if near := did_you_mean(name.rpartition(".")[2], known):
-            yield Hit(subject.place(node.key_at), f"the field {name} is not known{near}", "mend its name")
+            yield Hit(subject.place(node.key_at), f"unknown field {name}{near}", "correct its name")
 
 
 def other_fields(subject: Subject) -> Iterator[Hit]:
-    """Fields that mean nothing here."""
+    """Unknown fields, which have no effect."""
     for node, name, known, home in _unknown(subject):
-        # Parts without a home may have any field.
+        # Without a home, any field is allowed.
         if home and not did_you_mean(name.rpartition(".")[2], known):
-            what = f"the field {name} means nothing here: it is kept, and goes into no request"
-            yield Hit(subject.place(node.key_at), what, f"write it under {home}, where such fields belong")
+            what = f"the field {name} has no effect: it is kept, but not sent"
+            yield Hit(subject.place(node.key_at), what, f"move it under {home}")
 
 
 def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]:
-    """Yield the unknown fields, each with its name, the known names, and the field it belongs under, if any."""
+    """Yield each unknown field with its path, the known names, and the field to move it to, if any."""
     given = subject.in_v2
     functions = [
         (f"tools.{name}.", fields_of(node), FIELDS_OF_TOOL, "")
@@ -150,15 +150,15 @@ def _unknown(subject: Subject) -> Iterator[tuple[Node, str, Sequence[str], str]]
 
 
 def wrong_options(subject: Subject) -> Iterator[Hit]:
-    """Options of the model that are not of their kind."""
+    """Model options of the wrong type."""
     for name, node in _options(subject).items():
         types = _TYPES_OF_OPTIONS.get(name)
         if types is None or node.value is None or _is_known_later(node.value):
             continue
-        # To Python, true is a number.
+        # In Python, True is an int.
         if not isinstance(node.value, types) or (isinstance(node.value, bool) and bool not in types):
             what = f"model.options.{name} is {KINDS[type(node.value)]}, and must be {KINDS[types[0]]}"
-            yield Hit(subject.of(node), what, "mend the value")
+            yield Hit(subject.of(node), what, "correct the value")
 
 
 def _options(subject: Subject) -> dict[str, Node]:
@@ -166,30 +166,30 @@ def _options(subject: Subject) -> dict[str, Node]:
 
 
 def tools_without_description(subject: Subject) -> Iterator[Hit]:
-    """Tools of which a model learns no more than the name."""
+    """Function tools without a description."""
     for name, node in items_of(subject.in_v2.get("tools")):
         kind, described = node.fields.get("kind"), node.fields.get("description")
         is_function = isinstance(node.value, dict) and (kind is None or kind.value in (None, "function"))
         if is_function and (described is None or not described.value):
-            what = f"the tool {name!r} has no description: a model knows of it only the name"
-            yield Hit(subject.place(node.key_at), what, "say in a sentence what it does, and when to call it")
+            what = f"the tool {name!r} has no description: the model sees only its name"
+            yield Hit(subject.place(node.key_at), what, "describe in a sentence what it does and when to call it")
 
 
 def other_yaml(subject: Subject) -> Iterator[Hit]:
-    """Plain text that readers of YAML 1.1 take for something else, where nothing says that it is text."""
+    """Unquoted text that YAML 1.1 parsers read as another type, in fields that accept several types."""
     for node in (each for field in _of_any_kind(subject) for each in field.within()):
         value = node.value
         if not isinstance(value, str) or not subject.text.startswith(value, node.at):
             continue
         for pattern, meaning, advice in _YAML_1_1:
             if pattern.fullmatch(value):
-                what = f"{value} is text here; other readers of YAML take it for {meaning}"
+                what = f"{value} is text here; other YAML parsers read it as {meaning}"
                 yield Hit(subject.of(node), what, advice)
                 break
 
 
 def _of_any_kind(subject: Subject) -> Iterator[Node]:
-    """Yield the values that may be of any kind: fields without one, and inputs and outputs without one."""
+    """Yield the values that may have any type: untyped fields, and inputs and outputs without a kind."""
     for name, node in subject.in_v2.items():
         if name in ("inputs", "outputs"):
             for _, item in items_of(node):
@@ -204,21 +204,21 @@ def _of_any_kind(subject: Subject) -> Iterator[Node]:
 
 
 def unused_inputs(subject: Subject) -> Iterator[Hit]:
-    """Inputs that nothing asks for."""
+    """Inputs that neither the template nor a tool uses."""
     if subject.prompt is None:
         return
     names, slots = _names(subject), subject.prompt.slots
     bound = {name for tool in subject.spec.tools for name in tool.bindings.values()}
     others = sorted({*slots} - {*names})[:_MOST_NAMES]
     for each, node in _inputs(subject):
-        # A thread that the template does not name stands at the end.
+        # A thread that the template doesn't use is appended to the messages.
         if each.kind != "thread" and each.name not in slots and each.name not in bound:
             what = f"the input {each.name!r} is not used by the template{did_you_mean(each.name, others)}"
-            yield Hit(subject.place(node.key_at), what, f"write {{{{{each.name}}}}} where it belongs, or take it out")
+            yield Hit(subject.place(node.key_at), what, f"write {{{{{each.name}}}}} where it belongs, or remove it")
 
 
 def unknown_slots(subject: Subject) -> Iterator[Hit]:
-    """Variables of the template that are no inputs, where inputs are declared."""
+    """Template variables that aren't declared, in a file with inputs."""
     names, own = _names(subject), subject.own
     if subject.prompt is None or own is None or not names:
         return
@@ -230,72 +230,76 @@ def unknown_slots(subject: Subject) -> Iterator[Hit]:
         word = re.compile(rf"(?<![\w.]){re.escape(slot)}(?!\w)")
         at = next((found.start() for tag in own.tags if (found := word.search(subject.template, *tag))), None)
         piece = next((each for each in subject.pieces if at is None and word.search(each.own)), None)
-        asks = "the template" if piece is None else f"the included {piece.name}"
-        what = f"{asks} asks for {slot!r}, which is no input{did_you_mean(slot, names[:_MOST_NAMES])}"
+        user = "the template" if piece is None else f"the included {piece.name}"
+        what = f"{user} uses {slot!r}, which is not an input{did_you_mean(slot, names[:_MOST_NAMES])}"
         place = subject.in_body(piece.at if piece is not None else at or 0)
         yield Hit(place, what, f"declare it; the inputs are {shown}")
 
 
 def undeclared_inputs(subject: Subject) -> Iterator[Hit]:
-    """Variables of a template whose front matter declares no inputs: nothing checks what is given for them."""
+    """Template variables in a file that declares no inputs, so that their values aren't checked."""
     if subject.prompt is None or not subject.prompt.slots or not subject.fields or "inputs" in subject.in_v2:
         return
     named = ", ".join(map(repr, subject.prompt.slots[:_MOST_NAMES]))
-    what = f"the template asks for {named}, and no inputs are declared, so nothing checks them"
+    what = f"the template uses {named}, and no inputs are declared, so their values are not checked"
     yield Hit(subject.in_body(0), what, "declare them under inputs")
 
 
 def optional_names(template: str, engine: str) -> frozenset[str]:
-    """Find the variables of a template in Jinja that it asks for before it uses them: ``is defined``, ``default``."""
+    """Return the variables that a Jinja template treats as optional, with ``is defined`` or ``default``."""
     asked: set[str] = set()
     for each in (nodes_in(template) if engine == "jinja2" else None) or ():
-        if isinstance(each, (nodes.Test, nodes.Filter)) and each.name in _ASKING and isinstance(each.node, nodes.Name):
+        if (
+            isinstance(each, (nodes.Test, nodes.Filter))
+            and each.name in _OPTIONAL
+            and isinstance(each.node, nodes.Name)
+        ):
             asked.add(each.node.name)
     return frozenset(asked)
 
 
 def required_with_default(subject: Subject) -> Iterator[Hit]:
-    """Inputs that must be given, and have a default."""
+    """Required inputs with a default."""
     for each, node in _inputs(subject):
         if each.required and each.default is not None:
-            what = f"the input {each.name!r} is required and has a default: where none is given, that is taken"
+            what = f"the input {each.name!r} is required and has a default, which is used if no value is given"
             place = node.fields.get("default") or node
-            yield Hit(subject.place(place.key_at), what, "take out required; or make the default an example")
+            yield Hit(subject.place(place.key_at), what, "remove required, or make the default an example")
 
 
 def kinds_as_defaults(subject: Subject) -> Iterator[Hit]:
-    """Inputs and outputs whose default is the name of a kind, as in ``city: string``."""
+    """Inputs and outputs whose default is the name of a kind, such as ``city: string``."""
     for part in ("inputs", "outputs"):
         for name, node in items_of(subject.fields.get(part)):
             if isinstance(node.value, str) and node.value in KINDS_OF_PROPERTY:
-                what = f"{part}.{name}: a value alone is the default, which here is the text {node.value!r}"
+                what = f"{part}.{name}: a bare value is the default, here the text {node.value!r}"
                 yield Hit(subject.of(node), what, f"if the kind is meant, write {{kind: {node.value}}}")
 
 
 def wrong_defaults(subject: Subject) -> Iterator[Hit]:
-    """Defaults that are not of their kind."""
+    """Defaults that don't match the input's kind."""
     for each, node in _inputs(subject):
         given = node.fields.get("default") or node
         if each.default is not None and (why := _misfit(each, each.default)):
-            advice = "write true or false" if each.kind == "boolean" else "mend the value, or the kind"
+            advice = "write true or false" if each.kind == "boolean" else _VALUE_OR_KIND
             yield Hit(subject.of(given), f"the default does not fit: {why}", advice)
 
 
 def wrong_examples(subject: Subject) -> Iterator[Hit]:
-    """Examples, and values to choose from, that are not of their kind."""
+    """Examples and enum values that don't match the input's kind."""
     for each, node in _inputs(subject):
         given, choices = node.fields.get("example"), node.fields.get("enumValues")
         if given is not None and each.example is not None and (why := _misfit(each, each.example)):
-            yield Hit(subject.of(given), f"the example does not fit: {why}", "mend the value, or the kind")
+            yield Hit(subject.of(given), f"the example does not fit: {why}", _VALUE_OR_KIND)
         bare = Property(each.name, each.kind, nullable=each.nullable)
         for value in each.enum_values:
             if choices is not None and (why := _misfit(bare, value)):
-                yield Hit(subject.of(choices), f"one of enumValues does not fit: {why}", "mend the value, or the kind")
+                yield Hit(subject.of(choices), f"one of enumValues does not fit: {why}", _VALUE_OR_KIND)
                 break
 
 
 def wrong_bindings(subject: Subject) -> Iterator[Hit]:
-    """Bindings of parameters to inputs that there are not."""
+    """Bindings that name an unknown input or parameter."""
     names = _names(subject)
     for name, node in items_of(subject.in_v2.get("tools")):
         spec = next((each for each in subject.spec.tools if each.name == name), None)
@@ -306,15 +310,15 @@ def wrong_bindings(subject: Subject) -> Iterator[Hit]:
         for parameter, source in spec.bindings.items():
             at = subject.place((bindings.fields.get(parameter) or bindings).key_at)
             if source not in names:
-                what = f"the tool {name!r} binds {parameter} to {source!r}, which is no input"
-                yield Hit(at, f"{what}{did_you_mean(source, names)}", "name an input that is declared")
+                what = f"the tool {name!r} binds {parameter} to {source!r}, which is not an input"
+                yield Hit(at, f"{what}{did_you_mean(source, names)}", "name a declared input")
             if known and parameter not in known:
-                what = f"the tool {name!r} binds {parameter!r}, which is none of its parameters"
-                yield Hit(at, f"{what}{did_you_mean(parameter, known)}", "name a parameter that is declared")
+                what = f"the tool {name!r} binds {parameter!r}, which is not one of its parameters"
+                yield Hit(at, f"{what}{did_you_mean(parameter, known)}", "name a declared parameter")
 
 
 def _inputs(subject: Subject) -> Iterator[tuple[Property, Node]]:
-    """Yield the inputs with their declarations."""
+    """Yield each input with its declaration's node."""
     nodes = dict(items_of(subject.in_v2.get("inputs")))
     for each in subject.spec.inputs:
         if each.name in nodes:
@@ -326,7 +330,7 @@ def _names(subject: Subject) -> list[str]:
 
 
 def _misfit(declared: Property, value: object) -> str:
-    """Explain why a value is not of a kind; ``""`` if it is, or is known only when the prompt is loaded."""
+    """Explain why a value doesn't match its kind; return ``""`` if it does, or if it is a reference."""
     if _is_known_later(value):
         return ""
     try:
@@ -337,5 +341,5 @@ def _misfit(declared: Property, value: object) -> str:
 
 
 def _is_known_later(value: object) -> bool:
-    """Return True if a value is known only when the prompt is loaded."""
+    """Return True if a value contains a reference, which is resolved when the prompt is loaded."""
     return isinstance(value, str) and _KNOWN_LATER.search(value) is not None

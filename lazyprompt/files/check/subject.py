@@ -1,4 +1,4 @@
-"""A prompt file as the rules of ``lazyprompt check`` see it: read as far as it can be, with places for all of it."""
+"""A prompt file for lint rules: parsed as far as possible, with the position of each part."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 
 def items_of(node: Node | None) -> list[tuple[str, Node]]:
-    """Return the items of a node that have names; see :attr:`Node.named`."""
+    """Return the named items of a node; see :attr:`Node.named`."""
     return [] if node is None else node.named
 
 
 def fields_of(node: Node | None) -> dict[str, Node]:
-    """Return the fields of a node; none if it is no mapping."""
+    """Return the fields of a mapping node; empty for anything else."""
     return {} if node is None else node.fields
 
 
 def failing(node: Node, references: References, source: SourceText) -> Node:
-    """Return the innermost part of a field whose references lead to nothing.
+    """Return the innermost part of a field whose references can't be resolved.
 
     Args:
-        node: The field; one of its references does.
-        references: Where references lead.
+        node: A field with such a reference.
+        references: The resolver.
         source: The file.
     """
     for part in node.parts:
@@ -64,18 +64,18 @@ _NOT_A_BREAK = re.compile(r"[^\n]")
 
 
 class OwnText:
-    """A template's own text, with places: its tags are blank, and what it shows is one sign for each value.
+    """A template's own text, with tags replaced by blanks and each value by one character.
 
     Args:
         body: The template.
-        engine: Its syntax.
+        engine: The template syntax.
     """
 
     def __init__(self, body: str, engine: str) -> None:
         self.tags: list[tuple[int, int]] = []
-        """The places of the tags in the template."""
+        """The spans of the tags in the template."""
         parts: list[str] = []
-        # Behind each value, the place in the scanned text, and how much further the same is in the template.
+        # For the end of each value: its position in the scanned text, and the offset to its position in the template.
         self._starts, self._shifts = [0], [0]
         end = 0
         for match in _TAGS[engine].finditer(body):
@@ -88,7 +88,7 @@ class OwnText:
         self.scanned = Scanned([*parts, body[end:]])
 
     def _scan(self, match: re.Match[str]) -> str:
-        """Return a tag as a part of the scanned text."""
+        """Return the scanned text of a tag."""
         groups = match.groupdict()
         if groups.get("raw") is not None:
             begin, end = (at - match.start() for at in match.span("raw"))
@@ -100,7 +100,7 @@ class OwnText:
         return Value("", name[1] if name else "")
 
     def in_body(self, at: int) -> int:
-        """Return the place in the template of one in the scanned text."""
+        """Convert an index of the scanned text to one of the template."""
         return at + self._shifts[bisect_right(self._starts, at) - 1]
 
 
@@ -112,12 +112,12 @@ _T = TypeVar("_T")
 _N = TypeVar("_N", bound=nodes.Node)
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _PLACED = re.compile(r":([0-9]+):([0-9]+): ")
-# What is given to a prompt, and so is not known here.
+# A param, whose value is unknown to a lint rule.
 _GIVEN = re.compile(r"[\"']?\$\{params:", re.IGNORECASE)
 _LINE = re.compile(r"(\w+), line ([0-9]+): ")
 _OTHER_LINE = re.compile(r"\bline ([0-9]+)\b")
 _INDEX = re.compile(r" at ([0-9]+)$")
-# How much of a line is searched for the tag that is wrong.
+# The number of characters of a line that are searched for the invalid tag.
 _LOOKED_AT = 2000
 _TAG_OPENS = re.compile(r"\{[{%#]")
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
@@ -136,12 +136,12 @@ _BEGIN: Final = Place(1, 1)
 
 
 class Hit(NamedTuple):
-    """A place that a rule found.
+    """A violation of a rule.
 
     Attributes:
-        place: Where.
-        message: What is wrong there.
-        advice: What to do.
+        place: The line and column.
+        message: The problem.
+        advice: The suggested fix.
     """
 
     place: Place
@@ -150,12 +150,12 @@ class Hit(NamedTuple):
 
 
 class _ReferenceValues(dict[str, str]):
-    """Values that are known only where a prompt is loaded: each is the reference to it, as text.
+    """Values that are known only when a prompt is loaded: each name maps to its reference, as text.
 
-    So what is checked does not depend on where. A default stands in the file, and is what it is.
+    So findings don't depend on the machine. A reference with a default resolves to the default.
 
     Args:
-        protocol: What the references begin with.
+        protocol: The prefix of the references, such as ``env``.
     """
 
     def __init__(self, protocol: str) -> None:
@@ -164,7 +164,7 @@ class _ReferenceValues(dict[str, str]):
     def __missing__(self, name: str) -> str:
         return f"${{{self._protocol}:{name}}}"
 
-    # All three forms that get has are this one.
+    # One signature for the three overloads of dict.get.
     def get(self, name: str, default: _T | None = None) -> str | _T:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self[name] if default is None else default
 
@@ -174,12 +174,12 @@ class _ReferenceValues(dict[str, str]):
 
 @lru_cache(maxsize=1)
 def jinja() -> BoundedEnvironment:
-    """Return the environment that parses templates, and knows the names of filters and tests."""
+    """Return the environment that parses templates and lists the known filters and tests."""
     return BoundedEnvironment()
 
 
 def nodes_in(template: str) -> tuple[nodes.Node, ...] | None:
-    """Return all nodes of a template in Jinja, in its order; None if it does not parse."""
+    """Return all nodes of a Jinja template in order, or None if it doesn't parse."""
     try:
         return tuple(nodes_of(jinja().parse(template)))
     except _NO_PARSE:
@@ -187,7 +187,7 @@ def nodes_in(template: str) -> tuple[nodes.Node, ...] | None:
 
 
 def nodes_of(node: nodes.Node) -> Iterator[nodes.Node]:
-    """Iterate over a node and all below it, without recursion, however deep they lie."""
+    """Iterate over a node and its descendants, without recursion."""
     waiting = [node]
     while waiting:
         found = waiting.pop()
@@ -196,17 +196,17 @@ def nodes_of(node: nodes.Node) -> Iterator[nodes.Node]:
 
 
 class Subject:
-    """A prompt file that is checked.
+    """A prompt file to check.
 
     Args:
-        text: The text.
-        name: How findings call it.
-        base: The directory that it refers to files in; None where there is none.
-        roots: Further directories of that kind.
-        dialect: Its dialect; None finds it out.
+        text: The file's text.
+        name: The file's name in findings.
+        base: The directory that references are relative to; None for text without a directory.
+        roots: Additional directories that references may lead to.
+        dialect: The dialect; None detects it.
 
     Raises:
-        TemplateError: There is no such dialect.
+        TemplateError: The dialect is unknown.
     """
 
     def __init__(
@@ -218,22 +218,22 @@ class Subject:
         self.is_yaml = name.lower().endswith(YAML_SUFFIXES)
         self.secrets = secrets_in(plain, len(plain) if self.is_yaml else _fields_end(plain))
         self.text = masked(plain, self.secrets)
-        """The text without its secrets and without a byte order mark."""
+        """The text with secrets masked, and without a byte order mark."""
         self.faults: list[Hit] = []
-        """The errors that keep it from loading."""
+        """The errors that prevent the file from loading."""
         self.fields: Mapping[str, Node] = {}
-        """The front matter as it is written."""
+        """The front matter as written."""
         self.seen: Mapping[str, Node] = {}
-        """The front matter with its references looked up."""
+        """The front matter with references resolved."""
         self.in_v2: Mapping[str, Node] = {}
         """The front matter in the fields of Prompty v2."""
         self.spec = Spec()
         self.body: str = ""
-        """The template below the front matter, its lines ended by newlines; ``""`` if it stands there."""
+        """The template after the front matter, with ``\\n`` line ends; ``""`` if the front matter contains it."""
         self.body_at: int = 0
         self.dialect: Dialect = dialect_named(dialect or "v2")
         self.engine: str = ""
-        """The syntax of the template; ``""`` if it is not known."""
+        """The template syntax; ``""`` if it is unknown."""
         self.pieces: tuple[IncludedFile, ...] = ()
         """The files that the template includes."""
         self.prompt: Prompty | None = None
@@ -241,7 +241,7 @@ class Subject:
         self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
         self._lines = _LINE_BREAK.split(self.text)
         try:
-            # It takes one mark away itself; a second one is text.
+            # SourceText removes one byte order mark; a second one is text.
             source = SourceText("\ufeff" + self.text, name)
             if self.is_yaml:
                 self.prompt_file = PromptFile.loads(self.text, name)
@@ -253,7 +253,7 @@ class Subject:
             self._fault(error)
 
     def _read(self, source: SourceText, references: References, dialect: str | None) -> None:
-        """Read a file with front matter, each part of it as far as it goes."""
+        """Parse a file with front matter, each part as far as possible."""
         parts = split(source)
         self.fields, self.body, self.body_at = parts.fields or {}, parts.body, parts.body_at
         if dialect is None:
@@ -274,7 +274,7 @@ class Subject:
                 self._fault(error)
         self.spec = read_spec(good, source)
         if "template" in self.in_v2 and "template" not in good:
-            return  # nobody knows its syntax
+            return  # the syntax is unknown
         self.engine = self.spec.engine
         begin = self.body_at if self.body or "instructions" not in self.fields else self.fields["instructions"].at
         whole = expand_includes(self.template, self.engine, references, source, begin)
@@ -287,13 +287,13 @@ class Subject:
             self.faults.append(self._template_fault(error, whole))
 
     def _fault(self, error: PromptFileError, referring: Place = _BEGIN) -> None:
-        """Note an error that keeps the file from loading."""
+        """Record an error that prevents the file from loading."""
         hit = hit_of(error, self.name, referring)
         if not _GIVEN.match(self.text, self._starts[hit.place.line - 1] + hit.place.column - 1):
             self.faults.append(hit)
 
     def _template_fault(self, error: TemplateError, whole: Expanded) -> Hit:
-        """Place an error of the template: errors name the line of the template, and seldom more."""
+        """Convert a template error to a hit; most errors name only a line of the template."""
         its, at = whole.fault(error, ENGINES[self.engine])
         what = str(its).splitlines()[0]
         named = _LINE.match(what)
@@ -310,32 +310,32 @@ class Subject:
 
     @property
     def template(self) -> str:
-        """The template, wherever it stands."""
+        """The template, from the body or the front matter."""
         return self.body or self.spec.instructions or ""
 
     @cached_property
     def _nodes(self) -> tuple[nodes.Node, ...] | None:
-        """The nodes of the template, without those of included files; None if it is no template in Jinja."""
+        """The nodes of the template without included files; None if it isn't a Jinja template."""
         return nodes_in(self.template) if self.engine == "jinja2" else None
 
     def found(self, *kinds: type[_N]) -> Iterator[_N]:
-        """Iterate over the nodes of some kinds in a template in Jinja."""
+        """Iterate over the nodes of the given kinds in a Jinja template."""
         return (node for node in self._nodes or () if isinstance(node, kinds))
 
     @cached_property
     def own(self) -> OwnText | None:
-        """The template's own text; None if it does not parse."""
+        """The template's own text; None if it doesn't parse."""
         if self.prompt is None and self._nodes is None:
             return None
         return OwnText(self.template, self.engine)
 
     def place(self, at: int) -> Place:
-        """Return the place of an index of the text."""
+        """Convert an index of the text to a line and column."""
         line = bisect_right(self._starts, at)
         return Place(line, at - self._starts[line - 1] + 1)
 
     def in_body(self, at: int) -> Place:
-        """Return the place of an index of the template."""
+        """Convert an index of the template to a line and column of the file."""
         if not self.body:
             return self._instructions()
         line = self.body.count("\n", 0, at)
@@ -343,7 +343,7 @@ class Subject:
         return Place(self.place(self.body_at).line + line, column)
 
     def line_of_body(self, line: int, word: str = "") -> Place:
-        """Return the place of a word in a line of the template, counted from 1; else that of the line."""
+        """Return the position of a word in a template line, counted from 1; without the word, that of the line."""
         if not self.body:
             return self._instructions()
         lines = self.body.split("\n", line)
@@ -352,26 +352,26 @@ class Subject:
         return Place(self.place(self.body_at).line + line - 1, found.start() + 1 if found else 1)
 
     def _instructions(self) -> Place:
-        """Return the place of a template that stands in the front matter."""
+        """Return the position of a template in the front matter."""
         node = self.in_v2.get("instructions")
         return self.place(node.at if node else 0)
 
     def of(self, node: Node) -> Place:
-        """Return the place of a node."""
+        """Return the position of a node."""
         return self.place(node.at)
 
     def excerpt(self, line: int) -> str:
-        """Return a line of the text, without its secrets."""
+        """Return a line of the text, with secrets masked."""
         return "".join(self._lines[line - 1 : line])
 
 
 def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
-    """Return the message of an error, and its place.
+    """Convert an error to a hit.
 
     Args:
         error: The error.
         name: The name of the file in the message.
-        otherwise: The place, if it is the error of another file.
+        otherwise: The position to report if the error is in another file.
     """
     what = str(error).splitlines()[0]
     placed = _PLACED.match(what, len(name)) if what.startswith(name) else None
@@ -379,7 +379,7 @@ def hit_of(error: PromptFileError, name: str, otherwise: Place = _BEGIN) -> Hit:
 
 
 def _column_of_fault(line: str, what: str, engine: str) -> int:
-    """Guess the column of an error: the tag that it names, the value that does not parse, else the only tag."""
+    """Guess the column of an error: the tag that it names, the value that doesn't parse, or the only tag."""
     begin = line[:_LOOKED_AT]
     named = _TAG.search(what)
     if named is not None and named[0] in begin:
@@ -392,7 +392,7 @@ def _column_of_fault(line: str, what: str, engine: str) -> int:
 
 
 def _fields_end(text: str) -> int:
-    """Guess the end of the front matter: a file that cannot be parsed may hold secrets too."""
+    """Guess the end of the front matter, because files that can't be parsed may contain secrets too."""
     lines = _CLOSING.finditer(text)
     opening = next(lines, None)
     if opening is None or text[: opening.start()].strip():

@@ -267,7 +267,7 @@ def test_a_file_loads_or_has_an_error(text: str) -> None:
 )
 def test_a_misspelt_field_of_a_part_is_found(fields: str, name: str) -> None:
     assert [each.message for each in check(front(fields), name="p.prompty") if each.code == "LP010"] == [
-        f"the field {name} is not known (did you mean {_MEANT[name]!r}?)"
+        f"unknown field {name} (did you mean {_MEANT[name]!r}?)"
     ]
 
 
