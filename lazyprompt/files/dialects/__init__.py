@@ -1,1 +1,1 @@
-"""The dialects of prompt files: one file each, and the table of them."""
+"""The dialects of prompt files. Read dialects.py first."""

@@ -1,12 +1,12 @@
 """Agent definitions: tools before the text, calls and results as turns, media in Markdown.
 
-Source: the prompt section of the specification of agent definitions (AgentSchema).
+Source: the prompt section of the AgentSchema specification.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.properties import MEDIA, Thread
@@ -36,13 +36,13 @@ AGENT_ROLES: Final = (*ROLES, "function", "tool", "tools", "thread")
 
 
 def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
-    """Find the turns of an agent definition; its tools are not among them.
+    """Yield the turns and threads of an agent definition, without its tools.
 
     Args:
         sections: The sections of the filled template.
 
     Raises:
-        PromptFileError: A call is no YAML.
+        PromptFileError: A tool call isn't valid YAML.
     """
     for section in sections:
         if section.role == "tools":
@@ -58,37 +58,38 @@ def agent_steps(sections: Sequence[Section]) -> Iterator[Step]:
 
 
 def agent_tools(sections: Sequence[Section]) -> list[JsonObject]:
-    """Return the tools that an agent definition names before its text.
+    """Return the tools of an agent definition's ``tools`` sections.
 
     Args:
         sections: The sections of the filled template.
 
     Raises:
-        PromptFileError: They are no list of mappings.
+        PromptFileError: A section isn't a list of mappings.
     """
     found: list[JsonObject] = []
     for section in sections:
         if section.role != "tools":
             continue
         read = _read_yaml(section.parts, "tools")
-        tools = [] if read is None else read
-        if not isinstance(tools, list) or not all(isinstance(each, dict) for each in tools):
-            raise PromptFileError("tools: this section is a list of tools, each of them a mapping")
-        found += cast("list[JsonObject]", tools)
+        given = [] if read is None else read
+        tools = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else None
+        if tools is None or tools != given:
+            raise PromptFileError("tools: this section must be a list of tools, each a mapping")
+        found += tools
     return found
 
 
 def _threads(section: Section) -> Iterator[Thread]:
-    """Find the threads of a ``thread`` section; one without a slot holds the place of the history.
+    """Yield the threads of a ``thread`` section; without a slot, it marks the position of the history.
 
-    Text in it stands for the messages: it is sent nowhere, and the report tells of it.
+    Text in the section isn't sent; the report lists it.
     """
     steps = [*steps_of(section)]
     items = (item for step in steps if isinstance(step, Turn) for item in step.items)
     texts = (f"the text {item.text!r} of a thread section" for item in items if isinstance(item, TextItem))
     left_out = (*(f"the attribute {name!r}" for name in section.attributes), *texts)
     threads = [step for step in steps if isinstance(step, Thread)]
-    # The slot of a thread that is not given is a value with nothing in it.
+    # The slot of a missing thread is an empty value.
     if not threads and any(isinstance(part, Value) for part in section.parts):
         return
     for thread in threads or [Thread("", ())]:
@@ -97,22 +98,22 @@ def _threads(section: Section) -> Iterator[Thread]:
 
 
 def _calls(section: Section) -> Iterator[CallItem]:
-    """The calls that a turn makes: one mapping, or a list of them."""
+    """Yield the tool calls of a turn, which are one mapping or a list of them."""
     read = _read_yaml(section.parts, f'{section.role}[type="tool_call"]')
     for call in read if isinstance(read, list) else [read]:
         if not isinstance(call, dict):
-            raise PromptFileError(f"a tool_call is a mapping: id, type, function; not {call!r}")
+            raise PromptFileError(f"a tool_call must be a mapping with id, type and function, not {call!r}")
         yield CallItem(call)
 
 
 def medium_named(label: str) -> tuple[str, dict[str, Json]] | None:
-    """Return the kind of the medium that stands behind some words in brackets, and what else they say of it.
+    """Return the kind and attributes of a Markdown medium from its label.
 
     Args:
-        label: The words: ``image``, or ``type="image", quality="high"``.
+        label: The text in brackets: ``image``, or ``type="image", quality="high"``.
 
     Returns:
-        The kind and the attributes; None where they name no medium, as in any other Markdown.
+        The kind and the attributes; None for other Markdown.
     """
     attributes: dict[str, Json] = {} if label in MEDIA else attributes_in(label)
     kind = label if label in MEDIA else attributes.pop("type", None)
@@ -120,7 +121,7 @@ def medium_named(label: str) -> tuple[str, dict[str, Json]] | None:
 
 
 def agent_fields(reading: DialectFile) -> Translated:
-    """Translate ``inputSchema.properties`` to inputs, and likewise the outputs."""
+    """Translate ``inputSchema`` and ``outputSchema`` to ``inputs`` and ``outputs``."""
     made = dict(reading.fields)
     for old, new in (("inputSchema", "inputs"), ("outputSchema", "outputs")):
         if old in made and (properties := made.pop(old).fields.get("properties")):
@@ -129,9 +130,9 @@ def agent_fields(reading: DialectFile) -> Translated:
 
 
 def _read_yaml(parts: Sequence[str], name: str) -> Json:
-    """Read YAML in which a value is text in its place: it adds no key, no item and no line."""
+    """Parse YAML with values in it; a value is text in its position and can't add keys, items or lines."""
     own = "".join(part for part in parts if not isinstance(part, Value))
-    # A word that is not in the text stands for each value, and is text wherever it stands.
+    # Parse with a placeholder for each value: a word that the text doesn't contain and that YAML reads as text.
     word = "slot"
     while word in own:
         word += "s"
@@ -148,7 +149,7 @@ def _read_yaml(parts: Sequence[str], name: str) -> Json:
         if not isinstance(value, dict):
             return value
         if any(map(slot.search, value)):
-            raise PromptFileError(f"{name}: a value stands in the place of a key; keys are the template's own")
+            raise PromptFileError(f"{name}: a value is used as a key; keys must be the template's own text")
         return {key: fill(item) for key, item in value.items()}
 
     return fill(plain(YamlReader(SourceText(text, name)).read()))

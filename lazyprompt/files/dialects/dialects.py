@@ -1,7 +1,7 @@
-"""The dialects of prompt files, and the one that a file is in.
+"""The dialects of prompt files, and their detection.
 
-They differ in their roles, and the turns of their sections. Fields that one names otherwise get the names of Prompty v2
-when a file is read; all else is the same for all.
+Dialects differ in their roles and in how sections become turns. Fields with other names are translated to those of
+Prompty v2 when a file is read.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def _steps(sections: Sequence[Section]) -> Iterator[Step]:
 
 
 class Dialect(NamedTuple):
-    """A dialect.
+    """A dialect of prompt files.
 
     Attributes:
-        name: Its name.
+        name: The dialect's name.
         roles: The names that begin a section.
-        steps: Finds the turns of sections.
-        tools: Finds the tools among the sections.
-        translate: Translates a file to Prompty v2.
+        steps: Function that converts sections to turns.
+        tools: Function that returns the tools that sections define.
+        translate: Function that translates a file to Prompty v2.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Dialect(NamedTuple):
     translate: Callable[[DialectFile], Translated] = lambda reading: Translated(reading.fields, reading.body)
 
     def read(self, reading: DialectFile) -> Translated:
-        """Return a file as Prompty v2 has it; a template with sections of Mustache says that it is one."""
+        """Translate a file to Prompty v2; a template with Mustache sections gets ``template: {format: mustache}``."""
         made = self.translate(reading)
         text = made.body or made.fields.get("instructions", _NOWHERE).value
         if "template" in made.fields or not isinstance(text, str) or "{%" in text or not _OF_MUSTACHE.search(text):
             return made
         place = next(iter(reading.fields.values()), _NOWHERE)
-        reading.note(place, "{{#name}} in the template is of Mustache: template: {format: mustache} says so")
+        reading.note(place, "{{#name}} in the template is Mustache: add template: {format: mustache}")
         return Translated(
             {**made.fields, "template": to_node({"format": "mustache"}, place)}, made.body, tuple(sorted(reading.notes))
         )
@@ -68,7 +68,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         Dialect("v1", V1_ROLES, v1_steps, translate=v1_fields),
     )
 }
-"""The dialects by their names."""
+"""All dialects by name."""
 
 _OF_AGENTS = re.compile(
     r"^[^\S\n]*+(?:(?:tool|function|tools|thread)(?:\[[^\]\n]*+\])?|assistant\[[^\]\n]*type\s*=\s*\"?tool_call\"?[^\]\n]*\])"
@@ -83,10 +83,10 @@ _OF_V1_MODEL = {"api", "configuration", "parameters"}
 
 
 def dialect_named(name: str) -> Dialect:
-    """Return the dialect of a name.
+    """Return a dialect by name.
 
     Raises:
-        TemplateError: There is none.
+        TemplateError: The name is unknown.
     """
     if name not in DIALECTS:
         raise TemplateError(
@@ -96,17 +96,17 @@ def dialect_named(name: str) -> Dialect:
 
 
 def dialect_of(fields: Mapping[str, Node], body: str) -> Dialect:
-    """Return the dialect of a file, by the fields and marks that only that one has.
+    """Detect the dialect of a file by fields and syntax that only this dialect has.
 
     Args:
-        fields: Its front matter.
-        body: Its template.
+        fields: The front matter.
+        body: The template.
     """
     return next((DIALECTS[each] for each, has_signs in _SIGNS if has_signs(fields, body)), DIALECTS["v2"])
 
 
 def _is_v1(fields: Mapping[str, Node], _: str) -> bool:
-    """Return True if a file has a field of the first version, or a property with a ``type`` and no ``kind``."""
+    """Return True for a file with a field that only Prompty v1 has, or a property with ``type`` but no ``kind``."""
     properties = [item for part in ("inputs", "outputs") if part in fields for item in fields[part].parts]
     return (
         not {"sample", "base"}.isdisjoint(fields)
@@ -119,7 +119,7 @@ def _keys(node: Node | None) -> set[str]:
     return set() if node is None else set(node.fields)
 
 
-# In this order: a section of the first version may have the name that one of agent definitions has.
+# The order matters: sections of v1 and of agent definitions can have the same names.
 _SIGNS: tuple[tuple[str, Callable[[Mapping[str, Node], str], bool]], ...] = (
     ("agentschema", lambda fields, _: "inputSchema" in fields or "outputSchema" in fields),
     ("v1", _is_v1),

@@ -1,9 +1,9 @@
-"""The dialect of Prompty's first version, read as Prompty v2.
+"""The Prompty v1 dialect, read as Prompty v2.
 
-A file of it was filled with its ``sample`` where no input was given, so a sample becomes the default of its input: what
-worked goes on working. Where an input says that it is required, its sample is but an example. Types were never checked
-then; where a sample is not of the type that its input names, the input takes any.
-Source: the first version's schema of the front matter, and the behaviour of its runtime.
+The v1 runtime filled a missing input with its ``sample``, so a sample becomes the input's default. The sample of a
+required input becomes its example. The v1 runtime didn't check types: an input whose sample has another type accepts
+any value.
+Source: the v1 schema of the front matter, and the behaviour of its runtime.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ V1_KINDS: Final[Mapping[str, str]] = {
     "json_object": "object",
     "any": "union",
 }
-"""The names of its types in Prompty v2, where they are others."""
+"""The v1 types whose names differ in Prompty v2."""
 
 _TYPES = (*V1_KINDS, *KINDS_OF_PROPERTY)
 _PROVIDERS = {
@@ -51,7 +51,7 @@ _PROVIDERS = {
 }
 _MODEL = ("api", "configuration", "connection", "parameters", "options", "response")
 _ID = ("azure_deployment", "deployment", "model", "name")
-# All other names are words with a _ between them, which camelCase puts together.
+# All other names are converted from snake_case to camelCase.
 _OF_CONNECTION = {"azure_endpoint": "endpoint", "base_url": "endpoint", "key": "apiKey"}
 _OF_OPTIONS = {
     **{name: option for option, name in snake_names(OPTIONS).items()},
@@ -68,22 +68,22 @@ _KEPT = ("description", "kind", "enumValues", "nullable", "example")
 _THREAD = re.compile(r"^[^\S\n]*+!\[thread\][^\S\n]*+$", re.MULTILINE)
 _THREAD_SLOT = "{{thread}}"
 _OF_PROMPTFLOW = re.compile(r"data:image/[\w.+-]+;(?:path|url):")
-# The similarity of two names from which one is taken for a mistake.
+# Minimum similarity for treating one name as a typo of another.
 _ALIKE = 0.75
 
 
 def v1_fields(reading: DialectFile) -> Translated:
-    """Translate a file of the first version to Prompty v2, with an input ``thread`` for the line ``![thread]``.
+    """Translate a v1 file to Prompty v2, with an input ``thread`` for the line ``![thread]``.
 
     Args:
         reading: The file.
 
     Raises:
-        PromptFileError: A field is not what it must be, or ``base`` names another file.
+        PromptFileError: A field is invalid, or ``base`` names another file.
     """
     given = reading.fields
     if "base" in given:
-        what = "base names another file, whose fields this one would take over; that is not read: copy them in here"
+        what = "base, which inherits the fields of another file, is not supported; copy its fields here"
         raise reading.source.fault_at(given["base"].key_at, what)
     place = next(iter(given.values()), Node(None, 0, 0))
     made = {name: node for name, node in given.items() if name not in ("sample", "outputs")}
@@ -94,7 +94,7 @@ def v1_fields(reading: DialectFile) -> Translated:
     body = _THREAD.sub(_THREAD_SLOT, reading.body)
     if body != reading.body and "thread" not in inputs:
         inputs["thread"] = to_node({"kind": "thread"}, place)
-        reading.note(place, f"![thread] in the template is the slot {_THREAD_SLOT} now, of an input of the kind thread")
+        reading.note(place, f"![thread] in the template becomes {_THREAD_SLOT}, an input of kind thread")
     if inputs:
         inputs = {name: _with_items(node, reading) for name, node in inputs.items()}
         made["inputs"] = to_node(inputs, given.get("inputs") or given.get("sample") or place)
@@ -110,18 +110,18 @@ def v1_fields(reading: DialectFile) -> Translated:
 
 
 def _with_outputs(metadata: Node | None, node: Node, reading: DialectFile) -> Node:
-    """Return the metadata with the outputs: in the first version these describe an answer, and ask for none."""
-    reading.note(node, "outputs are metadata.outputs now: in the first version they ask for no form of the answer")
+    """Return the metadata with the outputs: in v1 they only describe the answer."""
+    reading.note(node, "outputs becomes metadata.outputs: in v1, outputs do not request structured output")
     fields = reading.mapping(metadata, "metadata")
     return to_node({**fields, "outputs": to_node(_declared("outputs", reading), node)}, node)
 
 
 def _template(node: Node, reading: DialectFile) -> Node:
-    """Return ``jinja2``, or ``{type: jinja2}``, as ``{format: jinja2}``."""
+    """Convert ``jinja2`` or ``{type: jinja2}`` to ``{format: jinja2}``."""
     fields = {"type": node} if isinstance(node.value, str) else reading.mapping(node, "template")
     if "type" not in fields:
         return node
-    reading.note(node, "template is template.format now")
+    reading.note(node, "template becomes template.format")
     return to_node({"format" if name == "type" else name: item for name, item in fields.items()}, node)
 
 
@@ -132,31 +132,31 @@ def _model(node: Node, tools: list[Node], reading: DialectFile) -> dict[str, Pla
         made["apiType"] = _api(given["api"], reading)
     for name in ("configuration", "connection"):
         if name == "connection" and name in given and isinstance(given[name].value, str):
-            # The name of a connection of promptflow.
+            # The name of a promptflow connection.
             made["connection"] = to_node({"kind": "reference", "name": given[name]}, given[name])
             continue
         part = reading.mapping(given.get(name), f"model.{name}")
-        if "kind" in part:  # it is written as in Prompty v2 already
+        if "kind" in part:  # already in the form of Prompty v2
             made["connection"] = given[name]
         elif part:
             made |= _configuration(part, given[name], name, reading)
     made |= _options(given, tools, reading)
     if "response" in given:
-        reading.note(given["response"], "model.response is not carried over: a reply is read whole")
+        reading.note(given["response"], "model.response is dropped: replies are always parsed completely")
     return made
 
 
 def _options(given: Mapping[str, Node], tools: list[Node], reading: DialectFile) -> dict[str, Node]:
-    """Return the settings; the tools among them are put to the others."""
+    """Return the options, and move tools among them to ``tools``."""
     made: dict[str, Node] = {}
     for name in ("parameters", "options"):
         part = reading.mapping(given.get(name), f"model.{name}")
         if not part:
             continue
         if name == "parameters":
-            reading.note(given[name], "model.parameters are model.options now")
+            reading.note(given[name], "model.parameters becomes model.options")
         if "tools" in part:
-            reading.note(part["tools"], f"model.{name}.tools are tools now")
+            reading.note(part["tools"], f"model.{name}.tools becomes tools")
             tools += reading.source.list_of(_resolve(part.pop("tools"), reading), f"model.{name}.tools", "are")
         others = reading.mapping(part.pop(OTHERS, None), f"model.{name}.{OTHERS}")
         made |= _in_v2(part, f"model.{name}", reading)
@@ -166,20 +166,20 @@ def _options(given: Mapping[str, Node], tools: list[Node], reading: DialectFile)
 
 
 def _in_v2(given: Mapping[str, Node], where: str, reading: DialectFile) -> dict[str, Node]:
-    """Return settings as options of Prompty v2; those without a name there are :data:`OTHERS`."""
+    """Convert settings to Prompty v2 options; settings without a v2 name go to :data:`OTHERS`."""
     made: dict[str, Node] = {}
     others: dict[str, Node] = {}
     for name, node in given.items():
         option = _OF_OPTIONS.get(name, name)
         if option in OPTIONS:
             if option in made:
-                raise reading.fault(node, f"{where}.{name} says a second time what {option} is; take one out")
+                raise reading.fault(node, f"{where}.{name} sets {option} a second time; remove one of them")
             made[option] = _option(node, option, f"{where}.{name}", reading)
         elif near := _near(name):
-            what = f"{where}.{name} is no setting that is known (did you mean {near!r}?)"
+            what = f"unknown setting {where}.{name} (did you mean {near!r}?)"
             raise reading.source.fault_at(node.key_at, what)
         else:
-            reading.note(node, f"{where}.{name} has no name in Prompty v2: it is among the options' {OTHERS}")
+            reading.note(node, f"{where}.{name} has no name in Prompty v2: it becomes model.options.{OTHERS}.{name}")
             others[name] = node
     return {**made, **({OTHERS: to_node(others, next(iter(others.values())))} if others else {})}
 
@@ -195,7 +195,7 @@ def _option(node: Node, option: str, where: str, reading: DialectFile) -> Node:
 
 
 def _near(name: str) -> str:
-    """Return the known name that was most likely meant; settings of one runtime that only look alike are none."""
+    """Return the known setting that a name most likely misspells, or ``""``."""
     by_letters = {_letters(each): each for each in (*_OF_OPTIONS, *OPTIONS)}
     near = get_close_matches(_letters(name), by_letters, 1, _ALIKE)
     return by_letters[near[0]] if near else ""
@@ -210,7 +210,7 @@ def _api(node: Node, reading: DialectFile) -> Node:
     if api not in _APIS:
         raise reading.fault(node, f"model.api is {api!r}{did_you_mean(api, _APIS)}; it is one of {', '.join(_APIS)}")
     if api == "completion":
-        reading.note(node, "model.api completion is apiType chat now: its text is a conversation of one turn")
+        reading.note(node, "model.api completion becomes apiType chat: the text is a conversation of one turn")
     return node._replace(value=_APIS[api])
 
 
@@ -237,7 +237,8 @@ def _configuration(part: dict[str, Node], node: Node, name: str, reading: Dialec
         connection = {"kind": "key" if "apiKey" in connection else "anonymous", **connection}
     if connection:
         made["connection"] = to_node(connection, node)
-    reading.note(node, f"{where} is {' and '.join(f'model.{each}' for each in made) or 'nothing'} now")
+    becomes = f"becomes {' and '.join(f'model.{each}' for each in made)}" if made else "is dropped"
+    reading.note(node, f"{where} {becomes}")
     return made
 
 
@@ -247,14 +248,14 @@ def _camel(name: str) -> str:
 
 
 def _inputs(reading: DialectFile) -> dict[str, Node]:
-    """Return the inputs, with the samples as their defaults."""
+    """Return the inputs, with samples as defaults."""
     made = _declared("inputs", reading)
     sample = reading.fields.get("sample")
     if sample is None:
         return made
-    reading.note(sample, "sample is the defaults of the inputs now; where one is required, its example")
+    reading.note(sample, "sample becomes the inputs' defaults, or the examples of required inputs")
     for name, item in _samples(sample, reading).items():
-        # What is in another file has its place here.
+        # Values from another file get the position of the sample.
         node = item._replace(at=sample.at, key_at=sample.key_at)
         own = made.get(name, to_node({"kind": kind_of(node.value)}, node))
         fields = reading.mapping(own, f"inputs.{name}")
@@ -263,7 +264,7 @@ def _inputs(reading: DialectFile) -> dict[str, Node]:
 
 
 def _with_items(node: Node, reading: DialectFile) -> Node:
-    """Return an input; in Prompty v2 an array says what it holds, and here it may be anything."""
+    """Return an input; an array gets items of any kind, which Prompty v2 requires."""
     fields = reading.mapping(node, "an input")
     if "kind" in fields and fields["kind"].value == "array":
         return to_node({"items": {"kind": "union"}, **fields}, node)
@@ -271,7 +272,7 @@ def _with_items(node: Node, reading: DialectFile) -> Node:
 
 
 def _samples(node: Node, reading: DialectFile) -> dict[str, Node]:
-    """Return the samples: written there, or in a file that is named."""
+    """Return the samples, from the front matter or from the file that it names."""
     if isinstance(node.value, str):
         is_path = node.value.lower().endswith((".json", ".yaml", ".yml"))
         named = node._replace(value=f"${{file:{node.value}}}") if is_path else node
@@ -280,7 +281,7 @@ def _samples(node: Node, reading: DialectFile) -> dict[str, Node]:
 
 
 def _resolve(node: Node, reading: DialectFile) -> Node:
-    """Return what a reference leads to, in the place of the reference; any other value is returned as it is."""
+    """Resolve a reference, keeping its position; return any other value unchanged."""
     if not isinstance(node.value, str):
         return node
     found = reading.references.resolve({"": node}, reading.source)[""]
@@ -288,20 +289,20 @@ def _resolve(node: Node, reading: DialectFile) -> Node:
 
 
 def _with_sample(fields: Mapping[str, Node], sample: Node, where: str, reading: DialectFile) -> dict[str, Node]:
-    """Return a property with a sample: its default, or its example where it is required."""
+    """Return a property with its sample as default, or as example if it is required."""
     required = fields.get("required")
     is_required = required is not None and required.value is True
     made = {**fields, "example" if is_required else "default": sample}
     kind = str(made["kind"].value) if "kind" in made else "string"
     if fits(sample, kind):
         return made
-    reading.note(sample, f"{where} is of the type {kind}, and its sample is not: it takes any kind now")
+    reading.note(sample, f"{where} has type {kind}, but its sample does not: it accepts any kind")
     left = {name: node for name, node in made.items() if name not in ("items", "properties")}
     return {**left, "kind": to_node("union", sample)}
 
 
 def _declared(part: str, reading: DialectFile) -> dict[str, Node]:
-    """Return inputs or outputs: a mapping by names, or a list of mappings with names."""
+    """Return inputs or outputs by name, from a mapping or a list."""
     node = reading.fields.get(part)
     if node is not None and isinstance(node.value, list):
         given: dict[str, Node] = {}
@@ -316,12 +317,12 @@ def _declared(part: str, reading: DialectFile) -> dict[str, Node]:
     made = {name: _property(item, f"{part}.{name}", reading) for name, item in given.items()}
     old = {"type", "sample", "is_required"}
     if node is not None and any(isinstance(item.value, dict) and old & item.value.keys() for item in given.values()):
-        reading.note(node, f"{part}: type is kind now, with the names of Prompty v2, and sample is default")
+        reading.note(node, f"{part}: type becomes kind, with the names of Prompty v2, and sample becomes default")
     return made
 
 
 def _property(node: Node, where: str, reading: DialectFile) -> Node:
-    """Return a property; a value alone is its default."""
+    """Return a property; a bare value is its default."""
     given = node.value if isinstance(node.value, dict) else None
     if given is None or not given.keys() <= {*_PROPERTY, *_KEPT}:
         if given is not None and "type" in given:
@@ -356,11 +357,11 @@ def _property(node: Node, where: str, reading: DialectFile) -> Node:
 
 def _kind(node: Node, where: str, reading: DialectFile) -> Node:
     name = reading.text(node, where)
-    # As List[str] and Dict[str, int] of Python.
+    # Such as Python's List[str] and Dict[str, int].
     plain_name = name.partition("[")[0].strip().lower()
     if plain_name not in _TYPES:
         known = f"{did_you_mean(name, _TYPES)}; the types are {', '.join(_TYPES)}"
-        reading.note(node, f"{where} is {name!r}, and takes any value{known}")
+        reading.note(node, f"{where} is {name!r}, so it accepts any value{known}")
     return node._replace(value=V1_KINDS.get(plain_name, plain_name if plain_name in _TYPES else "union"))
 
 
@@ -370,14 +371,14 @@ def _tool(node: Node, reading: DialectFile) -> Node:
     if function:  # OpenAI's form
         return to_node({"kind": "function", **function}, node)
     listed = given["parameters"].fields.get("properties") if "parameters" in given else None
-    if listed is not None and isinstance(listed.value, list):  # no JSON Schema, but properties with names
+    if listed is not None and isinstance(listed.value, list):  # not a JSON Schema but a list of named properties
         given["parameters"] = listed
     names = {"id": "name", "type": "kind"}
     return to_node({names.get(name, name): item for name, item in given.items()}, node)
 
 
 def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:
-    """Find the turns of a file of the first version; a medium in Markdown is a picture.
+    """Yield the turns and threads of a v1 file; a Markdown medium is an image.
 
     Args:
         sections: The sections of the filled template.
@@ -386,11 +387,11 @@ def v1_steps(sections: Sequence[Section]) -> Iterator[Step]:
         if section.role == "function":
             yield result_turn(section)
         else:
-            # A local path among the addresses is opened by a media resolver alone.
+            # Local paths are only opened by a media resolver.
             yield from steps_with_media(section, lambda _, address: ("image", {}) if address else None, _address)
 
 
 def _address(text: str) -> str:
-    """Return an address as other programs have it; promptflow writes ``data:image/png;path:cat.png``, and ``url:``."""
+    """Convert promptflow's ``data:image/png;path:cat.png`` and ``url:`` to a plain address."""
     match = _OF_PROMPTFLOW.match(text)
     return text if match is None else text[match.end() :]

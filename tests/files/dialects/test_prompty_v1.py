@@ -99,7 +99,7 @@ class TestFields:
             "instructions": "system:\nYou help {{firstName}}.\n\nuser:\n{{question}}\n",
         }
         assert [(note.line, note.column) for note in prompt.notes] == [(8, 3), (13, 3), (18, 1), (21, 1)]
-        assert str(prompt.notes[1]) == "13:3: model.parameters are model.options now"
+        assert str(prompt.notes[1]) == "13:3: model.parameters becomes model.options"
 
     def test_what_it_says_is_the_same_in_v2(self) -> None:
         old = Prompty.loads(BASIC)
@@ -139,7 +139,7 @@ class TestFields:
     def test_configuration(self, configuration: str, model: dict[str, Any]) -> None:
         prompt = read(f"model:\n  configuration: {configuration}")
         assert prompt.model == model
-        assert prompt.notes[0].text.startswith("model.configuration is model.")
+        assert prompt.notes[0].text.startswith("model.configuration becomes model.")
 
     def test_the_later_form_with_a_connection_of_a_type(self) -> None:
         prompt = Prompty.loads(
@@ -176,13 +176,13 @@ class TestFields:
             {"name": "b", "kind": "function", "parameters": [{"name": "x", "kind": "string"}]},
         ]
         assert "options" not in prompt.model
-        assert "model.parameters.tools are tools now" in noted(prompt)
+        assert "model.parameters.tools becomes tools" in noted(prompt)
 
     def test_completion_and_response(self) -> None:
         prompt = read("model: {api: completion, response: all}")
         assert prompt.model == {"apiType": "chat"}
-        assert "completion is apiType chat now" in noted(prompt)
-        assert "model.response is not carried over" in noted(prompt)
+        assert "completion becomes apiType chat" in noted(prompt)
+        assert "model.response is dropped" in noted(prompt)
 
     @pytest.mark.parametrize(
         ("template", "engine"),
@@ -239,7 +239,7 @@ class TestInputs:
         prompt = read("sample: {a: [1, 2]}\ninputs: {a: {type: object}, b: {type: string}}", "user:\n{{a}}{{b}}.")
         assert [each.text for each in prompt.messages()] == ["[1, 2]."]
         assert [each.text for each in prompt.messages({"a": "given", "b": "!"})] == ["given!."]
-        assert "inputs.a is of the type object, and its sample is not" in noted(prompt)
+        assert "inputs.a has type object, but its sample does not" in noted(prompt)
 
     def test_a_sample_is_no_value_of_an_input_that_is_required(self) -> None:
         prompt = read("sample: {a: s}\ninputs: {a: {type: string, required: true}}", "user:\n{{a}}")
@@ -258,7 +258,7 @@ class TestInputs:
         inner.mkdir()
         (tmp_path / "s.json").write_text("{}")
         (inner / "p.prompty").write_text("---\nsample: ../s.json\n---\nx")
-        with pytest.raises(PromptFileError, match="outside allowed roots"):
+        with pytest.raises(PromptFileError, match="outside the allowed roots"):
             Prompty.load(inner / "p.prompty")
 
     def test_outputs(self) -> None:
@@ -304,7 +304,7 @@ class TestTurns:
         body = 'user:\nq\n\nfunction[name="f", tool_call_id="1"]:\n42\n'
         made = read("name: n", body).generate_prompt(format="neutral")["messages"]
         assert made[1]["content"] == [{"type": "tool_result", "tool_result": "42"}]
-        with pytest.raises(PromptFileError, match="answers a call: tell which"):
+        with pytest.raises(PromptFileError, match="needs the id of its tool call"):
             read("name: n", "function:\n42").messages()
 
 
@@ -312,7 +312,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("fields", "where", "what"),
         [
-            ("name: n\nbase: other.prompty", "3:1", "base names another file"),
+            ("name: n\nbase: other.prompty", "3:1", "base, which inherits the fields of another file"),
             ("model: {configuration: text}", "2:24", "model.configuration is text, and must be a mapping"),
             ("model: {configuration: {type: azure_opneai}}", "2:31", "did you mean 'azure_openai'"),
             ("model: {configuration: {type: 3}}", "2:31", "model.configuration.type is a number, and must be text"),
@@ -321,7 +321,7 @@ class TestBadInput:
             ("model: {parameters: {max_token: 3}}", "2:22", "did you mean 'max_tokens'"),
             ("model: {parameters: {temperature: hot}}", "2:35", "temperature is text, and must be a number"),
             ("model: {parameters: {max_tokens: true}}", "2:34", "max_tokens is true or false, and must be a number"),
-            ("model: {parameters: {stop: a, stop_sequences: [b]}}", "2:47", "a second time what stopSequences is"),
+            ("model: {parameters: {stop: a, stop_sequences: [b]}}", "2:47", "sets stopSequences a second time"),
             ("model: {parameters: {tools: x}}", "2:29", "model.parameters.tools are text, and must be a list"),
             ("inputs: {a: {type: string, smaple: x}}", "2:28", "did you mean 'sample'"),
             ("inputs: [{type: string}]", "2:10", "one of inputs has no name"),
