@@ -77,7 +77,7 @@ def test_diff(prompts: Path) -> None:
     assert lines[:3] == ["s/refund@1.0.0 → s/refund@2.0.0", "sections", "  ~ system"]
     assert lines[-1] == "      +Be brief."
     assert json.loads(said("diff", "s/refund", "1.0.0", "2.0.0", "--json"))["sections"][0]["state"] == "changed"
-    assert said("diff", "s/refund", "1.0.0", "1.0.0") == "s/refund@1.0.0 and s/refund@1.0.0 say the same\n"
+    assert said("diff", "s/refund", "1.0.0", "1.0.0") == "s/refund@1.0.0 and s/refund@1.0.0 are equal\n"
 
 
 def test_layers_and_params(prompts: Path) -> None:
@@ -94,8 +94,8 @@ def test_layers_and_params(prompts: Path) -> None:
     [
         (("list", "nowhere"), "DIR", "nowhere: there is no such directory"),
         (("show", "refund"), "KEY", "no prompt 'refund' (did you mean 's/refund'?)"),
-        (("show", "s/refund", "--dir", "./no/where"), "--dir", "not there"),
-        (("show", "s/refund", "--version", "x.y"), "KEY", "neither a version nor a range"),
+        (("show", "s/refund", "--dir", "./no/where"), "--dir", "does not exist"),
+        (("show", "s/refund", "--version", "x.y"), "KEY", "not a version or a range"),
         (("show", "s/refund", "--param", "model"), "--param", "name=value"),
         (("diff", "s/refund", "1.0.0", "9"), "KEY", "no version '9'"),
         (("list", "--layer", "nowhere"), "DIR", "nowhere"),
@@ -129,7 +129,7 @@ def test_references_may_lead_to_further_roots(prompts: Path) -> None:
         (("show", "s/refund.zh-CN.prompty"), "KEY: there is no prompt 's/refund.zh-CN.prompty' (did you mean 's/ref"),
         (("show", "broken"), "KEY: broken.prompty:3:1: "),
         (("diff", "broken", "1", "2"), "KEY: there is no version '1' of the prompt 'broken'; its file has no version"),
-        (("show", "s/refund", "--lang", "french!"), "KEY: 'french!' is no language; "),
+        (("show", "s/refund", "--lang", "french!"), "KEY: invalid language 'french!'; "),
     ],
 )
 def test_wrong_use_is_one_line(run: Callable[..., Ran], prompts: Path, argv: tuple[str, ...], message: str) -> None:

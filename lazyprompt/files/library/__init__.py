@@ -1,1 +1,1 @@
-"""Libraries of prompt files: keys, languages, versions. Read library.py first."""
+"""Prompt libraries: files found by key, language and version. Read library.py first."""

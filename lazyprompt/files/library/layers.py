@@ -1,7 +1,7 @@
-"""The layers of a library: directories, packages, and archives that hold packages; and a cache of what is read there.
+"""The layers of a library (directories, packages, packages in archives), and a cache of values read from files.
 
-A file is identified by its time, its size and its number on the disk; so is each other file that was read or looked for
-on the way.
+The cache compares the modification time, size and inode of a file, and of every other file that was read or searched
+for.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 Stamp: TypeAlias = tuple[int, int, int] | None
 Made = TypeVar("Made")
 
-# A file that was written this short a time ago may be written once more within one tick of the disk's clock.
+# A file younger than this may change again without a new modification time (clock resolution of file systems).
 _UNSETTLED_NS: Final = 50_000_000
 
 
 def stamp_of(path: str) -> Stamp:
-    """Return the identity of a file or directory; None where there is none."""
+    """Return the stamp of a file or directory, or None if it doesn't exist."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a Path costs as much as the call
     except (OSError, ValueError):
@@ -47,24 +47,24 @@ def stamp_of(path: str) -> Stamp:
 
 
 class Trace:
-    """The files and variables that were looked at while something was made."""
+    """The files and environment variables that a cached value depends on."""
 
     def __init__(self) -> None:
         self.files: dict[str, Stamp] = {}
         self.variables: dict[str, str | None] = {}
 
     def file(self, path: Path | str) -> None:
-        """Note a file, before it is read."""
+        """Record a file, before it is read."""
         name = str(path)
         if name not in self.files:
             self.files[name] = stamp_of(name)
 
     def variable(self, name: str, value: str | None) -> None:
-        """Note a variable of the environment."""
+        """Record an environment variable."""
         self.variables[name] = value
 
     def __getstate__(self) -> dict[str, object]:
-        # A prompt that travels takes no variables of the environment with it.
+        # Don't pickle environment variables.
         return {"files": {}, "variables": {}}
 
 
@@ -72,21 +72,21 @@ class _State(NamedTuple):
     files: tuple[tuple[str, Stamp], ...]
     variables: tuple[tuple[str, str | None], ...]
 
-    def holds(self) -> bool:
+    def is_current(self) -> bool:
         """Return True if no file and no variable has changed."""
         if self.variables and any(os.environ.get(name) != value for name, value in self.variables):
             return False
-        for name, stamp in self.files:  # noqa: SIM110 - all() takes as long as the look at the disk
+        for name, stamp in self.files:  # noqa: SIM110 - all() costs as much as os.stat
             if stamp_of(name) != stamp:
                 return False
         return True
 
 
 class FileCache(Generic[Made]):
-    """A cache of objects that are made of files; many threads may use it.
+    """A thread-safe cache of values that are made from files.
 
     Args:
-        most: The most objects that are kept; the oldest goes first.
+        most: The maximum number of values; the oldest is dropped first.
     """
 
     def __init__(self, most: int) -> None:
@@ -95,14 +95,14 @@ class FileCache(Generic[Made]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[Trace], Made]) -> Made:
-        """Return the object of a key, made anew where a file has changed.
+        """Return the value of a key; make it again if a file has changed.
 
         Args:
             key: The key.
-            make: Makes the object, and notes each file in the trace before it reads it.
+            make: Function that makes the value, and records each file in the trace before reading it.
         """
         kept = self._kept.get(key)
-        if kept is not None and kept[1].holds():
+        if kept is not None and kept[1].is_current():
             return kept[0]
         trace = Trace()
         made = make(trace)
@@ -118,25 +118,26 @@ class FileCache(Generic[Made]):
 
 
 MAX_FILES: Final = 10_000
-"""The most files that a package in an archive may hold."""
+"""The maximum number of files in a package in an archive."""
 
 MAX_TOTAL: Final = 100_000_000
-"""The most bytes that these may have, all in all."""
+"""The maximum total size of these files, in bytes."""
 
 _MAX_DEPTH = 20
 
 
 class Layers:
-    """The directories that the files of a library lie in.
+    """The directories of a library's files.
 
     Args:
-        given: Directories, names of packages, or values of ``importlib.resources.files``; the first goes first.
+        given: Directories, package names, or values of ``importlib.resources.files``, highest priority first.
 
     Attributes:
-        paths: The directories. A package in an archive is copied to one of its own, which goes with this.
+        paths: The directories. A package in an archive is copied to a temporary directory, which is deleted with this
+            object.
 
     Raises:
-        PromptFileError: One of them is none of these, or too large.
+        PromptFileError: A layer is not a directory or package, or is too large.
     """
 
     def __init__(self, given: Iterable[LayerLike]) -> None:
@@ -148,32 +149,32 @@ class Layers:
         if isinstance(given, (str, os.PathLike)):
             path = Path(given)
             if not path.is_dir():
-                what = f"{path}: a library is a directory or a package, and this is"
+                what = f"{path}: a library must be a directory or a package, but this"
                 if path.exists():
-                    raise PromptFileError(f"{what} a file; see Prompty.load")
-                raise PromptFileMissingError(f"{what} not there")
+                    raise PromptFileError(f"{what} is a file; see Prompty.load")
+                raise PromptFileMissingError(f"{what} does not exist")
             return [path]
         return self._resource(given)
 
     def _package(self, name: str) -> list[Path]:
-        """Return the directories of a package: where it is a namespace, there may be several."""
+        """Return the directories of a package; a namespace package may have several."""
         missing = f"{name}: there is no such directory, and"
         try:
             spec = _spec_of(name)
         except (ImportError, ValueError) as error:
             raise PromptFileMissingError(f"{missing} no such package: {error}") from error
         if spec is None or spec.submodule_search_locations is None:
-            what = "no such package" if spec is None else "the module of that name is no package"
+            what = "no such package" if spec is None else "the module of that name is not a package"
             raise PromptFileMissingError(f"{missing} {what}")
         found = [Path(each) for each in spec.submodule_search_locations if Path(each).is_dir()]
         if found:
             return found
-        # A module that is made and not executed; its name would have it imported.
+        # Pass an unexecuted module; files(name) would import it.
         return self._resource(files(module_from_spec(spec)))
 
     def _resource(self, given: Traversable) -> list[Path]:
         if not given.is_dir():
-            raise PromptFileMissingError(f"{given}: a library is a directory or a package, and this is neither")
+            raise PromptFileMissingError(f"{given}: a library must be a directory or a package")
         children = [*given.iterdir()]
         parents = dict.fromkeys(each.parent for each in children if isinstance(each, Path))
         if parents:
@@ -183,55 +184,55 @@ class Layers:
         try:
             _copy(given, Path(copy), 0, [MAX_FILES, MAX_TOTAL])
         except BaseException:
-            # The error refers to this object, too.
+            # The traceback keeps this object alive, so delete the copy now.
             remove()
             raise
         return [Path(copy)]
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
-    """Find a package without importing the packages above it: no code of it is run."""
+    """Find a package without importing its parents or running its code."""
     top, *below = name.split(".")
     spec = find_spec(top)
     for part in below:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        # By its last name: of a full one, a namespace looks for its parents among the imported modules.
+        # Search by the last name: with the full name, a namespace package looks up its parents in sys.modules.
         spec = PathFinder.find_spec(part, spec.submodule_search_locations)
     return spec
 
 
 def _copy(given: Traversable, into: Path, depth: int, left: list[int]) -> None:
-    """Copy files out of an archive, within bounds."""
+    """Copy files out of an archive, within limits."""
     for each in given.iterdir():
         left[0] -= 1
         if left[0] < 0 or depth > _MAX_DEPTH:
-            raise PromptFileError(f"{given}: a package that lies in an archive holds at most {MAX_FILES} files")
+            raise PromptFileError(f"{given}: a package in an archive may have at most {MAX_FILES} files")
         name = each.name
-        # An archive may have members of any name.
+        # Archive members can have any name.
         if name in ("", ".", "..") or "\0" in name or Path(name).name != name:
-            raise PromptFileError(f"{given}: a member is called {name!r}, which is no name of a file; pack it anew")
+            raise PromptFileError(f"{given}: the archive member {name!r} is not a valid file name")
         path = into / name
         try:
             size = _extract(each, path)
         except (OSError, EOFError, RuntimeError, ValueError, BadZipFile, zlib.error) as error:
-            raise PromptFileError(f"{given}: {name!r} cannot be taken out of the archive: {error}") from error
+            raise PromptFileError(f"{given}: cannot extract {name!r} from the archive: {error}") from error
         if size is None:
             _copy(each, path, depth + 1, left)
             continue
         left[1] -= size
         if left[1] < 0:
-            raise PromptFileError(f"{given}: a package that lies in an archive holds at most {MAX_TOTAL} bytes")
+            raise PromptFileError(f"{given}: a package in an archive may have at most {MAX_TOTAL} bytes")
 
 
 def _extract(member: Traversable, path: Path) -> int | None:
-    """Take one member out of an archive; return its size as far as it was read, or None for a directory."""
+    """Extract an archive member; return the number of bytes read, or None for a directory."""
     if member.is_dir():
         path.mkdir()
         return None
     with member.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
-    if len(data) <= MAX_BYTES:  # A larger one is no prompt, nor anything that one can refer to.
+    if len(data) <= MAX_BYTES:  # larger files are neither prompts nor valid references
         with path.open("xb") as made:
             made.write(data)
     return len(data)

@@ -1,10 +1,9 @@
 """A library of prompts: a tree of files, found by key, language and version.
 
-The prompt of a key is chosen in this order: the nearest language for which there is any such file (zh-CN, zh, then the
-default); of that the first layer that has one; of those in it the newest. So layers are as one tree, in which a team's
-file replaces a package's file of the same key and language, whatever versions that has; and a reader of Chinese gets
-the package's Chinese prompt, also where the team has changed the default one alone.
-A file without a version in its name is older than all that have one.
+A key's file is chosen by the nearest language (zh-CN, zh, then the default), then by layer, then by version, newest
+first. So a team's file replaces all versions of a package's file with the same key and language, but a Chinese reader
+gets the package's Chinese prompt if the team only replaced the default one.
+A file without a version in its name is older than all versions.
 """
 
 from __future__ import annotations
@@ -43,29 +42,30 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.prompter import Prompter
 
 _Listing: TypeAlias = "dict[str, tuple[LibraryEntry, ...]]"
-# Names that begin with a dot or an underscore are those of no prompts; so no path leads out of the tree.
+# Names that begin with a dot or an underscore aren't prompts, so no key can leave the tree.
 _KEY = re.compile(r"[^._/\\\0][^/\\\0]*(?:/[^._/\\\0][^/\\\0]*)*")
 _MOST_PROMPTS, _MOST_DIRECTORIES = 1000, 4000
-# How many names an error lists.
+# The maximum number of names in an error.
 _LISTED = 12
 
 
 class PromptLibrary:
-    """Prompts by their keys; see :mod:`lazyprompt.files.library.names` for the names of their files.
+    """Prompts by key; :mod:`lazyprompt.files.library.names` describes the file names.
 
-    Files are read when they are asked for, and again when they have changed; many threads may use one library.
+    Files are read on demand, and again after changes. Libraries are thread-safe.
 
     Args:
-        path: A directory, the name of a package, or a value of ``importlib.resources.files``. Where there are a
-            directory and a package of the name, it is the directory.
-        layers: More of these that go before it, the first one first: a team's own over a package's.
+        path: A directory, a package name, or a value of ``importlib.resources.files``. A directory takes precedence
+            over a package with the same name.
+        layers: Additional directories or packages that override ``path``, such as a team's own prompts, highest
+            priority first.
         params: The values of ``${params:name}``.
-        allowed_roots: Directories that files may refer to, beside those of the library.
-        undefined: The value of a variable that is nowhere: an ``error``, or ``empty``.
-        environment: The values of ``${env:NAME}``; None are those of the process.
+        allowed_roots: Additional directories that files may refer to.
+        undefined: The treatment of undefined template variables: ``error``, or ``empty`` text.
+        environment: The values of ``${env:NAME}``; None uses the process environment.
 
     Raises:
-        PromptFileError: There is no such directory or package.
+        PromptFileError: A directory or package doesn't exist.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class PromptLibrary:
     ) -> None:
         given = (*layers,)
         roots = tuple(map(Path, allowed_roots))
-        # Pickled as what it was made of: locks cannot travel.
+        # Pickled as its arguments, because locks can't be pickled.
         self._remade = partial(
             PromptLibrary,
             path,
@@ -100,24 +100,23 @@ class PromptLibrary:
         """Return a prompt.
 
         Args:
-            key: Its key, as ``support/refund``.
-            lang: The language; where there is none in it, a wider one and then the default are given. None is the
-                default.
-            version: A version, or a range as ``^1.2``, ``~1.2``, ``1.x`` or ``>=1 <2``, of which the newest is given;
-                None is the newest that is released, or else the file without a version.
+            key: The key, such as ``support/refund``.
+            lang: The language, with fallback to wider languages and the default; None is the default.
+            version: A version, or a range such as ``^1.2``, ``~1.2``, ``1.x`` or ``>=1 <2``, which selects the newest
+                match; None is the newest release, or the file without a version.
 
         Returns:
-            The prompt: the same object as long as its files stay as they are.
+            The prompt; the same object until one of its files changes.
 
         Raises:
-            PromptFileError: There is none, two files have the same name, or the file is wrong. Also where it is a YAML
-                prompt file, which has a :meth:`prompter` and no more.
+            PromptFileError: There is no such prompt, two files have the same name, or the file is invalid or a YAML
+                prompt file (use :meth:`prompter`).
         """
         made = self._loaded(self.entry(key, lang, version))
         if isinstance(made, PromptFile):
             raise PromptFileError(
-                f"{made.path}:1:1: this is a YAML prompt file, and no .prompty; use .prompter({key!r}), which gives "
-                "the prompter of either"
+                f"{made.path}:1:1: this is a YAML prompt file, not a .prompty file; use .prompter({key!r}), which "
+                "loads both"
             )
         return made
 
@@ -126,15 +125,15 @@ class PromptLibrary:
         return await asyncio.to_thread(self.get, key, lang, version)
 
     def prompter(self, key: str, lang: str | None = None, version: str | None = None) -> Prompter:
-        """Return the prompter of a prompt, of whichever kind its file is.
+        """Return the prompter of a prompt, from a ``.prompty`` or a YAML file.
 
         Args:
-            key: As of :meth:`get` (so with all others).
+            key: The key; see :meth:`get` for all arguments.
             lang: The language.
-            version: The version.
+            version: The version or range.
 
         Raises:
-            PromptFileError: There is none, or the file is wrong.
+            PromptFileError: There is no such prompt, or the file is invalid.
         """
         return self._loaded(self.entry(key, lang, version)).prompter
 
@@ -142,19 +141,19 @@ class PromptLibrary:
         """Return the file that :meth:`get` reads.
 
         Args:
-            key: As of :meth:`get` (so with all others).
+            key: The key; see :meth:`get` for all arguments.
             lang: The language.
-            version: The version.
+            version: The version or range.
 
         Raises:
-            PromptFileError: There is none, or two files have the same name.
+            PromptFileError: There is no such file, or two files have the same name.
         """
         wanted = None if version is None else Range.read(version)
         entries = self.entries(key)
         languages = fallbacks(lang)
         for tag in languages:
             for layer in self._layers.paths:
-                # Each entry holds the path of its layer itself: to compare two paths takes as long as all the rest.
+                # Compare layers by identity: comparing paths costs as much as everything else here.
                 found = [
                     each for each in entries if each.layer is layer and each.lang == tag and _fits(each.version, wanted)
                 ]
@@ -163,10 +162,10 @@ class PromptLibrary:
         raise PromptFileMissingError(_explain_missing(key, lang, version, entries, languages))
 
     def entries(self, key: str) -> tuple[LibraryEntry, ...]:
-        """Return all files of a key: layer by layer, the default language first, the oldest first.
+        """Return all files of a key, sorted by layer, language (default first) and version (oldest first).
 
         Raises:
-            PromptFileError: There is none, or two files of a layer have the same name.
+            PromptFileError: There is no such key, or two files of a layer have the same name.
         """
         directory, slash, _ = key.rpartition("/")
         plain = _KEY.fullmatch(key)
@@ -177,7 +176,7 @@ class PromptLibrary:
         )
         if not found:
             keys = self.keys()
-            # For the name of a file, the error names its key.
+            # If a file name was passed, suggest its key.
             near = did_you_mean(key.removesuffix(suffix) if (suffix := Path(key).suffix) in SUFFIXES else key, keys)
             raise PromptFileMissingError(
                 f"there is no prompt {key!r}{near}; in {self._where} there are {_join_names(keys)}"
@@ -189,39 +188,39 @@ class PromptLibrary:
             other = seen.setdefault((each.layer, each.lang, each.version), each)
             if other is not each:
                 raise PromptFileError(
-                    f"{other.path} and {each.path} are both {_label(each)}; give one of them another name or version"
+                    f"{other.path} and {each.path} are both {_label(each)}; rename one of them or change its version"
                 )
         return found
 
     def keys(self) -> tuple[str, ...]:
-        """Return all keys, by the alphabet.
+        """Return all keys, sorted.
 
         Raises:
-            PromptFileError: A file has a name that no prompt has.
+            PromptFileError: A file name is invalid.
         """
         places = [(layer, directory) for layer in self._layers.paths for directory in directories(layer)]
         return tuple(sorted({key for place in places for key in self._listing(*place)}))
 
     def __getitem__(self, name: str) -> Prompty:
-        """Return the prompt of a name, as files have it: ``support/refund``, ``support/refund.zh@1.0.0``.
+        """Return a prompt by file name without suffix: ``support/refund``, ``support/refund.zh@1.0.0``.
 
         Args:
             name: ``key[.language][@version]``; the version may be a range.
 
         Raises:
-            PromptFileError: As of :meth:`get`.
+            PromptFileError: See :meth:`get`.
         """
         return self.get(*self._parts(name))
 
     def __contains__(self, name: object) -> bool:
-        """Return True if there is a file of a name, as :meth:`__getitem__` takes it."""
+        """Return True if :meth:`__getitem__` finds a file with this name."""
         try:
             return isinstance(name, str) and bool(self.entry(*self._parts(name)))
         except PromptFileMissingError:
             return False
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over all keys, by the alphabet."""
+        """Iterate over all keys, sorted."""
         return iter(self.keys())
 
     def __len__(self) -> int:
@@ -229,7 +228,7 @@ class PromptLibrary:
         return len(self.keys())
 
     def __bool__(self) -> bool:
-        """Return True: a library without prompts is one, too."""
+        """Return True, even for an empty library."""
         return True
 
     def _parts(self, name: str) -> tuple[str, str | None, str | None]:
@@ -241,11 +240,11 @@ class PromptLibrary:
         return key, lang or None, version if at else None
 
     def versions(self, key: str, lang: str | None = None) -> tuple[str, ...]:
-        """Return the versions of a prompt, the newest last; files without one do not count.
+        """Return the versions of a prompt, newest last, ignoring files without a version.
 
         Args:
             key: The key.
-            lang: The language, without fallbacks; None is all.
+            lang: The language, without fallbacks; None includes all languages.
 
         Raises:
             PromptFileError: There is no such key.
@@ -255,7 +254,7 @@ class PromptLibrary:
         return tuple(map(str, sorted(found)))
 
     def languages(self, key: str) -> tuple[str, ...]:
-        """Return the languages of a prompt, by the alphabet; the default has no name and is not among them.
+        """Return the languages of a prompt, sorted, without the default.
 
         Raises:
             PromptFileError: There is no such key.
@@ -263,15 +262,15 @@ class PromptLibrary:
         return tuple(sorted({each.lang for each in self.entries(key) if each.lang}))
 
     def hash(self, key: str, lang: str | None = None, version: str | None = None) -> str:
-        """Return the SHA-256 of the contents of a prompt; see :attr:`lazyprompt.Prompty.hash`.
+        """Return the SHA-256 of a prompt's contents; see :attr:`lazyprompt.Prompty.hash`.
 
         Args:
-            key: As of :meth:`get` (so with all others).
+            key: The key; see :meth:`get` for all arguments.
             lang: The language.
-            version: The version.
+            version: The version or range.
 
         Raises:
-            PromptFileError: There is none, or the file is wrong.
+            PromptFileError: There is no such prompt, or the file is invalid.
         """
         entry = self.entry(key, lang, version)
         made = self._loaded(entry)
@@ -280,16 +279,16 @@ class PromptLibrary:
         return content_hash("yaml", yaml_fields(self.text(entry), str(entry.path)))
 
     def diff(self, key: str, a: str | None, b: str | None, lang: str | None = None) -> PromptDiff:
-        """Compare two versions of a prompt: inputs, tools, settings and sections, and lines in these.
+        """Compare the inputs, tools, settings and sections of two versions of a prompt.
 
         Args:
             key: The key.
-            a: The one version, as of :meth:`get`.
-            b: The other version.
+            a: The first version; see :meth:`get`.
+            b: The second version.
             lang: The language of both.
 
         Raises:
-            PromptFileError: One of them is not there, or a file is wrong.
+            PromptFileError: A version doesn't exist, or a file is invalid.
         """
         before, behind = self.entry(key, lang, a), self.entry(key, lang, b)
         return diff_of(_label(before), _label(behind), self._outline(before), self._outline(behind))
@@ -314,13 +313,13 @@ class PromptLibrary:
         return Prompty.of_file(path, references, self._undefined, text=text)
 
     def text(self, entry: LibraryEntry) -> str:
-        """Return the text of a file, read through no link that leads out of the library.
+        """Read the text of a file, refusing links that lead out of the library.
 
         Args:
             entry: The file.
 
         Raises:
-            PromptFileError: It lies elsewhere, or cannot be read.
+            PromptFileError: The file is outside the library, or can't be read.
         """
         return text_in_place(entry.path, (*self._references.roots, *self._layers.paths), entry.layer)
 
@@ -338,7 +337,7 @@ class PromptLibrary:
 
 
 def _listing(layer: Path, directory: str, trace: Trace) -> _Listing:
-    """Return the files of a directory by their keys."""
+    """Return the files of a directory by key."""
     found: dict[str, list[LibraryEntry]] = {}
     for each in sorted(entries_in(layer, directory, trace), key=lambda one: (one.lang, _sort_key(one))):
         found.setdefault(each.key, []).append(each)
@@ -352,7 +351,7 @@ def _fits(version: Version | None, wanted: Range | None) -> bool:
 
 
 def _sort_key(entry: LibraryEntry) -> tuple[bool, Version]:
-    """Return the sorting key of files; one without a version is the oldest."""
+    """Return a sort key by version; a file without a version comes first."""
     return entry.version is not None, entry.version or Version((0, 0, 0))
 
 
@@ -365,17 +364,17 @@ def _label(entry: LibraryEntry) -> str:
 def _explain_missing(
     key: str, lang: str | None, version: str | None, entries: tuple[LibraryEntry, ...], languages: tuple[str, ...]
 ) -> str:
-    """Explain why a key has no such file."""
+    """Explain why a key has no file with this language and version."""
     in_them = [each for each in entries if each.lang in languages]
     if not in_them:
         known = dict.fromkeys(each.lang for each in entries)
-        asked = f"in the language {lang!r} nor in the default one" if lang else "in the default language"
+        asked = f"in the language {lang!r} or the default language" if lang else "in the default language"
         names = _join_names(known)
-        return f"there is no prompt {key!r} {asked}{did_you_mean(lang or '', known)}; give lang=, one of {names}"
+        return f"there is no prompt {key!r} {asked}{did_you_mean(lang or '', known)}; pass lang=, one of {names}"
     known = dict.fromkeys(str(each.version) for each in in_them if each.version)
     there = f"there are {_join_names(known)}" if known else "its file has no version in its name"
     if version is None:
-        return f"there is no released version of the prompt {key!r}; {there}: give version="
+        return f"there is no released version of the prompt {key!r}; {there}: pass version="
     return f"there is no version {version!r} of the prompt {key!r}{did_you_mean(version, known)}; {there}"
 
 

@@ -1,19 +1,19 @@
-"""The names of files in a library: ``key[.language][@version]`` and a suffix.
+"""File names in a library: ``key[.language][@version]`` and a suffix.
 
-One is ``support/refund.zh-CN@1.2.0.prompty``.
+An example is ``support/refund.zh-CN@1.2.0.prompty``.
 
-- Behind the ``@`` is a version, as ``1.2.0``, ``2.0.0-rc.1`` or ``2`` (which is 2.0.0).
-- Behind the last dot before that is a language if it is a tag of BCP 47, as ``zh``, ``pt-BR``, ``zh_Hant_TW``. Without
-  a script or a region it must be one of the :data:`LANGUAGES`, as many short words are codes of languages. Any other
-  belongs to the key: ``refund.v2.prompty``, ``refund.old.prompty``. A language that is not among them is written with a
-  script or a region: ``refund.tlh-Latn.prompty``.
+- The version after ``@`` is ``1.2.0``, ``2.0.0-rc.1`` or ``2`` (short for 2.0.0).
+- The word after the last dot is a language if it is a BCP 47 tag such as ``zh``, ``pt-BR`` or ``zh_Hant_TW``. Because
+  many short words are language codes, a tag without script or region must be one of :data:`LANGUAGES`; write other
+  languages with a script or region (``refund.tlh-Latn.prompty``). Any other word is part of the key:
+  ``refund.v2.prompty``, ``refund.old.prompty``.
 - The suffix is ``.prompty``, ``.yaml`` or ``.yml``.
-- ``refund.test.yaml`` and ``refund.test.snapshots.yaml`` are tests of a prompt, and no prompts.
-- Files and directories that begin with a dot or an underscore are no prompts: ``_tone.md`` is there to be included.
-- Links to directories are not followed.
+- ``refund.test.yaml`` and ``refund.test.snapshots.yaml`` are tests, not prompts.
+- Files and directories whose names begin with a dot or an underscore aren't prompts: ``_tone.md`` can be included.
+- Links to directories aren't followed.
 
-Versions are those of Semantic Versioning 2.0.0 (order: semver.org, section 11); ranges of them, as ``^1.2``, follow the
-grammar that npm documents.
+Versions follow Semantic Versioning 2.0.0 (precedence: semver.org, section 11); ranges such as ``^1.2`` follow npm's
+documented grammar.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _BOUND = re.compile(
     rf"(?:-({_MARK}(?:\.{_MARK})*))?(?:\+{_MARK}(?:\.{_MARK})*)?)?)?"
 )
 _PARTS: Final = 3
-_RANGES: Final = "1.2.0, 1.x, ^1.2, ~1.2, or bounds with a space between, as >=1 <2"
+_RANGES: Final = "1.2.0, 1.x, ^1.2, ~1.2, or bounds separated by a space such as >=1 <2"
 
 
 @total_ordering
 @dataclass(frozen=True)
 class Version:
-    """A version.
+    """A semantic version.
 
     Args:
         numbers: Major, minor and patch.
-        pre: The parts of a pre-release, as ``("rc", "1")``; empty for a release.
+        pre: The parts of a pre-release, such as ``("rc", "1")``; empty for a release.
     """
 
     numbers: tuple[int, int, int]
@@ -62,20 +62,19 @@ class Version:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read a version.
+        """Parse a version.
 
         Args:
-            text: ``1.2.3``, ``1.2.3-rc.1``; numbers that are left out are 0. Text behind a ``+`` has no part in the
-                order, and is left out.
+            text: ``1.2.3`` or ``1.2.3-rc.1``. Missing numbers are 0, and build metadata after ``+`` is ignored.
 
         Raises:
-            PromptFileError: It is none.
+            PromptFileError: The text isn't a version.
         """
         found = _VERSION.fullmatch(text)
         pre = tuple((found[4] or "").split(".")) if found and found[4] else ()
         if found is None or any(each.isdigit() and len(each) > 1 and each.startswith("0") for each in pre):
             near = f"; write it without the {text[0]!r}" if text[:1] in ("v", "V") else ""
-            raise PromptFileError(f"{text!r} is no version; a version is as 1.2.0 or 2.0.0-rc.1{near}")
+            raise PromptFileError(f"invalid version {text!r}; expected something like 1.2.0 or 2.0.0-rc.1{near}")
         return cls((int(found[1]), int(found[2] or 0), int(found[3] or 0)), pre)
 
     @cached_property
@@ -101,7 +100,7 @@ class Range:
 
     Args:
         text: The range as it is written.
-        choices: One of these is to hold, with all of its bounds.
+        choices: The alternatives; a version must satisfy all bounds of one of them.
     """
 
     text: str
@@ -109,19 +108,19 @@ class Range:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read a range.
+        """Parse a range.
 
         Args:
-            text: A version, ``1.x``, ``^1.2`` (no change of the first number that is not 0), ``~1.2`` (no change of
-                the second), bounds as ``>=1 <2``, or several of these with ``||`` between.
+            text: A version, ``1.x``, ``^1.2`` (the first non-zero number stays the same), ``~1.2`` (the second number
+                stays the same), bounds such as ``>=1 <2``, or several of these separated by ``||``.
 
         Raises:
-            PromptFileError: It is none.
+            PromptFileError: The text isn't a range.
         """
         return cls(text, _choices(text))
 
     def holds(self, version: Version) -> bool:
-        """Return True if a version is in it. A pre-release is only where a bound names one of the same release."""
+        """Return True if a version matches; a pre-release matches only if a bound names one of the same release."""
         for choice in self.choices:
             named = any(bound.pre and bound.pre != _LOWEST and bound.numbers == version.numbers for _, bound in choice)
             if (not version.pre or named) and all(_HOLDS[sign](version, bound) for sign, bound in choice):
@@ -129,7 +128,7 @@ class Range:
         return False
 
 
-# Before all else of its numbers: what is below 2.0.0 so is not 2.0.0-rc.1.
+# A pre-release that sorts before all others, so that <2.0.0 excludes 2.0.0-rc.1.
 _LOWEST = ("",)
 
 
@@ -148,12 +147,12 @@ def _choice(text: str, whole: str) -> tuple[_Bound, ...]:
         bounds += _bounds(found)
         at = found.end() + len(text[found.end() :]) - len(text[found.end() :].lstrip())
     if at < len(text) or not text:
-        raise PromptFileError(f"{whole!r} is neither a version nor a range of them; write {_RANGES}")
+        raise PromptFileError(f"{whole!r} is not a version or a range of versions; write {_RANGES}")
     return tuple(bounds)
 
 
 def _bounds(found: re.Match[str]) -> list[_Bound]:
-    """Return one piece of a range as bounds."""
+    """Convert one part of a range to bounds."""
     given: list[int] = []
     for number in found.group(2, 3, 4):
         if number is None or number in "xX*":
@@ -162,7 +161,7 @@ def _bounds(found: re.Match[str]) -> list[_Bound]:
     sign = found[1] or "="
     pre = tuple(found[5].split(".")) if found[5] and len(given) == _PARTS else ()
     if not given:
-        # Any version; and none is above or below all.
+        # A wildcard matches any version; < and > match none.
         return [("<", _version([0], _LOWEST))] if sign in ("<", ">") else [(">=", _version([0]))]
     low, whole = _version(given, pre), len(given) == _PARTS
     fixed = {"^": next((at + 1 for at, number in enumerate(given) if number), len(given)), "~": min(len(given), 2)}
@@ -174,7 +173,7 @@ def _bounds(found: re.Match[str]) -> list[_Bound]:
 
 
 def _next(given: list[int], pre: tuple[str, ...] = _LOWEST) -> Version:
-    """Return the first version behind all that begin with these numbers."""
+    """Return the lowest version after all versions that begin with these numbers."""
     return _version([*given[:-1], given[-1] + 1], pre)
 
 
@@ -184,10 +183,10 @@ def _version(given: list[int], pre: tuple[str, ...] = ()) -> Version:
 
 
 SUFFIXES: Final = (".prompty", ".yaml", ".yml")
-"""How the names of prompt files end."""
+"""The file name suffixes of prompt files."""
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
-"""How those of YAML prompt files end."""
+"""The file name suffixes of YAML prompt files."""
 
 # All of ISO 639-1.
 _SHORT_CODES = (
@@ -197,13 +196,13 @@ _SHORT_CODES = (
     "nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq "
     "sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
 )
-# Of ISO 639-3, those that software is translated into and that have no shorter code; no common English words.
+# The languages of ISO 639-3 without a shorter code that software is translated to, except common English words.
 _LONG_CODES = (
     "apc arn ars ary arz ast bho brx ceb chr ckb cmn crh csb doi dsb fil fur gsw hak haw hil hmn hsb ilo kab kmr kok "
     "lij lmo lus mai mni nan nds nqo nso pap pcm sah sat scn sco sma smj smn sms szl tcy tpi tzm vec wuu yue zgh "
 )
 LANGUAGES: Final = frozenset((_SHORT_CODES + _LONG_CODES).split())
-"""The languages that the name of a file may have without a script or a region."""
+"""The languages that a file name may contain without a script or region."""
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|[0-9]{3}))?(?:[-_][A-Za-z0-9]{5,8})*")
 _LONGEST_CODE = 3
@@ -214,9 +213,9 @@ class LibraryEntry(NamedTuple):
     """A prompt file of a library.
 
     Attributes:
-        key: Its key.
-        lang: Its language, as ``zh-CN``; ``""`` for the default.
-        version: Its version; None where its name has none.
+        key: The prompt's key.
+        lang: The language, such as ``zh-CN``; ``""`` for the default.
+        version: The version in the file name, if any.
         path: The path.
         layer: The directory of its layer.
     """
@@ -229,13 +228,13 @@ class LibraryEntry(NamedTuple):
 
 
 def language(tag: str) -> str:
-    """Return a language in its canonical form: ``zh_cn`` is ``zh-CN``.
+    """Return a language tag in canonical form: ``zh_cn`` becomes ``zh-CN``.
 
     Raises:
-        PromptFileError: It is none.
+        PromptFileError: The tag is invalid.
     """
     if not _LANGUAGE.fullmatch(tag):
-        raise PromptFileError(f"{tag!r} is no language; a language is as zh, pt-BR or zh-Hant-TW")
+        raise PromptFileError(f"invalid language {tag!r}; expected something like zh, pt-BR or zh-Hant-TW")
     first, *rest = tag.replace("_", "-").split("-")
     made = {2: str.upper, 4: str.title}  # regions and scripts, by their length
     return "-".join([first.lower(), *(made.get(len(each), str.lower)(each) for each in rest)])
@@ -243,30 +242,30 @@ def language(tag: str) -> str:
 
 @lru_cache(maxsize=256)
 def fallbacks(lang: str | None) -> tuple[str, ...]:
-    """Return the languages to look for, in turn: zh-Hant-TW, zh-Hant, zh, and then the default.
+    """Return the languages to search, in order: zh-Hant-TW, zh-Hant, zh, then the default.
 
     Raises:
-        PromptFileError: It is none.
+        PromptFileError: The language is invalid.
     """
     parts = language(lang).split("-") if lang else []
     return (*("-".join(parts[:count]) for count in range(len(parts), 0, -1)), "")
 
 
 def is_test(name: str) -> bool:
-    """Return True if the name of a file is that of the tests of a prompt."""
+    """Return True for the file name of a prompt's tests."""
     return name.rpartition(".")[0].lower().endswith((".test", ".test.snapshots"))
 
 
 def entry_of(name: str, directory: str, layer: Path) -> LibraryEntry | None:
-    """Parse the name of a file; return None if it is no prompt's.
+    """Parse a file name; return None if it isn't a prompt's.
 
     Args:
         name: The name, without directories.
-        directory: Its directory in the layer, as ``support/``; ``""`` for the layer's own.
+        directory: The directory in the layer, such as ``support/``; ``""`` for the layer's root.
         layer: The directory of the layer.
 
     Raises:
-        PromptFileError: Its version is none, or it has no key.
+        PromptFileError: The version is invalid, or there is no key.
     """
     stem, dot, ending = name.rpartition(".")
     if f"{dot}{ending.lower()}" not in SUFFIXES or name.startswith((".", "_")) or is_test(name):
@@ -276,23 +275,24 @@ def entry_of(name: str, directory: str, layer: Path) -> LibraryEntry | None:
     try:
         version = Version.read(numbers) if at else None
     except PromptFileError as error:
-        raise PromptFileError(f"{path}:1:1: the name of a file is key[.language][@version]: {error}") from error
+        raise PromptFileError(f"{path}:1:1: file names have the form key[.language][@version]: {error}") from error
     key, _, tag = own.rpartition(".")
-    # Any other word behind a dot is part of the key.
+    # Any other word after a dot is part of the key.
     is_language = _LANGUAGE.fullmatch(tag) is not None and (len(tag) > _LONGEST_CODE or tag.lower() in LANGUAGES)
     if not key or not is_language:
         key, tag = own, ""
     if not key:
-        raise PromptFileError(f"{path}:1:1: the name of a file is key[.language][@version], and this one has no key")
+        raise PromptFileError(f"{path}:1:1: file names have the form key[.language][@version]; this one has no key")
     return LibraryEntry(directory + key, language(tag) if tag else "", version, path, layer)
 
 
 def key_and_version(path: Path, layers: Iterable[Path]) -> tuple[str, str | None]:
-    """Return the key of a prompt file in the first layer that holds it, or in its directory, and its version.
+    """Return the key and version of a prompt file.
 
     Args:
-        path: The file; its name may be any.
-        layers: The directories of a library's layers.
+        path: The file; any name is accepted.
+        layers: The directories of a library's layers. The key is relative to the first one that contains the file, or
+            to the file's own directory.
     """
     layer = next((each for each in layers if path.is_relative_to(each)), None)
     within = "." if layer is None else path.parent.relative_to(layer).as_posix()
@@ -310,11 +310,11 @@ def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[LibraryEntry,
 
     Args:
         layer: The directory of the layer.
-        directory: The directory within it, as ``support/``.
-        trace: Notes the directory.
+        directory: The directory in the layer, such as ``support/``.
+        trace: The trace that records the directory.
 
     Raises:
-        PromptFileError: As of :func:`entry_of`; or the directory cannot be read.
+        PromptFileError: A file name is invalid, or the directory can't be read.
     """
     place = layer / directory
     trace.file(place)
@@ -328,7 +328,7 @@ def entries_in(layer: Path, directory: str, trace: Trace) -> tuple[LibraryEntry,
 
 
 def directories(layer: Path) -> Iterator[str]:
-    """Find the directories of a layer, as ``support/``; the first is its own, ``""``."""
+    """Yield the directories of a layer, such as ``support/``, beginning with its root, ``""``."""
     for place, names, _ in os.walk(layer):
         within = Path(place).relative_to(layer)
         depth = len(within.parts)
@@ -337,7 +337,7 @@ def directories(layer: Path) -> Iterator[str]:
 
 
 def visible_files(directory: Path) -> Iterator[Path]:
-    """Find the files below a directory that are not hidden, in the order of their paths."""
+    """Yield the visible files below a directory, sorted by path."""
     for path in sorted(directory.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts):
             yield path

@@ -1,10 +1,10 @@
-"""The difference of two prompts of a library: inputs, outputs, tools, settings and sections of the template."""
+"""The differences between two prompts of a library: inputs, outputs, tools, settings and sections."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lazyprompt._base.difference import Change, Part, State, compare
 from lazyprompt._base.frozen import read_only
@@ -22,27 +22,28 @@ if TYPE_CHECKING:
 
 _SIGNS: Final[Mapping[State, str]] = {"added": "+", "removed": "-", "changed": "~"}
 _NAMED: Final = ("inputs", "outputs", "tools")
+_NOT_SETTINGS: Final = (*_NAMED, "instructions", "kind")
 GROUPS: Final = (*_NAMED, "settings", "sections")
-"""The kinds of parts that a diff compares."""
+"""The groups of parts that a diff compares."""
 Outline: TypeAlias = "Mapping[str, Sequence[Part]]"
-"""The parts of a prompt, by their kind."""
-# It may hold keys: a diff shows that it differs, but not how.
+"""The parts of a prompt by group."""
+# May contain keys: a diff reports only that it changed.
 _HIDDEN = "model.connection"
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class PromptDiff:
-    """The differences of two prompts; true where there are any.
+    """The differences between two prompts; false if there are none.
 
     Args:
-        a: The name of the one.
-        b: The name of the other.
-        inputs: Their inputs.
-        outputs: Their outputs.
-        tools: Their tools.
-        settings: Name, model, options and all other fields.
-        sections: The sections of their templates.
+        a: The name of the first prompt.
+        b: The name of the second prompt.
+        inputs: Changed inputs.
+        outputs: Changed outputs.
+        tools: Changed tools.
+        settings: Changes of the name, the model, its options and all other fields.
+        sections: Changed sections of the template.
     """
 
     a: str
@@ -57,7 +58,7 @@ class PromptDiff:
         return any(changes for _, changes in self._groups())
 
     def to_dict(self) -> JsonObject:
-        """Return the differences as JSON: of each change ``name``, ``state`` and ``lines``."""
+        """Return the differences as JSON; each change has ``name``, ``state`` and ``lines``."""
         groups: JsonObject = {
             group: [{"name": each.name, "state": each.state, "lines": [*each.lines]} for each in changes]
             for group, changes in self._groups()
@@ -65,11 +66,17 @@ class PromptDiff:
         return {"a": self.a, "b": self.b, **groups}
 
     def _groups(self) -> list[tuple[str, tuple[Change, ...]]]:
-        return [(group, cast("tuple[Change, ...]", getattr(self, group))) for group in GROUPS]
+        return [
+            ("inputs", self.inputs),
+            ("outputs", self.outputs),
+            ("tools", self.tools),
+            ("settings", self.settings),
+            ("sections", self.sections),
+        ]
 
     def __str__(self) -> str:
         if not self:
-            return f"{self.a} and {self.b} say the same"
+            return f"{self.a} and {self.b} are equal"
         lines = [f"{self.a} → {self.b}"]
         for group, changes in self._groups():
             lines += [group] if changes else []
@@ -96,7 +103,7 @@ def diff_of(a: str, b: str, before: Outline, after: Outline) -> PromptDiff:
 
 
 def _flatten(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
-    """Return a mapping with paths as its names; lists stay whole."""
+    """Flatten nested mappings to dotted names; lists stay as they are."""
     found: dict[str, Json] = {}
     for name, item in value.items():
         path = f"{before}{name}"
@@ -105,7 +112,7 @@ def _flatten(value: Mapping[str, Json], before: str = "") -> dict[str, Json]:
 
 
 def _named_part(item: JsonObject) -> Part:
-    """Return an input, an output or a tool, with a line for each field."""
+    """Convert an input, output or tool to a part with one line per field."""
     fields = (f"{key}: {_to_text(value)}" for key, value in _flatten(item).items() if key != "name")
     return Part(str(item["name"]), "\n".join(fields))
 
@@ -120,15 +127,18 @@ def _to_text(value: Json) -> str:
 
 def outline_of(prompt: Prompty) -> Outline:
     """Return the parts of a prompt that a diff compares."""
-    fields = prompt.to_dict()
-    named = {word: [*map(_named_part, cast("list[JsonObject]", fields.pop(word, None) or []))] for word in _NAMED}
-    fields.pop("instructions", None)
-    fields.pop("kind", None)
-    return {**named, "settings": _settings({"dialect": prompt.dialect, **fields}), "sections": _parts(prompt)}
+    fields = {name: value for name, value in prompt.to_dict().items() if name not in _NOT_SETTINGS}
+    return {
+        "inputs": [_named_part(each.to_dict()) for each in prompt.inputs],
+        "outputs": [_named_part(each.to_dict()) for each in prompt.outputs],
+        "tools": [_named_part(each.to_dict()) for each in prompt.tools],
+        "settings": _settings({"dialect": prompt.dialect, **fields}),
+        "sections": _parts(prompt),
+    }
 
 
 def _parts(prompt: Prompty) -> list[Part]:
-    """Return the sections of a template as it is written."""
+    """Return the sections of the unfilled template."""
     return [
         Part(
             (each.role or "text") + (json.dumps(shown(each.attributes), ensure_ascii=False) if each.attributes else ""),
@@ -140,22 +150,23 @@ def _parts(prompt: Prompty) -> list[Part]:
 
 def yaml_fields(text: str, name: str) -> JsonObject:
     """Return the fields of a YAML prompt file."""
-    return cast("JsonObject", plain(YamlReader(SourceText(text, name)).read()) or {})
+    node = YamlReader(SourceText(text, name)).read()
+    return {} if node is None else {field: plain(item) for field, item in node.fields.items()}
 
 
 _TEXTS: Final = ("instruction", "system")
 
 
 def outline_of_yaml(text: str, name: str, prompt: PromptFile) -> Outline:
-    """Return the parts of a YAML prompt file that a diff compares: its texts are sections, its slots inputs.
+    """Return the parts of a YAML prompt file that a diff compares: texts as sections, slots as inputs.
 
     Args:
-        text: Its text.
-        name: Its name in errors.
-        prompt: The file as it was read.
+        text: The text of the file.
+        name: The file's name in errors.
+        prompt: The loaded file.
 
     Raises:
-        PromptFileError: It is wrong.
+        PromptFileError: The file is invalid.
     """
     fields = yaml_fields(text, name)
     texts = _flatten({name: fields.pop(name) for name in _TEXTS if name in fields})

@@ -121,7 +121,7 @@ def test_what_differs_is_told_by_input_tool_setting_and_section() -> None:
 def test_what_does_not_differ() -> None:
     found = diff(BEFORE, BEFORE.replace("\n", "\r\n"))
     assert not found
-    assert str(found) == "a and b say the same"
+    assert str(found) == "a and b are equal"
 
 
 def test_a_section_that_comes_between_changes_no_other() -> None:
