@@ -20,7 +20,7 @@ def test_a_file_is_written_in_another_form(run: "Callable[..., Ran]", tmp_path: 
     assert b"${env:LP_NONE:hi}" in ran.out
     # What is said otherwise is told beside the text.
     (note,) = ran.err.splitlines()
-    assert note.startswith(f"lazyprompt: note: {path}: 3:1: sample is the defaults of the inputs now")
+    assert note.startswith(f"lazyprompt: note: {path}: 3:1: sample becomes the inputs' defaults")
 
 
 def test_into_a_file(run: "Callable[..., Ran]", tmp_path: "Path") -> None:

@@ -1,1 +1,1 @@
-"""Prompt files written: changed fields, and other forms. Read convert.py first."""
+"""Writing of prompt files: edited fields, and other dialects. Read conversion.py first."""

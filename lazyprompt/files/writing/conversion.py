@@ -1,7 +1,7 @@
-"""A prompt file to convert: in Prompty v2, with its references as they are written, and places in it.
+"""Conversion of prompt files to Prompty v2, with references kept as written.
 
-Tools before the text become tools of the front matter, a section of a thread becomes its slot alone, and a medium in
-Markdown an input. All lines stay in their places, so that errors name those of the file.
+Tools before the text move to the front matter, a thread section becomes a slot, and a Markdown medium becomes an input.
+Line numbers don't change, so that errors name the lines of the original file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MEDIUM: Final = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]*)\)")
-"""A medium in Markdown: the words in brackets, and the address, which may be a slot."""
+"""A Markdown medium: its label, and its URL, which may be a slot."""
 
 _ROLES: Final = {"agentschema": AGENT_ROLES, "v1": V1_ROLES}
 _SLOT: Final = re.compile(r"\{\{-?\s*([^\W\d]\w*)\s*-?\}\}")
@@ -40,11 +40,11 @@ _RENAMED: Final = {"id": "name", "type": "kind"}
 
 
 class Converted(NamedTuple):
-    """A prompt in another form.
+    """A converted prompt file.
 
     Attributes:
-        text: The text.
-        notes: The parts that the form has no place for, or has otherwise.
+        text: The text in the new dialect.
+        notes: The parts that the dialect can't express, or expresses differently.
     """
 
     text: str
@@ -63,52 +63,52 @@ class Original:
 
     @cached_property
     def source(self) -> SourceText:
-        """Its text."""
+        """The file's text."""
         return SourceText(self.prompty.text, name_of(self.prompty))
 
     @cached_property
     def parts(self) -> Parts:
-        """Its front matter, with no reference looked up, and its body."""
+        """The front matter with unresolved references, and the body."""
         return split(self.source)
 
     @cached_property
     def in_v2(self) -> Translated:
-        """The front matter in the fields of Prompty v2; the text is that of its dialect.
+        """The front matter in the fields of Prompty v2, with the unchanged body.
 
         Raises:
-            FormatError: A reference stands where the dialect needs its value.
+            FormatError: Translating the dialect requires the value of a reference.
         """
-        # What is read here is written: a file that it leads to must bring nothing from the environment.
+        # The result is written to a file, so don't resolve variables of the environment in referenced files.
         references = replace(self.prompty.references, environment={})
         reading = DialectFile(self.source, dict(self.parts.fields or {}), self.parts.body, references)
         try:
             return dialect_named(self.prompty.dialect).read(reading)
         except PromptFileError as error:
             raise FormatError(
-                f"{error}\nTo convert this file, write out what is referred to there: references are not looked up, so "
-                "that no secret is written"
+                f"{error}\nTo convert this file, replace the reference there with its value: references are not "
+                "resolved, so that no secret is written"
             ) from error
 
     def place(self, body: str, at: int) -> tuple[int, int]:
-        """Return the line and the column of a place in its body, or in one that has the same lines."""
+        """Convert an index of the body, or of one with the same lines, to a line and column."""
         line = self.source.place(self.parts.body_at)[0] + body.count("\n", 0, at)
         return line, at - body.rfind("\n", 0, at)
 
     def fault(self, body: str, at: int, what: str) -> FormatError:
-        """Return the error for a place, as of :meth:`place`."""
+        """Return an error at an index of the body; see :meth:`place`."""
         line, column = self.place(body, at)
         return FormatError(f"{self.source.name}:{line}:{column}: {what}")
 
     def offset(self, body: str, at: int) -> int:
-        """Return the place in the file of one in its body, whose lines may end otherwise."""
+        """Convert an index of the body to one of the file, which may have CRLF line ends."""
         return self.parts.body_at + at + (body.count("\n", 0, at) if "\r\n" in self.source.text else 0)
 
     def rewrite(self, fields: Mapping[str, Json], body: str) -> str:
-        """Return the file with other fields and another body; unchanged parts stay as they are written.
+        """Return the file with new fields and a new body; unchanged parts stay as written.
 
         Args:
-            fields: All the fields.
-            body: The body.
+            fields: All new fields.
+            body: The new body.
         """
         raw = self.parts.fields or {}
         gone: dict[str, Json] = {name: None for name in raw if name not in fields}
@@ -121,10 +121,10 @@ class Original:
 
     @cached_property
     def as_v2(self) -> Translated:
-        """The file in Prompty v2, with its text.
+        """The front matter and body in Prompty v2.
 
         Raises:
-            FormatError: It has turns of tools, which Prompty v2 lacks, or invalid tools; with the place.
+            FormatError: The file has tool turns, which Prompty v2 lacks, or invalid tools; the message has a position.
         """
         making = _V2Conversion(self)
         body = making.with_inputs(making.without_sections(self.in_v2.body))
@@ -132,11 +132,11 @@ class Original:
 
 
 def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]] | None:
-    """Return the kind of a medium and its attributes; None if the Markdown is text.
+    """Return the kind and attributes of a Markdown medium, or None if the Markdown is text.
 
     Args:
         match: A match of :data:`MEDIUM`.
-        dialect: The dialect of the file: in the first version all are pictures.
+        dialect: The file's dialect; in v1, all media are images.
     """
     if dialect == "v1":
         return ("image", {}) if match[2].strip() else None
@@ -144,7 +144,7 @@ def medium_in(match: re.Match[str], dialect: str) -> tuple[str, dict[str, Json]]
 
 
 class _V2Conversion:
-    """The fields of Prompty v2 for a file, and the notes on them."""
+    """The conversion of one file to Prompty v2: its new fields and the notes."""
 
     def __init__(self, original: Original) -> None:
         self._original = original
@@ -157,7 +157,7 @@ class _V2Conversion:
         self.notes.append(Note(*self._original.place(body, at), text))
 
     def without_sections(self, body: str) -> str:
-        """Return a body without the sections that Prompty v2 lacks."""
+        """Return the body without the sections that Prompty v2 lacks."""
         matches = [*role_lines(Scanned([body]), _ROLES[self._dialect])]
         ends = [match.start() for match in matches[1:]] + [len(body)]
         kept = [body[: matches[0].start()] if matches else body]
@@ -165,23 +165,23 @@ class _V2Conversion:
             begin, line, role, attributes = match.start(), match[0], match["role"].lower(), match["attributes"] or ""
             fault = ""
             if role == "thread" and not _TAG.search(body, match.end(), end):
-                fault = "no section for the history; declare an input of the kind thread and write its slot"
+                fault = "no section for the history; declare an input of kind thread and use its slot"
             elif role in ("tool", "function") or attributes_in(attributes).get("type") == "tool_call":
-                fault = "no turns of tools; make the conversation an input of the kind thread, and give it with them"
+                fault = "no tool turns; make the conversation an input of kind thread, and pass the tool turns in it"
             if fault:
                 raise self._original.fault(body, begin, f"{line.strip()!r}: Prompty v2 has {fault}")
             gone = {"tools": body[begin:end], "thread": line}.get(role, "")
             if gone and attributes:
-                self._note(body, begin, f"{attributes} of {role} is left out: v2 has no such section")
+                self._note(body, begin, f"{attributes} of {role} is dropped: v2 has no such section")
             if role == "tools":
                 self._take_tools(body, begin, match.end(), end)
             kept += ("\n" * gone.count("\n"), body[begin + len(gone) : end])
         return "".join(kept)
 
     def _take_tools(self, body: str, line: int, begin: int, end: int) -> None:
-        """Add the tools of a section to those of the front matter."""
+        """Move the tools of a section to the front matter."""
         if _TAG.search(body, begin, end):
-            self._note(body, line, "these tools are left out: in those of v2 there are no values; write them out")
+            self._note(body, line, "these tools are dropped: tools in v2 can't contain values; write the values out")
             return
         source, own = self._original.source, self._original.offset
         try:
@@ -192,39 +192,39 @@ class _V2Conversion:
         made = [] if listed is None else listed.value
         found = [] if node is None else node.value
         if not isinstance(made, list) or not isinstance(found, list):
-            raise self._original.fault(body, line, "tools of the text, and those beside them, are lists of tools")
+            raise self._original.fault(body, line, "the tools of the text and of the front matter must both be lists")
         tools = [*made]
         for item in found:
             if not isinstance(item.value, dict):
-                raise self._original.fault(body, line, f"{item.value!r} is no tool; each of them is a mapping")
+                raise self._original.fault(body, line, f"a tool must be a mapping, not {item.value!r}")
             renamed = {_RENAMED.get(key, key): value for key, value in item.value.items()}
             tools.append(item._replace(value=renamed))
             if renamed.keys() != item.value.keys():
-                self._note(body, line, f"{', '.join(item.value)} of a tool are {', '.join(renamed)} in v2")
+                self._note(body, line, f"{', '.join(item.value)} of a tool become {', '.join(renamed)} in v2")
         self.fields["tools"] = to_node(tools, listed or self._place)
 
     def with_inputs(self, body: str) -> str:
-        """Return a body with slots in place of media, and add the inputs for them."""
+        """Return the body with slots in place of media, and add an input for each slot."""
         found = [(match, medium) for match in MEDIUM.finditer(body) if (medium := medium_in(match, self._dialect))]
         names = [slot[1] for match, _ in found if (slot := _SLOT.fullmatch(match[2].strip()))]
         uses = Counter(re.findall(r"\w+", " ".join(_TAG.findall(body))))
-        # One that is used otherwise too, in a loop or as text, would be another value there.
+        # A slot that is also used elsewhere, in a loop or as text, can't become a media input.
         slots = {name for name, times in Counter(names).items() if uses[name] == times}
         kept: list[str] = []
         end = 0
         for match, (kind, attributes) in found:
             name = self._input(kind, match[2].strip(), slots, uses)
             if name is None:
-                self._note(body, match.start(), f"{match[0]} shows nothing in v2: it stays text")
+                self._note(body, match.start(), f"{match[0]} has no equivalent in v2: it stays text")
                 continue
             for key in attributes:
-                self._note(body, match.start(), f"{key} of {match[0]} is left out: an input has no such field")
+                self._note(body, match.start(), f"{key} of {match[0]} is dropped: inputs have no such field")
             kept += (body[end : match.start()], f"{{{{ {name} }}}}")
             end = match.end()
         return "".join((*kept, body[end:]))
 
     def _input(self, kind: str, address: str, slots: Collection[str], used: Collection[str]) -> str | None:
-        """Add the input that shows a medium, and return its name; None if none can."""
+        """Add an input for a medium and return its name, or None if it can't be an input."""
         slot = _SLOT.fullmatch(address)
         if kind not in RICH or (slot[1] not in slots if slot else "{" in address or not address):
             return None
@@ -241,7 +241,7 @@ class _V2Conversion:
 
 
 def _with_input(inputs: Node | None, name: str, fields: dict[str, Node], place: Node) -> Node:
-    """Return inputs, as a list or by their names, with one more, or with other fields of one."""
+    """Return inputs, in their form (list or mapping), with an input added or changed."""
     given = None if inputs is None else inputs.value
     if isinstance(given, list):
         items = [

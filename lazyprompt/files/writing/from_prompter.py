@@ -1,13 +1,13 @@
-"""A prompter written as a prompt file that renders the same messages.
+"""Conversion of a prompter to a prompt file that renders the same messages.
 
-Its slots become inputs, its texts the file's own text, and the begin of its conversations turns. Characters of these
-texts that would mean something to the file are written so that they do not.
+Slots become inputs, texts become the template's own text, and the initial history becomes turns. Characters with a
+special meaning in a prompt file are escaped.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt._base.json import Json, JsonObject, checked
 from lazyprompt.errors import FormatError, PromptFileError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.msg import Msg
     from lazyprompt.prompters.definition import MadeOf
-    from lazyprompt.templates.jinja import JinjaTemplate
+    from lazyprompt.templates.slots import SlotSyntax
 
 
 _INPUT: Final = "input"
@@ -47,9 +47,9 @@ class _Part(NamedTuple):
     """A part of an instruction.
 
     Attributes:
-        pieces: Its text and slots.
-        unless_empty: A condition in Jinja that holds if it has any text; ``""`` if it always has.
-        setting: Jinja that sets a variable of it, in front of the turn.
+        pieces: The text and slots.
+        unless_empty: A Jinja condition that is true if the part has text; ``""`` if it always has text.
+        setting: Jinja code before the turn that assigns the part to a variable.
     """
 
     pieces: list[TurnPiece]
@@ -64,24 +64,24 @@ def text_of(
     description: str | None = None,
     model: str | Mapping[str, object] | None = None,
 ) -> str:
-    """Return a prompter as the text of a prompt file, in Prompty v2.
+    """Convert a prompter to the text of a prompt file in Prompty v2.
 
-    With the same values its messages are those of the prompter in OpenAI's form. The system text is the prompter's
-    present one; texts that it began with become the file's own text, and so trusted. The layout of flat text, markers
-    and safety are no part of a file.
+    With the same values, the file renders the same OpenAI messages as the prompter. The file contains the prompter's
+    current system text. The messages of the initial history become the template's own text and are therefore trusted.
+    A file doesn't contain the layout of flat text, markers or the safety policy.
 
     Args:
-        prompter: The prompter, with an instruction in slots or in Jinja.
-        name: The name of the prompt.
-        description: Its purpose.
-        model: Its model.
+        prompter: The prompter, with an instruction in slots or Jinja.
+        name: The prompt's name.
+        description: The prompt's description.
+        model: The prompt's model.
 
     Returns:
-        The text.
+        The text of the file.
 
     Raises:
-        FormatError: A file cannot do what the prompter does: it has hooks or a budget, tools that are no functions, an
-            instruction of its own making; or a slot's name means something in Jinja.
+        FormatError: The prompter has hooks, a budget, tools that aren't functions or a custom instruction class, or
+            the name of a slot has a meaning in Jinja.
     """
     made = prompter.made_of
     _check(prompter, made)
@@ -91,12 +91,12 @@ def text_of(
     for slot in slots:
         if not is_input(slot):
             raise FormatError(
-                f"the slot {slot!r} cannot be an input of a prompt file: Jinja has another meaning for it"
+                f"the slot {slot!r} cannot be an input of a prompt file: the name has another meaning in Jinja"
             )
     takes_input = instruction.input_form.has_input
     turns = [_system_turn(made.system, system)]
     thread = free_name("conversation", slots)
-    # A slot takes any value, as an input of this kind does.
+    # Like a slot, an input of kind union accepts any value.
     inputs: list[Json] = [{"name": slot, "kind": "union", "required": True} for slot in _plain_slots(instruction)]
     inputs += [
         {"name": slot, "kind": "union", "default": checked(value, f"the value of {slot!r}", FormatError)}
@@ -122,27 +122,27 @@ def text_of(
 
 
 def _check(prompter: Prompter, made: MadeOf) -> None:
-    """Refuse a prompter that no file can replace."""
+    """Raise an error for a prompter that a file can't express."""
     kind = type(made.instruction)
     own = kind.parts is not InstructionTemplate.parts or kind.fill is not InstructionTemplate.fill
     own = own or kind is MessagesTemplate or type(prompter).fill is not Prompter.fill
     for fault, advice in (
-        (made.has_functions, "a function, as a pre_hook: write the prompter without it"),
-        (made.has_budget, "a budget: take it away with with_budget(None)"),
-        (own, f"an instruction of the class {kind.__name__}, which fills itself"),
+        (made.has_functions, "functions such as a pre_hook; convert the prompter without them"),
+        (made.has_budget, "a budget; remove it with with_budget(None)"),
+        (own, f"an instruction of the class {kind.__name__}, with its own way of filling"),
     ):
         if fault:
-            raise FormatError(f"a prompt file cannot say what this {type(prompter).__name__} does: it has {advice}")
+            raise FormatError(f"cannot convert this {type(prompter).__name__} to a prompt file: it has {advice}")
 
 
 def _plain_slots(instruction: InstructionTemplate) -> list[str]:
-    """Return the slots that take text; a file need not declare values for Jinja, which may be of any kind."""
+    """Return the slots of slot templates; Jinja variables can have any kind and need no declaration."""
     texts = [template for template in instruction.templates if isinstance(template, SlotTemplate)]
     return [slot for slot in instruction.slots if any(slot in template.slots for template in texts)]
 
 
-def _part(template: object, variable: str) -> _Part:
-    """Return a part of an instruction."""
+def _part(template: SlotSyntax, variable: str) -> _Part:
+    """Convert a template of the instruction to a part."""
     if isinstance(template, SlotTemplate):
         names = template.origins(())[1::2]
         pieces: list[TurnPiece] = [template.literals[0]]
@@ -150,16 +150,16 @@ def _part(template: object, variable: str) -> _Part:
             pieces += (InputSlot(name), own)
         always = not names or any(template.literals)
         return _Part([piece for piece in pieces if piece], "" if always else " or ".join(template.slots))
-    text = cast("JinjaTemplate", template).text
+    text = template.text
     if not text:
         return _Part([])
-    # All of it is one value: nothing in it can be taken for something else.
+    # Assign the whole text to a variable: as a value, it can't begin a section or a fence.
     inner = free_name(variable, (text,))
     return _Part([InputSlot(inner)], inner, (Code(f"{{% set {inner} %}}{text}{{% endset %}}"),))
 
 
 def _system_turn(system: str, part: _Part) -> list[TurnPiece]:
-    """Return the system turn; no turn if it is empty."""
+    """Return the system turn, or nothing if it is empty."""
     pieces: list[TurnPiece] = ["\n", *part.pieces] if system and part.pieces else part.pieces
     if not part.unless_empty:
         return turn("system", [safe([system, *pieces])]) if system or pieces else []
@@ -170,7 +170,7 @@ def _system_turn(system: str, part: _Part) -> list[TurnPiece]:
 
 
 def _user_turn(part: _Part, *, takes_input: bool, waits: bool) -> list[TurnPiece]:
-    """Return the turn of the user's text; no turn if there is no text and the history awaits the assistant."""
+    """Return the user turn, or nothing if there is no text and the history awaits the assistant."""
     made = turn("user", [safe([*part.pieces, *([InputSlot(_INPUT)] if takes_input else [])])])
     if not waits or (part.pieces and not part.unless_empty):
         return [*part.setting, *made]
@@ -181,7 +181,7 @@ def _user_turn(part: _Part, *, takes_input: bool, waits: bool) -> list[TurnPiece
 
 
 def _is_plain(message: Msg) -> bool:
-    """Return True if a message is text under a role, which a section can hold."""
+    """Return True for a message that a section can express: a role and text."""
     named = message.name == message.role or bool(_LABEL.fullmatch(message.name))
     return message.role in ROLES and isinstance(message.content, str) and not message.metadata and named
 
@@ -191,8 +191,8 @@ def _tool(tool: JsonObject, index: int) -> JsonObject:
     if tool.get("type") != "function" or not isinstance(function, dict) or not function.keys() <= _FUNCTION:
         has = ", ".join(function if isinstance(function, dict) else tool)
         raise FormatError(
-            f"tools[{index}] is of the type {tool.get('type')!r}, with the fields {has}; a tool of a prompt file is a "
-            f"function, with {', '.join(sorted(_FUNCTION))}"
+            f"tools[{index}] has type {tool.get('type')!r} and the fields {has}; a tool of a prompt file must be a "
+            f"function with {', '.join(sorted(_FUNCTION))}"
         )
     check_references(function, f"tools[{index}]")
     return {"kind": "function", **function}

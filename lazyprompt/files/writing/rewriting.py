@@ -1,13 +1,12 @@
-"""Change fields of a prompt file: the rest of its text stays as it is written, with comments and references."""
+"""Editing of fields in a prompt file; the rest of its text stays as written, with comments and references."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, cast
 
 import yaml
 
-from lazyprompt._base.json import Json, JsonObject, checked
+from lazyprompt._base.json import Json, JsonObject, checked, is_mapping
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import PromptFileError, did_you_mean
 from lazyprompt.files.loaded_prompty import LoadedPrompty, name_of
@@ -16,33 +15,35 @@ from lazyprompt.files.spec import FIELDS
 from lazyprompt.files.yaml_nodes import Field, Node, Parts, SourceText, YamlReader, is_same, plain, split
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from lazyprompt.files.writing.yaml_writer import YamlWriter
 
     AnyPrompty = TypeVar("AnyPrompty", bound=LoadedPrompty)
 
 
-# That of the reader: the one in Python refuses what that one takes, as {a: b?, c: d}.
+# The same loader as the reader's: PyYAML's Python loader refuses some YAML that libyaml accepts, such as {a: b?, c: d}.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def edit_fields(
     text: str, at: int, fields: Mapping[str, Field], changes: Mapping[str, Json], safe: Callable[[str], str] = str
 ) -> str:
-    """Change fields of a mapping.
+    """Change fields of a YAML mapping.
 
     Args:
         text: The YAML.
-        at: Its begin in the text that the places of the fields refer to.
-        fields: Its fields.
+        at: The index of the YAML in the file, which the positions of fields refer to.
+        fields: The current fields.
         changes: The new values of fields; None removes one.
-        safe: Replaces secrets in a new text.
+        safe: Function that replaces secrets in new text with references.
 
     Returns:
-        The YAML with the changes. A reference stays one if its value is not changed.
+        The changed YAML. References with unchanged values stay references.
 
     Raises:
-        PromptFileError: A change would write out the value of a reference.
-        MissingExtraError: ruamel.yaml is not installed.
+        PromptFileError: A change would write the value of a reference.
+        MissingExtraError: ruamel.yaml isn't installed.
     """
     wanted = {
         name: new
@@ -67,10 +68,10 @@ def edit_fields(
 
 
 def dump_yaml(value: JsonObject) -> str:
-    """Render a mapping as YAML; ``""`` if it is empty.
+    """Render a mapping as YAML; an empty mapping is ``""``.
 
     Raises:
-        MissingExtraError: ruamel.yaml is not installed.
+        MissingExtraError: ruamel.yaml isn't installed.
     """
     return _writer("", str).rewrite("", {}, value)
 
@@ -82,9 +83,9 @@ def _writer(text: str, safe: Callable[[str], str]) -> YamlWriter:
 
 
 def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str | None, str]] | None:
-    """Divide YAML into the lines of each field, with its name, and the lines between them.
+    """Split YAML into the lines of each field, with its name, and the lines between fields.
 
-    None if a field does not begin a line of its own, or holds a value that another refers to.
+    Return None if a field doesn't begin on its own line, or if the YAML has anchors.
     """
     if any(getattr(event, "anchor", None) for event in yaml.parse(text, Loader=_LOADER)):
         return None
@@ -107,13 +108,13 @@ def _pieces(text: str, at: int, fields: Mapping[str, Field]) -> list[tuple[str |
 
 
 def _is_between(line: str, column: int) -> bool:
-    """Return True for a line that belongs to no field: blank, or a comment as far to the left as the fields."""
+    """Return True for a line between fields: blank, or a comment with at most the fields' indentation."""
     bare = line.lstrip()
     return not bare or (bare.startswith("#") and len(line) - len(bare) <= column)
 
 
 def _place(name: str, pieces: list[tuple[str | None, str]]) -> int:
-    """Return the place of a new field: behind the last one that goes before it by custom."""
+    """Return the index for a new field, in the conventional order of fields."""
     order = FIELDS.index(name) if name in FIELDS else len(FIELDS)
     before = [index for index, (own, _) in enumerate(pieces) if own and own in FIELDS[:order]]
     return max(before, default=-1 if any(own for own, _ in pieces) else len(pieces) - 1) + 1
@@ -133,34 +134,34 @@ class Changes(TypedDict, total=False):
 _NO_METADATA: Final = (*FIELDS, "inputSchema", "outputSchema")
 _SCHEMA: Final = "inputSchema"
 _KNOWN: Final = tuple(Changes.__annotations__)
-# Of what a shorter value is, such as a number, nobody can say that it is the same one.
+# Shorter values, such as numbers, can equal a secret by chance and aren't replaced.
 _SECRET: Final = 8
 
 
 def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
-    """Return the text of a prompt file with fields changed.
+    """Return the text of a prompt file with changed fields.
 
     Args:
         prompty: The prompt file.
-        changes: The fields.
+        changes: The new values.
 
     Returns:
-        The text, which :func:`checked_copy` checks once it is read.
+        The text; after loading it, pass the result to :func:`checked_copy`.
 
     Raises:
-        TypeError: There is no such field.
-        PromptFileError: A value is no JSON, or of the wrong kind.
+        TypeError: A field is unknown.
+        PromptFileError: A value isn't valid JSON or has the wrong type.
     """
     for name in changes:
         if name not in _KNOWN:
             raise TypeError(
-                f"with_fields has no field {name!r}{did_you_mean(name, _KNOWN)}; it has {', '.join(_KNOWN)}"
+                f"with_fields() can't change {name!r}{did_you_mean(name, _KNOWN)}; it can change {', '.join(_KNOWN)}"
             )
     source = SourceText(prompty.text, name_of(prompty))
     if prompty.dialect == "v1":
         raise PromptFileError(
-            f"{source.name}: a file of the first version of Prompty is not changed; write it as Prompty v2 first, with "
-            "dumps('v2') or lazyprompt convert"
+            f"{source.name}: Prompty v1 files can't be changed; convert the file to v2 first, with dumps('v2') or "
+            "lazyprompt convert"
         )
     parts = split(source)
     raw = parts.fields or {}
@@ -168,7 +169,7 @@ def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
     wanted: dict[str, Json] = {}
     for name, make in _MAKERS.items():
         if name in changes:
-            wanted |= make(changes[name], fields)  # type: ignore[literal-required]  # the names are those of Changes
+            wanted |= make(changes[name], fields)  # type: ignore[literal-required]  # name is a key of Changes
     body = source.text[parts.body_at :]
     if "instructions" in changes:
         text = changes["instructions"]
@@ -180,38 +181,38 @@ def rewrite_fields(prompty: LoadedPrompty, changes: Changes) -> str:
 
 
 def checked_copy(made: AnyPrompty, changes: Changes) -> AnyPrompty:
-    """Return a changed prompt, if it has the fields that were asked for.
+    """Return a changed prompt after checking that it has the requested values.
 
     Args:
-        made: The prompt, read from its changed text.
-        changes: What was changed.
+        made: The prompt, loaded from its changed text.
+        changes: The requested values.
 
     Raises:
-        PromptFileError: It has others: its dialect has no such field, or no way to write such a value.
+        PromptFileError: A value differs, because the dialect can't express it.
     """
     got = made.to_dict()
     raw = split(SourceText(made.text, "")).fields or {}
     for name in changes:
         wanted = _canonical(name, changes[name])  # type: ignore[literal-required]  # as above
         own = {key: plain(node) for key, node in raw.items() if key in (name, _SCHEMA) or key not in FIELDS}
-        # The value of a reference may be another by now, and is not shown.
+        # Skip references: their values may have changed, and must not appear in an error.
         if got.get(name) != wanted and "${" not in str(own):
-            what = f"{name} cannot be changed so in this file, of the dialect {made.dialect}: it would say"
-            raise PromptFileError(f"{name_of(made)}: {what} {got.get(name)!r}, not {wanted!r}")
+            what = f"{name} can't be set to {wanted!r} in the dialect {made.dialect}; it would be {got.get(name)!r}"
+            raise PromptFileError(f"{name_of(made)}: {what}")
     return made
 
 
 def assemble(
     source: SourceText, parts: Parts, fields: Mapping[str, Field], wanted: Mapping[str, Json], body: str
 ) -> str:
-    """Return a file with fields and body changed.
+    """Return the text of a file with changed fields and a new body.
 
     Args:
         source: The file.
-        parts: Its parts.
-        fields: Its fields.
+        parts: The parts of the file.
+        fields: The current fields.
         wanted: The new values of fields; None removes one.
-        body: Its body.
+        body: The new body.
     """
     begin, end = parts.yaml_at
     secrets = _secrets(fields)
@@ -224,13 +225,13 @@ def assemble(
     front = edit_fields(source.text[begin:end], begin, fields, wanted, safe)
     if parts.fields is not None:
         return source.text[:begin] + front + source.text[end : parts.body_at] + body
-    # Without a front matter, a body that looks like one must not become one.
+    # Add an empty front matter if the body would be read as one.
     needed = front or split(SourceText(body, source.name)).fields is not None
     return f"---\n{front}---\n{body}" if needed else body
 
 
 def _secrets(fields: Mapping[str, Field]) -> dict[str, str]:
-    """Return the texts from the environment, with the references to them; the longest first."""
+    """Map texts from the environment to their references, longest first."""
     texts = [node.value for field in fields.values() for node in field.seen.within()]
     found = {text: text.reference for text in texts if isinstance(text, SecretText) and len(text) >= _SECRET}
     return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
@@ -245,8 +246,9 @@ def _model(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return metadata, and the unknown fields that count as metadata, which stay beside the known ones."""
-    given = cast("JsonObject", _json(value, "metadata") or {})
+    """Return the new metadata; unknown top-level fields, which count as metadata, stay at the top level."""
+    checked_value = _json(value, "metadata")
+    given = checked_value if isinstance(checked_value, dict) else {}
     own = fields["metadata"].seen.value if "metadata" in fields else None
     beside = [name for name in fields if name not in _NO_METADATA and not (isinstance(own, dict) and name in own)]
     rest: JsonObject = {name: item for name, item in given.items() if name not in beside}
@@ -254,7 +256,7 @@ def _metadata(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 
 
 def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
-    """Return inputs in the form that the file has; unchanged ones stay as they are written."""
+    """Return inputs in the form of the file (list or mapping); unchanged ones stay as written."""
     schema = fields[_SCHEMA].seen.value if _SCHEMA in fields else None
     within = isinstance(schema, dict) and "properties" in schema
     node = schema["properties"] if isinstance(schema, dict) and within else None
@@ -270,8 +272,7 @@ def _inputs(value: object, fields: Mapping[str, Field]) -> dict[str, Json]:
 def _listed(value: object, node: Node | None) -> Json:
     old: dict[str, tuple[Property, Json]] = {}
     if node is not None and node.value is not None:
-        items = node.value.values() if isinstance(node.value, dict) else cast("list[Node]", node.value)
-        for each, item in zip(read_properties(SourceText("", "inputs"), node, "inputs"), items, strict=True):
+        for each, item in zip(read_properties(SourceText("", "inputs"), node, "inputs"), node.parts, strict=True):
             old[each.name] = each, plain(item)
     mapped = node is not None and isinstance(node.value, dict)
     found: dict[str, Json] = {}
@@ -285,12 +286,11 @@ def _listed(value: object, node: Node | None) -> Json:
 
 
 def _properties(value: object) -> tuple[Property, ...]:
-    """Read given inputs as those of a file."""
+    """Parse new inputs as a file's inputs."""
     if value is None:
         return ()
-    if isinstance(value, Mapping):
-        items = cast("Mapping[str, object]", value).items()
-        given: object = {key: item.to_dict() if isinstance(item, Property) else item for key, item in items}
+    if is_mapping(value):
+        given: object = {key: item.to_dict() if isinstance(item, Property) else item for key, item in value.items()}
     else:
         listed = cast("Iterable[object]", value)
         given = [item.to_dict() if isinstance(item, Property) else item for item in listed]
@@ -308,7 +308,7 @@ _MAKERS: Final[Mapping[str, Callable[[object, Mapping[str, Field]], dict[str, Js
 
 
 def _canonical(name: str, value: object) -> Json:
-    """Return a value as :meth:`Prompty.to_dict` has it."""
+    """Return a new value in the form of :meth:`Prompty.to_dict`."""
     if value is None:
         return None
     if name == "model" and isinstance(value, str):

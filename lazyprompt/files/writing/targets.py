@@ -1,4 +1,4 @@
-"""The dialects that prompt files are written in: Prompty v2 and agent definitions."""
+"""The dialects that prompt files can be converted to: Prompty v2 and agent definitions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _RENAMED: Final = {"inputs": "inputSchema", "outputs": "outputSchema"}
 
 
 def write_dialect(prompty: LoadedPrompty, to: str) -> Converted:
-    """Write a prompt file in another dialect; see :func:`lazyprompt.convert`.
+    """Convert a prompt file to another dialect; see :func:`lazyprompt.convert`.
 
     Raises:
-        FormatError: As of :func:`lazyprompt.convert`.
+        FormatError: The dialect is unknown, or can't express the file.
     """
     if to not in TARGETS:
-        raise FormatError(f"there is no form {to!r}{did_you_mean(to, TARGETS)}; there are {', '.join(TARGETS)}")
+        raise FormatError(f"cannot convert to {to!r}{did_you_mean(to, TARGETS)}; choose one of {', '.join(TARGETS)}")
     if to == prompty.dialect:
         return Converted(prompty.text)
     return TARGETS[to](Original(prompty))
@@ -35,7 +35,7 @@ def write_dialect(prompty: LoadedPrompty, to: str) -> Converted:
 
 def _to_v2(original: Original) -> Converted:
     made = original.as_v2
-    # Blank lines are left where the tools before the text were.
+    # Remove the blank lines that replace the tools before the text.
     body = made.body if made.body == original.parts.body else made.body.lstrip("\n")
     return _rewrite(original, _values(made), body, made.notes)
 
@@ -44,18 +44,18 @@ def _to_agentschema(original: Original) -> Converted:
     given, dialect = original.in_v2, original.prompty.dialect
     body = given.body
     notes = [*given.notes]
-    # A tool result is a turn in the first version too.
+    # v1 also has tool results as turns.
     known = (*ROLES, "function") if dialect == "v1" else ROLES
     for match in role_lines(Scanned([body]), AGENT_ROLES):
         if match["role"].lower() not in known:
-            what = f"{match[0].strip()!r} is text in this file, and would begin a section of an agent definition"
-            raise original.fault(body, match.start(), f"{what}; write more on the line")
+            what = f"{match[0].strip()!r} is text in this file, but would begin a section of an agent definition"
+            raise original.fault(body, match.start(), f"{what}; add other text to the line")
     if dialect == "v1":
-        # A picture of the first version may have any words in its brackets.
+        # An image in v1 can have any label.
         body = MEDIUM.sub(lambda match: f"![image]({match[2]})" if medium_in(match, "v1") else match[0], body)
     else:
         notes += [
-            Note(*original.place(body, match.start()), f"{match[0]} was text, and is shown there")
+            Note(*original.place(body, match.start()), f"{match[0]} was text, and becomes a medium")
             for match in MEDIUM.finditer(body)
             if medium_in(match, "agentschema")
         ]
@@ -78,4 +78,4 @@ TARGETS: Final[Mapping[str, Callable[[Original], Converted]]] = {
     "v2": _to_v2,
     "agentschema": _to_agentschema,
 }
-"""The forms, by their names."""
+"""The converters by dialect."""

@@ -1,7 +1,7 @@
-"""Turns of a prompt file, written so that their text means nothing to the file.
+"""Turns of a prompt file, with their text escaped.
 
-A value begins no section, opens no fence and keeps its line breaks. So a character that would mean something is written
-as the value of a variable, which the file sets itself.
+A value can't begin a section or a code fence, and keeps its line breaks. So each special character is written as a
+variable that the template sets itself.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 
 _NAMES: Final = {"\n": "newline", ":": "colon", "`": "tick", "~": "tilde"}
-# The begin of a section or a fence, in text that has one: rather too much than too little.
+# Lines that may begin a section or a fence; escaping too much is harmless.
 _ROLE_LINE: Final = re.compile(
     rf"^([^\S\n]*+(?:#[^\S\n]*+)?(?:{'|'.join(AGENT_ROLES)}|{PLACE})[^\n]*?)(:)(?=[^\S\n]*$)",
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE: Final = re.compile(r"^([^\S\n]*)([`~])(?=\2\2)", re.MULTILINE)
-# Characters that Jinja would read, and those that YAML or a file cannot hold.
+# Characters with a meaning in Jinja, and those that a file can't contain.
 _SPECIAL: Final = re.compile(r"\{(?=[{%#\r\0]|\Z)|[\r\0]")
 _REFERENCE: Final = re.compile(r"\$\{(?:env|file|params):", re.IGNORECASE)
 
 
 class InputSlot(NamedTuple):
-    """The place of an input."""
+    """The slot of an input."""
 
     name: str
 
 
 class EscapedCharacter(NamedTuple):
-    """A character that is written as a value."""
+    """A special character, written as a variable."""
 
     character: str
 
 
 class Code(NamedTuple):
-    """Jinja, as it is."""
+    """Jinja code, written unchanged."""
 
     text: str
 
@@ -59,14 +59,14 @@ def turn(role: str, runs: Iterable[Sequence[TurnPiece]]) -> list[TurnPiece]:
     """Return the pieces of a turn.
 
     Args:
-        role: Its role, with attributes.
-        runs: Its text, made by :func:`safe`.
+        role: The role, with attributes.
+        runs: The contents, escaped by :func:`safe`.
     """
     return [Code(f"{role}:\n"), *(piece for run in runs for piece in run), Code("\n")]
 
 
 def safe(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
-    """Join text and slots; characters that would mean something to a file become values."""
+    """Join adjacent text, and escape characters with a special meaning in a prompt file."""
     joined: list[TurnPiece] = []
     for piece in pieces:
         if isinstance(piece, str) and joined and isinstance(joined[-1], str):
@@ -79,18 +79,18 @@ def safe(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 
 
 def _is_one_section(pieces: Sequence[TurnPiece]) -> bool:
-    """Return True if no dialect finds a role in the pieces, or a fence that stays open."""
+    """Return True if no dialect finds a role line or an unclosed fence in the pieces."""
     parts = [piece if isinstance(piece, str) else Value("", getattr(piece, "name", "")) for piece in pieces]
     filled = Scanned(parts)
     if any(any(role_lines(filled, AGENT_ROLES, fenced=fenced)) for fenced in (False, True)):
         return False
-    # A fence that is open would hide the role behind it, if another one closed it.
+    # If the pieces leave a fence open, a later fence closes it and hides the role line between them.
     ends = (sign * max(3, filled.text.count(sign)) for sign in "`~")
     return all(sections([*parts, f"\nuser:\n\n{end}\n"])[-1].role == "user" for end in ends)
 
 
 def _without_lines(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
-    """Return pieces in which no line begins a section or a fence."""
+    """Escape every line that may begin a section or a fence."""
     text = "".join(piece.replace(PLACE, " ") if isinstance(piece, str) else PLACE for piece in pieces)
     places = {match.start(2) for pattern in (_ROLE_LINE, _FENCE) for match in pattern.finditer(text)}
     found: list[TurnPiece] = []
@@ -110,12 +110,12 @@ def _without_lines(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 
 
 def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
-    """Return pieces whose first and last line break are values, also beside empty slots: a file drops its own."""
+    """Escape the first and last line break, which a file would strip, even next to slots that may be empty."""
     found = [*pieces]
     own = [index for index, piece in enumerate(found) if not isinstance(piece, InputSlot)]
     if not own:
         return found
-    # The last one first: its index stays, whatever becomes of the first.
+    # Change the last one first, so that its index stays valid.
     if isinstance(last := found[own[-1]], str) and last.endswith("\n"):
         found[own[-1] : own[-1] + 1] = [last[:-1], EscapedCharacter("\n")]
     if isinstance(first := found[own[0]], str) and first.startswith("\n"):
@@ -124,7 +124,7 @@ def _with_edges(pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
 
 
 def body_of(turns: Sequence[Sequence[TurnPiece]], slots: Sequence[str]) -> str:
-    """Return the template."""
+    """Return the template of the turns."""
     pieces = [piece for turn in turns for piece in turn]
     taken = (*slots, *(piece.text for piece in pieces if isinstance(piece, Code)))
     names = {sign: free_name(name, taken) for sign, name in _NAMES.items()}
@@ -142,7 +142,7 @@ def _written(piece: TurnPiece, names: Mapping[str, str]) -> str:
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return a name that is in none of the texts."""
+    """Return a name that occurs in none of the texts, by appending underscores."""
     texts = [*taken]
     while any(name in text for text in texts):
         name += "_"
@@ -150,7 +150,7 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def is_input(name: str) -> bool:
-    """Return True if a name can be that of an input: Jinja has no other meaning for it."""
+    """Return True if a name can be an input's: it has no other meaning in Jinja."""
     try:
         return JinjaTemplate(f"{{{{ {name} }}}}").slots == (name,)
     except TemplateError:
@@ -158,16 +158,16 @@ def is_input(name: str) -> bool:
 
 
 def check_references(value: Json, where: str) -> None:
-    """Refuse text that a front matter would take for a reference.
+    """Raise an error for text that a prompt file would resolve as a reference.
 
     Args:
         value: The value of a field.
-        where: Its name in errors.
+        where: The field's name in errors.
 
     Raises:
-        FormatError: A text in it is a reference.
+        FormatError: The value contains a reference.
     """
     if isinstance(value, str) and (found := _REFERENCE.search(value)):
-        raise FormatError(f"{where} has the text {found[0]}…, which a prompt file would look up; write it otherwise")
+        raise FormatError(f"{where} contains {found[0]}…, which a prompt file would resolve; change the text")
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         check_references(item, where)

@@ -1,7 +1,7 @@
-"""Write values into YAML in the style of the lines around them.
+"""Editing of YAML in the style of the surrounding lines.
 
-ruamel.yaml writes the lines of a changed field anew. If fields have no lines of their own, as within braces or if one
-is an alias of another, it writes all of the YAML.
+ruamel.yaml rewrites the lines of changed fields. If fields share lines, as in flow mappings, or use aliases, it
+rewrites the whole YAML.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json
 
-# Lines are broken where their writer breaks them.
+# Don't wrap lines.
 _WIDTH: Final = 1_000_000
 _BREAK: Final = re.compile(r"\r\n|\r")
 _LISTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( *)- ", re.MULTILINE)
 _NESTED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[^\S\n]*\n( +)[^\s#-]", re.MULTILINE)
-# What lines behind a | can say; all else goes into quotes.
+# Text that a literal block (|) can express; other text is quoted.
 _LINE: Final = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]*"
 _BLOCK: Final = re.compile(rf"(?=[^\s])(?:{_LINE}(?<! )\n)+(?:{_LINE}(?<! ))?(?<!\n\n)")
-# What ruamel.yaml writes as a break of lines, outside of double quotes; and what begins a key for some readers.
+# Characters that ruamel.yaml writes as line breaks without double quotes, and "?", which begins a key in some parsers.
 _ESCAPED: Final = re.compile("[\x85\u2028\u2029?]")
 _NAME: Final = "name"
-# ruamel.yaml's own values, of which its hints say little.
+# A ruamel.yaml node; its type hints are incomplete.
 _Tree: TypeAlias = Any
 
 
 class _AsWritten(VersionedResolver):
-    """Takes each scalar for text, so that it is written as it was: it knows other numbers than prompt files."""
+    """Resolves scalars as text, so that they are written unchanged: prompt files have other numbers than YAML 1.2."""
 
     def resolve(self, kind: object, value: object, implicit: object) -> object:
         own: Any = super()
@@ -54,17 +54,17 @@ class _AsWritten(VersionedResolver):
 
 
 class YamlWriter:
-    """Writes values in the style of the YAML around them: its line breaks and indentation.
+    """Writes values in the style of the surrounding YAML: its line breaks and indentation.
 
     Args:
         text: The YAML.
-        safe: Replaces secrets in a text.
+        safe: Function that replaces secrets in a text with references.
     """
 
     def __init__(self, text: str, safe: Callable[[str], str]) -> None:
         self._break = "\r\n" if "\r\n" in text else "\n"
         self._safe = safe
-        self._yaml: Any = YAML()  # its own hints are incomplete
+        self._yaml: Any = YAML()  # its type hints are incomplete
         self._yaml.Resolver = _AsWritten
         self._yaml.preserve_quotes = True
         self._yaml.width = _WIDTH
@@ -75,7 +75,7 @@ class YamlWriter:
         self._yaml.indent(mapping=mapping, sequence=offset + 2, offset=offset)
 
     def rewrite(self, text: str, fields: Mapping[str, Field], changes: Mapping[str, Json]) -> str:
-        """Return YAML with fields changed, in the line breaks of the file."""
+        """Return YAML with changed fields, with the line breaks of the file."""
         lines = _BREAK.sub("\n", text)
         indent = " " * (len(lines) - len(lines.lstrip(" ")))
         try:
@@ -83,8 +83,8 @@ class YamlWriter:
         except YAMLError as error:
             fault = " ".join(str(error).split())
             raise PromptFileError(
-                f"{', '.join(changes)}: the YAML that stands there can be read, but not changed: {fault}; put texts "
-                "with signs in them into quotes"
+                f"{', '.join(changes)}: this YAML can be read, but not changed: {fault}; put text with special "
+                "characters in quotes"
             ) from error
         tree = {} if tree is None else _without_gaps(tree)
         for name, new in changes.items():
@@ -99,7 +99,7 @@ class YamlWriter:
         return re.sub(r"^(?=[^\n])", indent, out.getvalue(), flags=re.MULTILINE).replace("\n", self._break)
 
     def _changed(self, tree: _Tree, field: Field, new: Json) -> _Tree:
-        """Return the tree of a changed value: unchanged parts stay in it, with their comments."""
+        """Return the node of a changed value, keeping unchanged parts with their comments."""
         seen = plain(field.seen)
         if is_same(seen, new):
             return tree
@@ -118,13 +118,13 @@ class YamlWriter:
             return tree
         if isinstance(raw, str) and isinstance(value, dict | list) and _texts_in(seen) & _texts_in(new):
             raise PromptFileError(
-                f"{raw} is left as it is: what it leads to is not written out; change it there, or give a value that "
-                "has nothing of it"
+                f"{raw} can't be changed partly, because its value must not be written here; change the referenced "
+                "file, or set a value that shares no text with it"
             )
         return self._new(new)
 
     def _change_items(self, tree: _Tree, items: list[Field], new: list[Json]) -> None:
-        """Change a list: items with names are those of the same names; others, those at the same places."""
+        """Change a list, matching items by name if all have one, and by index otherwise."""
         names, wanted = _pair_items([plain(item.seen) for item in items], new)
         by_name = dict(zip(names, items, strict=True))
         for index in reversed(range(len(items))):
@@ -137,7 +137,7 @@ class YamlWriter:
                 tree.insert(index, self._new(value))
 
     def _new(self, value: Json) -> _Tree:
-        """Return the tree of a new value."""
+        """Return the node of a new value."""
         if isinstance(value, str):
             text = self._safe(value)
             return LiteralScalarString(text) if _BLOCK.fullmatch(text) else _key(text)
@@ -145,24 +145,24 @@ class YamlWriter:
             return [self._new(item) for item in value]
         if isinstance(value, dict):
             return {_key(key): self._new(item) for key, item in value.items()}
-        # The resolver takes all for text, and so this is no text in quotes.
+        # The resolver treats every scalar as text, so write it plain to avoid quotes.
         return PlainScalarString(json.dumps(value))
 
 
 def _key(text: str) -> _Tree:
-    """Return text in one line, as keys are: in quotes if some reader would take it for something else without."""
-    # A text that is no more than text would get the quotes of the one before it.
+    """Return text as one line, in quotes if a parser could read it as another type."""
+    # Use explicit scalar classes: a plain str would get the quotes of the scalar it replaces.
     return PlainScalarString(text) if is_text(text) and not _is_odd(text) else DoubleQuotedScalarString(text)
 
 
 def _is_odd(text: str) -> bool:
-    """Return True if other readers take a text without quotes for a date, a boolean or a key."""
+    """Return True if other parsers read an unquoted text as a date, a boolean or a key."""
     readings = yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ())
     return _ESCAPED.search(text) is not None or any(pattern.match(text) for _, pattern in readings)
 
 
 def _without_gaps(tree: _Tree) -> _Tree:
-    """Write null for empty values: within braces nothing would be an empty text."""
+    """Write null for empty values, which would become empty text in flow mappings."""
     items: Any = tree.items() if hasattr(tree, "items") else enumerate(tree)
     for key, item in items:
         if isinstance(item, dict | list):
@@ -173,7 +173,7 @@ def _without_gaps(tree: _Tree) -> _Tree:
 
 
 def _pair_items(old: Sequence[Json], new: Sequence[Json]) -> tuple[Sequence[str | int], Sequence[str | int]]:
-    """Name old and new items: by their names if each has one, in one order; else by their places."""
+    """Return keys for old and new items: their names if all have one in the same order, otherwise their indexes."""
     names, wanted = ([item.get(_NAME) if isinstance(item, dict) else None for item in each] for each in (old, new))
     own, asked = ([name for name in each if isinstance(name, str)] for each in (names, wanted))
     named = len({*own}) == len(names) and len({*asked}) == len(wanted)

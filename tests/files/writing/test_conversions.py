@@ -96,10 +96,10 @@ def test_media_of_the_text_are_inputs_in_v2() -> None:
         "{{ both }}: ![image]({{ both }}) ![image](https://e/{{ both }}) ![video](https://e/c.mp4) ![words](https://e/d)",
     ]
     assert made.notes == (
-        '10:1: quality of ![type="image", quality="low"](https://e/b.png) is left out: an input has no such field',
-        "11:13: ![image]({{ both }}) shows nothing in v2: it stays text",
-        "11:34: ![image](https://e/{{ both }}) shows nothing in v2: it stays text",
-        "11:65: ![video](https://e/c.mp4) shows nothing in v2: it stays text",
+        '10:1: quality of ![type="image", quality="low"](https://e/b.png) is dropped: inputs have no such field',
+        "11:13: ![image]({{ both }}) has no equivalent in v2: it stays text",
+        "11:34: ![image](https://e/{{ both }}) has no equivalent in v2: it stays text",
+        "11:65: ![video](https://e/c.mp4) has no equivalent in v2: it stays text",
     )
 
 
@@ -134,7 +134,7 @@ def test_what_was_read_otherwise_is_no_loss() -> None:
 def test_what_a_function_gave_back_has_no_place() -> None:
     # In v2 it was text of the turn before it.
     prompt = Prompty.loads("---\nsample: {}\n---\nuser:\nhi\nfunction[tool_call_id=1]:\n42")
-    with pytest.raises(FormatError, match=r":6:1: 'function\[tool_call_id=1\]:': Prompty v2 has no turns of tools"):
+    with pytest.raises(FormatError, match=r":6:1: 'function\[tool_call_id=1\]:': Prompty v2 has no tool turns"):
         convert(prompt, "v2")
     assert Prompty.loads(prompt.dumps("agentschema")).messages() == prompt.messages()
 
@@ -144,9 +144,9 @@ def test_tools_of_the_text() -> None:
     made = convert(Prompty.loads(text.replace("\n", "\r\n")), "v2")
     wanted = "---\nname: a\ntools:\n  - name: x\n    kind: bing\n---\nsystem:\nhi\nuser:\nyou"
     assert made.text == wanted.replace("\n", "\r\n")
-    assert made.notes == ("4:1: id, type of a tool are name, kind in v2",)
+    assert made.notes == ("4:1: id, type of a tool become name, kind in v2",)
     made = convert(Prompty.loads(text.replace("bing", "{{ t }}")), "v2")
-    assert "4:1: these tools are left out" in made.notes[0]
+    assert "4:1: these tools are dropped" in made.notes[0]
     for broken, place in (("- id: [x", "6:1"), ("- x", "4:1")):
         prompt = Prompty.loads(text.replace("- id: x\n  type: bing", broken))
         with pytest.raises(FormatError, match=rf":{place}: "):
@@ -179,9 +179,9 @@ def test_a_union_keeps_its_word() -> None:
         assert prompt.inputs[0].schema() == {"anyOf": [{"type": "string"}, {"type": "integer"}]}
         named = text.replace("[{kind: string}, {kind: integer}]", "{a: {kind: string}, b: {kind: integer}}")
         assert Prompty.loads(named).inputs[0].schema() == prompt.inputs[0].schema()
-    with pytest.raises(PromptFileError, match=r"2:44: inputs\[0\] has oneOf and anyOf; take out oneOf"):
+    with pytest.raises(PromptFileError, match=r"2:44: inputs\[0\] has both oneOf and anyOf; remove one"):
         Prompty.loads("---\ninputs: [{name: u, kind: union, oneOf: [], anyOf: []}]\n---\n{{ u }}")
-    with pytest.raises(PromptFileError, match=r"inputs\[0\].anyOf is text, and must be a list of the choices"):
+    with pytest.raises(PromptFileError, match=r"inputs\[0\].anyOf is text, and must be a list of choices"):
         Prompty.loads("---\ninputs: [{name: u, kind: union, anyOf: string}]\n---\n{{ u }}")
 
 

@@ -172,17 +172,17 @@ def test_what_a_file_cannot_say() -> None:
         Prompty.from_prompter(ChatPrompter("A").pre_hook(lambda *call: call))
     with pytest.raises(FormatError, match="with_budget"):
         Prompty.from_prompter(ChatPrompter("A {x}", budget={"x": 10}))
-    with pytest.raises(FormatError, match=r"tools\[0\] is of the type 'web_search'"):
+    with pytest.raises(FormatError, match=r"tools\[0\] has type 'web_search'"):
         Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "web_search"}]))
     function = {"name": "f", "description": "of ${env:HOME}", "parameters": {"type": "object", "properties": {}}}
-    with pytest.raises(FormatError, match=r"tools\[0\] has the text \$\{env:"):
+    with pytest.raises(FormatError, match=r"tools\[0\] contains \$\{env:"):
         Prompty.from_prompter(ChatPrompter("A", tools=[{"type": "function", "function": function}]))
 
     class Own(InstructionTemplate):
         def fill(self, input: object = None) -> object:  # type: ignore[override]
             return super().fill(input)
 
-    with pytest.raises(FormatError, match="of the class Own, which fills itself"):
+    with pytest.raises(FormatError, match="of the class Own, with its own way of filling"):
         Prompty.from_prompter(Prompter(Own("A"), ChatPrompter().prompt_template))
     with pytest.raises(FormatError, match="of the class _FileInstruction"):
         Prompty.from_prompter(Prompty.loads("hi").prompter)
