@@ -1,1 +1,1 @@
-"""Prompts in files: loaded, checked, filled, converted. Read prompty.py first."""
+"""Prompts in files: loading, checking, filling and converting. Read prompty.py first."""

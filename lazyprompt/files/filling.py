@@ -1,12 +1,11 @@
-"""A prompt file filled, and as a prompter: all that prompters can do, it can.
+"""Filling of prompt files, and prompt files as prompters.
 
-Its template gives its own text and values in turn, and roles are found in its own text.
+A filled template is a sequence of its own text and values. Roles are found in its own text only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 from jinja2 import ChainableUndefined
 
-from lazyprompt._base.json import JsonObject, checked_text
+from lazyprompt._base.json import JsonObject, checked_text, is_mapping, is_sequence
 from lazyprompt._base.secret import secrets_within
 from lazyprompt.errors import LazyPromptError, PromptFileError, SlotError, ToolsError
-from lazyprompt.files.properties import RICH, MediaInput, Thread, checked_inputs, rich_value, schema_of, thread_items
+from lazyprompt.files.properties import RICH, MediaInput, Thread, checked_inputs, rich_value, schema_of, thread_messages
 from lazyprompt.files.roles import Section, SectionLayout, layout_of, sections
 from lazyprompt.files.targets import request, sent_to, target_of
 from lazyprompt.files.turns import (
@@ -42,6 +41,8 @@ from lazyprompt.templates.instruction import INPUT, Fixed, InstructionTemplate, 
 from lazyprompt.templates.slots import Value, listed
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
     from lazyprompt.files.dialects.dialects import Dialect
     from lazyprompt.files.spec import Spec, Template
     from lazyprompt.files.turns import Step
@@ -52,12 +53,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilledFile:
-    """A prompt file with its inputs put in.
+    """A prompt file filled with inputs.
 
     Args:
-        steps: Its turns and threads.
-        tools: The tools that it names in its text.
-        missing: The inputs that were left out in a tool loop; only its last turn shows them.
+        steps: The turns and threads.
+        tools: The tools that the template's text defines.
+        missing: The inputs that were omitted in a tool loop; only the last turn uses them.
     """
 
     steps: tuple[Step, ...]
@@ -70,10 +71,10 @@ class Filling:
     """Fills a prompt file.
 
     Args:
-        spec: Its front matter.
-        template: Its template.
-        dialect: Its dialect.
-        called: Its name in errors.
+        spec: The front matter.
+        template: The template.
+        dialect: The dialect.
+        called: The file's name in errors.
     """
 
     spec: Spec
@@ -82,49 +83,50 @@ class Filling:
     called: str
 
     def inputs_of(self, given: object) -> Mapping[str, object]:
-        """Return inputs by their names.
+        """Return inputs by name.
 
         Args:
-            given: A mapping; a value alone, for the open input (see :meth:`open_input`); or None.
+            given: A mapping; a bare value for the open input (see :meth:`open_input`); or None.
 
         Raises:
-            SlotError: A value alone could be for several inputs or none, or would not be the user's text.
+            SlotError: A bare value fits several inputs or none, or wouldn't be the user's text.
         """
         if given is None:
             return {}
-        if isinstance(given, (dict, Mapping)):  # a dict is found sooner
-            return cast("Mapping[str, object]", given)
+        if is_mapping(given):
+            return given
         return self.with_text({}, self.open_input(), given)
 
     def with_text(self, values: Mapping[str, object], name: str, text: object) -> dict[str, object]:
-        """Return inputs with the value of one that was given without its name.
+        """Add a value that was passed without a name to the inputs.
 
         Args:
             values: The other inputs.
-            name: The input, as of :meth:`open_input`.
-            text: Its value.
+            name: The name that :meth:`open_input` returns.
+            text: The value.
 
         Raises:
-            SlotError: It would not be the user's text: the input is not called ``input`` and stands in no user turn.
+            SlotError: The value wouldn't be the user's text: the input isn't called ``input`` and is in no user turn.
         """
         given = {**values, name: text}
         if name != INPUT and not self._is_of_user(name, given):
             raise SlotError(
-                f"a {type(text).__name__} alone is the user's text, and the input {name!r} of {self.called} stands in "
-                f"no user turn; give a dict, {dict_form(self.names)}"
+                f"a bare {type(text).__name__} is the user's text, but the input {name!r} of {self.called} is in no "
+                f"user turn; pass a dict, {dict_form(self.names)}"
             )
         return given
 
     def open_input(self, given: Container[str] = ()) -> str:
-        """Return the only input without a value: of those that need one, of those not declared, of all but threads.
+        """Return the one input without a value that a bare value is for.
 
-        Of several, it is the only one that takes text.
+        Required inputs come first, then undeclared ones, then all others except threads. Among several, the only one
+        that accepts text is chosen.
 
         Args:
             given: The inputs that have a value.
 
         Raises:
-            SlotError: There are several, or there is none.
+            SlotError: There are several such inputs, or none.
         """
         kinds = {each.name: each.kind for each in self.spec.inputs}
         declared = [*kinds]
@@ -137,13 +139,13 @@ class Filling:
             if names is declared and INPUT in left:
                 return INPUT
             if left:
-                could = f"a text alone could be the value of {listed(left)} of {self.called}"
-                raise SlotError(f"{could}; give a dict, {dict_form(left)}")
-        has = "a value for each input already" if self.names else "no input"
-        raise SlotError(f"{self.called} has {has}, so a text alone has no place")
+                could = f"a bare text could be the value of {listed(left)} of {self.called}"
+                raise SlotError(f"{could}; pass a dict, {dict_form(left)}")
+        why = "already has a value for each input" if self.names else "has no input"
+        raise SlotError(f"{self.called} {why}, so it accepts no bare text")
 
     def _is_of_user(self, name: str, given: Mapping[str, object]) -> bool:
-        """Return True if the value of an input stands in a user turn, as far as its expressions tell."""
+        """Return True if a user turn uses an input, or an expression that may use it."""
         others = {*self.names} - {name}
         declared = [each for each in self.spec.inputs if each.kind != "thread"]
         sections = self._sections(self.template.fill(self._ready(checked_inputs(given, declared))))
@@ -155,13 +157,13 @@ class Filling:
         )
 
     def parts(self, inputs: object) -> Sequence[str]:
-        """Return the filled template: its own text, and values, in turn.
+        """Return the filled template as its own text and values.
 
         Args:
-            inputs: As of :meth:`inputs_of`.
+            inputs: The inputs; see :meth:`inputs_of`.
 
         Raises:
-            SlotError: Some are missing, or not of their kind; or a variable is nowhere.
+            SlotError: Inputs are missing or have the wrong kind, or a variable is undefined.
             TemplateError: The template fails.
         """
         return self._fill(self._ready(checked_inputs(self.inputs_of(inputs), self.spec.inputs)))
@@ -170,24 +172,20 @@ class Filling:
         """Return the filled template as turns.
 
         Args:
-            inputs: As of :meth:`parts`.
-            history: The messages before: they stand in the place of the first thread that is not among the inputs, or
-                where the template has the history; else before the last turn, if that is the user's.
-            in_loop: True if the inputs of the last turn alone may be left out where the history ends with a tool's
-                result.
+            inputs: The inputs; see :meth:`inputs_of`.
+            history: The earlier messages. They replace the first thread without a value or the template's history
+                section; otherwise they precede the final user turn.
+            in_loop: True if inputs that only the last turn uses may be omitted after a tool result.
 
         Raises:
-            PromptFileError: Something is wrong in its dialect, as a call without a name.
+            PromptFileError: A section is invalid in this dialect, such as a tool call without a name.
         """
         given = self.inputs_of(inputs)
         open_thread = None if history is None else next((one for one in self._threads if given.get(one) is None), None)
         if open_thread is not None:
             given = {**given, open_thread: history}
         missing: frozenset[str] = frozenset()
-        threads = [given.get(name) for name in self._threads]
-        read = [thread_items(cast("list[object]", each)) if isinstance(each, list) else each for each in threads]
-        pasts = cast("list[HistoryLike | None]", [history, *read])
-        if in_loop and any(map(_ends_with_result, pasts)):
+        if in_loop and self._awaits_answer(given, history):
             needed = {each.name: each.is_needed for each in self.spec.inputs}
             left = (name for name in self.names if given.get(name) is None and needed.get(name, True))
             missing = frozenset(left) - {*self._threads}
@@ -199,7 +197,7 @@ class Filling:
             tools = tuple(self.dialect.tools(found))
         except PromptFileError as error:
             raise PromptFileError(f"{self.called}: {error}") from error
-        # A thread that the template does not name stands in the history's place, or at the end.
+        # A thread that the template doesn't use goes to the position of the history, or to the end.
         slots, place = self.template.slots, place_of_history(steps)
         at = len(steps) if place is None else place
         steps[at:at] = [held[name] for name in self._threads if name not in slots and values.get(name) is not None]
@@ -212,15 +210,21 @@ class Filling:
             raise SlotError(f"{self.called}: no value for {listed(sorted(missing))}")
         return FilledFile(tuple(steps), tools, missing)
 
+    def _awaits_answer(self, given: Mapping[str, object], history: HistoryLike | None) -> bool:
+        """Return True if the history or a thread ends with a tool result."""
+        threads = (given.get(name) for name in self._threads)
+        pasts = (thread_messages(each) for each in threads if is_sequence(each))
+        return any(map(_ends_with_result, (history, *pasts)))
+
     def _fill(self, held: Mapping[str, object]) -> Sequence[str]:
         try:
             return self.template.fill(held)
         except SlotError as error:
-            why = "undefined='empty' (--undefined empty) reads a name without a value as empty"
+            why = "undefined='empty' (--undefined empty) renders undefined variables as empty text"
             raise SlotError(f"{error}; {why}") from error
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: nothing that was made on first use."""
+        """Return the fields for a pickle, without cached values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
@@ -229,7 +233,7 @@ class Filling:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The inputs that the file declares, and those that its template names beside them."""
+        """The declared inputs, and the template's undeclared variables."""
         return tuple(dict.fromkeys((*(each.name for each in self.spec.inputs), *self.template.slots)))
 
     @cached_property
@@ -238,15 +242,15 @@ class Filling:
         return layout_of(outline, self.dialect.roles) if outline is not None else None
 
     def _sections(self, parts: Sequence[str]) -> list[Section]:
-        # They are looked for once, where they cannot differ by what is put in.
+        # Find sections once if values can't change them.
         return sections(parts, self.dialect.roles) if self._layout is None else self._layout.fill(parts)
 
     def _ready(self, values: Mapping[str, object], missing: Iterable[str] = ()) -> dict[str, Any]:
-        """Return checked inputs as the template may have them; threads and media keep their place."""
+        """Convert validated inputs to values for the template; threads and media become placeholders."""
         kinds = {each.name: each.kind for each in self.spec.inputs}
         is_jinja = self.spec.engine == "jinja2"
-        # An input that is declared and not given is empty, and no error; to Jinja's tests it is undefined, so that
-        # ``is defined`` and ``default`` know it.
+        # A declared input without a value renders as empty text. Jinja's ``is defined`` and ``default`` still treat it
+        # as undefined.
         made: dict[str, Any] = {
             name: ChainableUndefined(name=name) if is_jinja else "" for name in (*kinds, *missing) if name not in values
         }
@@ -262,27 +266,28 @@ class Filling:
 
 
 def _ends_with_result(past: HistoryLike | None) -> bool:
-    """Return True if a history ends with a tool's result."""
+    """Return True if a history ends with a tool result."""
     return past is not None and History.of(past).question_before_results is not None
 
 
 def display_text(part: str) -> str:
-    """Return a part of a filled template to be looked at: a thread or a medium is a mark, different each time."""
-    if not isinstance(part, Value) or part.held is None:
+    """Return a part of a filled template as text for display, with a random placeholder for a thread or medium."""
+    held = part.held if isinstance(part, Value) else None
+    if not isinstance(held, Thread | MediaInput):
         return str.__str__(part)
-    return f"__PROMPTY_THREAD_{token_hex(4)}_{cast('Thread | MediaInput', part.held).name}__"
+    return f"__PROMPTY_THREAD_{token_hex(4)}_{held.name}__"
 
 
-# The kinds of inputs that a text without a name can be the value of, where there are others.
+# The kinds that accept a bare text if several inputs have no value.
 _TAKE_TEXT = frozenset(("string", "union"))
-# The parts of a text that is not there.
+# The parts of an empty text.
 _NOTHING = ("",)
-# It never changes, so all prompters of files have one.
+# Immutable, so all prompters of files share it.
 _TEMPLATE = ChatPromptTemplate()
 
 
 class _FileInstruction(InstructionTemplate):
-    """The instruction of a file, which the file's own template fills."""
+    """The instruction of a prompt file, which is filled by the file's template."""
 
     accepts_input: bool = False
 
@@ -294,31 +299,31 @@ class _FileInstruction(InstructionTemplate):
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The template's own text, in pieces: values beside it could make a control sequence with it."""
+        """The template's own text in pieces, because adjacent values could complete a control sequence."""
         return self._literals
 
     @property
     def constant(self) -> frozenset[str]:
-        """Nothing: each prompt is filled anew."""
+        """Always empty: every prompt is filled again."""
         return frozenset()
 
 
 class _File(Protocol):
     def hidden_prompter(self) -> FilePrompter:
-        """Return the prompter of the file with a reference in the place of each value of the environment."""
+        """Return the prompter for display, with references in place of values from the environment."""
         ...
 
 
 class FilePrompter(Prompter):
-    """A prompter whose input are the inputs of a prompt file.
+    """The prompter of a prompt file; its input is the mapping of the file's inputs.
 
-    The file's first system turn is its system text, its last turn, if that is the user's and only text, what the user
-    says; all between is history. A history that is given stands in the place of the file's thread, or before that last
-    turn. Where it ends with a tool's result, that turn is left out, unless its inputs ask another question.
+    An initial system turn becomes the system text. A final user turn with only text becomes the user's text. All other
+    turns are history. A passed history replaces the file's thread or precedes the final user turn. If it ends with a
+    tool result, the final user turn is dropped, unless its inputs ask a new question.
 
     Args:
-        filling: Fills the file.
-        file: The file, which is read again for a view.
+        filling: The object that fills the file.
+        file: The file, which provides the prompter for display.
     """
 
     def __init__(self, filling: Filling, file: _File) -> None:
@@ -333,7 +338,7 @@ class FilePrompter(Prompter):
         self._fixed: Fixed = ()
 
     def for_display(self) -> Self:
-        """Return a copy without the values that are from the environment; itself if there are none."""
+        """Return a copy without values from the environment, or the prompter itself if it has none."""
         if all(each.is_hidden for each in self.secrets):
             return self
         other = self._file.hidden_prompter()
@@ -344,43 +349,43 @@ class FilePrompter(Prompter):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The variables of the template that have no fixed value."""
+        """The template variables without a fixed value."""
         return tuple(name for name in super().slots if name not in dict(self._fixed))
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with values for some inputs, which a call may then leave out; those of a call win.
+        """Return a copy with fixed values for some inputs, which calls can override.
 
         Args:
-            **values: A value for each input, or a function without arguments, which is called once for each prompt.
+            **values: Values by input name; a function without arguments is called for each prompt.
 
         Raises:
-            SlotError: A name is that of no input, or a value is None.
+            SlotError: There is no such input, or a value is None.
         """
         fixed = fixed_with(self._fixed, values, self._filling.names, lambda value, _: deepcopy(value))
         return self._changed(fixed=fixed)
 
     def name_of_text(self, given: Iterable[str] = ()) -> str:
-        """Return the input that a text alone is the value of; see :meth:`Filling.open_input`.
+        """Return the input that a bare text is for; see :meth:`Filling.open_input`.
 
         Args:
             given: The inputs that have a value.
 
         Raises:
-            SlotError: There are several, or there is none.
+            SlotError: There are several such inputs, or none.
         """
         return self._filling.open_input({*given, *dict(self._fixed)})
 
     def _inputs(self, given: object) -> object:
         if not self._fixed:
             return given
-        if given is None or isinstance(given, Mapping):
-            named: Mapping[str, object] = cast("Mapping[str, object]", given or {})
+        if given is None or is_mapping(given):
+            named = given or {}
             return {**called(self._fixed, named), **named}
         return self._filling.with_text(called(self._fixed, ()), self.name_of_text(), given)
 
     @property
     def left_out(self) -> Report:
-        """The tools of the file that no request has, as they are no functions."""
+        """The tools of the file that aren't functions, which no request contains."""
         return self._left
 
     def request(self, prompt: Prompt, provider: str | None = None, api: str | None = None) -> Payload:
@@ -388,11 +393,11 @@ class FilePrompter(Prompter):
 
         Args:
             prompt: A prompt of this prompter.
-            provider: The provider; None is the one of the file, or else ``openai``.
-            api: The interface; None is the one of the file, or else ``chat``.
+            provider: The provider; None is the file's, or else ``openai``.
+            api: The API; None is the file's, or else ``chat``.
 
         Raises:
-            FormatError: There is no such provider or interface; or the messages have no form there.
+            FormatError: The provider or API is unknown, or the messages can't be sent to it.
         """
         spec = self._filling.spec
         own = {each.name for each in spec.tools}
@@ -403,12 +408,12 @@ class FilePrompter(Prompter):
         return request(spec, conversation.messages, provider, api, tools=named, report=report, guard=guard)
 
     def request_of(self, messages: list[Msg], provider: str | None = None, api: str | None = None) -> Payload:
-        """Return the whole request of other messages, none of which is trusted; see :meth:`request`."""
+        """Return the whole request of other, untrusted messages; see :meth:`request`."""
         guard = self._payloads(provider, api).guard(PromptMessages(messages, {}))
         return request(self._filling.spec, messages, provider, api, report=self.left_out, guard=guard)
 
     def _payloads(self, provider: str | None, api: str | None) -> PayloadTarget:
-        """Return the target of the messages of requests."""
+        """Return the target that writes the messages of requests."""
         spec = self._filling.spec
         profile, model = target_of(*sent_to(spec, provider, api)).profile, spec.model.get("id")
         named = model if isinstance(model, str) and profile != "openai" else None
@@ -416,7 +421,7 @@ class FilePrompter(Prompter):
 
     @property
     def response_format(self) -> JsonObject | None:
-        """The schema of the file's outputs."""
+        """The JSON Schema of the file's outputs, or None without outputs."""
         outputs = self._filling.spec.outputs
         title = re.sub(r"\W+", "_", self._filling.spec.name or "answer", flags=re.ASCII)
         return {"title": title, **schema_of(outputs)} if outputs else None
@@ -428,17 +433,17 @@ class FilePrompter(Prompter):
         tools: ToolsLike = None,
         label: str | None = None,
     ) -> Prompt:
-        """Make the prompt of the file; see :meth:`Prompter.fill`.
+        """Fill the file; see :meth:`Prompter.fill`.
 
         Args:
             input: The inputs of the file.
-            history: The messages in the place of the file's thread, or before its last turn.
+            history: The earlier messages. They replace the file's thread, or precede its final user turn.
             tools: The tools that the model may call.
             label: The answer, in training data.
 
         Raises:
-            SlotError: An input is missing or unknown.
-            ToolsError: The file has tools of its own, and so has the call.
+            SlotError: An input is missing or has the wrong kind.
+            ToolsError: Both the file and the call have tools.
         """
         if self._hooks:
             input, history, tools, label = self._after_hooks(input, history, tools, label)
@@ -472,17 +477,17 @@ class FilePrompter(Prompter):
         return self._filling.names
 
     def _with_named(self, functions: list[JsonObject], tools: ToolsLike) -> ToolSet:
-        """Return the tools of a call: the file's own, and behind them those that its text names."""
+        """Return the tools of a call: the file's own, followed by those that its text defines."""
         if not functions:
             return self._all_tools(tools)
         if given := ToolSet.of(tools):
             names, called = ", ".join(given.names), self._filling.called
-            raise ToolsError(f"{called} names tools in its text, so none may be given at the call; given were {names}")
+            raise ToolsError(f"{called} defines tools in its text, so a call may not pass any; got {names}")
         return ToolSet.of([*self._tools, *functions])
 
 
 class _FileTexts(NamedTuple):
-    """The texts of a filled file: its system text, its user's text, the messages between them, and named tools."""
+    """The parts of a filled file: system text, user text, the messages between them, and tools of the text."""
 
     system: Text
     user: Text
@@ -507,9 +512,9 @@ class _FileSource:
     """A prompt file with its inputs; a :class:`lazyprompt.messages.prompt.PromptFiller`.
 
     Args:
-        filling: Fills the file.
-        inputs: Its inputs.
-        history: The messages that were given beside them.
+        filling: The object that fills the file.
+        inputs: The inputs.
+        history: The passed history.
     """
 
     filling: Filling
@@ -518,30 +523,30 @@ class _FileSource:
 
     @property
     def lists(self) -> Mapping[str, Sequence[object]]:
-        """The inputs that are lists; the items of media and threads are parts of messages."""
+        """The inputs that are lists, except threads and media, which become messages and blocks."""
         rich = {each.name for each in self.filling.spec.inputs if each.kind in RICH}
         return lists_in(self.inputs, [name for name in self.filling.names if name not in rich])
 
     @property
     def fills_turns(self) -> bool:
-        """True: the template may write any turn, and slots have the names of loop variables."""
+        """Always True: the template can write any turn, and loop variables name slots."""
         return True
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
-        """Return the prompt with other items in the place of a list."""
+        """Return the prompt with other items in a list."""
         source = replace(self, inputs={**self.inputs, slot: [*items]})
         texts = _texts_of(self.filling, source.inputs, self.history, Notes())
         return prompt.evolve(instruction=texts.system, user=texts.user, history=texts.past, source=source)
 
 
 def _is_empty_user_turn(step: Step) -> bool:
-    """Return True for a turn of the user without any text: a file has one for an input that is empty."""
+    """Return True for a user turn without text, as an empty input leaves it."""
     only = step.only_text if isinstance(step, Turn) and step.role == "user" else None
     return only is not None and not only.text
 
 
 def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str, ...], list[Step]]:
-    """Return the system text and the user's last turn, each as own text and values in turn, and the other turns."""
+    """Return the system text and the final user text, each alternating own text and values, and the other turns."""
     left = [*steps]
     system: tuple[str, ...] = _NOTHING
     user: tuple[str, ...] = _NOTHING
@@ -557,7 +562,7 @@ def _split_off_texts(steps: Sequence[Step]) -> tuple[tuple[str, ...], tuple[str,
 
 
 def _alternate(parts: Sequence[str]) -> tuple[str, ...]:
-    """Return own text and values in turn: own text stands at the even places."""
+    """Return parts with own text at even indexes and values at odd ones."""
     found = [""]
     for part in parts:
         if isinstance(part, Value):
@@ -568,5 +573,5 @@ def _alternate(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _slots(parts: Sequence[str], own: str) -> tuple[str, ...]:
-    """Return the input of each part; the template's own text, and what an expression made, count as its own."""
+    """Return the input of each part; own text, and expressions without an input, get the name ``own``."""
     return tuple(part.root or own if isinstance(part, Value) else own for part in parts)

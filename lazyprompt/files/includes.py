@@ -1,11 +1,11 @@
-"""Files within templates: ``{% include "shared/tone.md" %}`` in Jinja, ``{{> shared/tone.md}}`` in Mustache.
+"""Included files: ``{% include "shared/tone.md" %}`` in Jinja, ``{{> shared/tone.md}}`` in Mustache.
 
-What is included is the developer's own text, put in its place before the template is parsed: slots in it are slots, and
-lines in it that name a role begin a section. So a path stands there in full; one that a value would give is refused.
-A newline at the end of an included file ends its last line, and is no part of its text.
+Included text is the developer's own and is inserted before the template is parsed: its slots are slots, and its role
+lines begin sections. The path must therefore be a constant. The newline at the end of an included file is dropped.
 
-A path is looked for beside the file that it stands in, then in the directory of the prompt, then in the allowed roots.
-In a library, the layers are as one tree: beside the file in each of the layers, then in their roots.
+A path is searched for in the directory of the including file, then in the prompt's directory, then in the allowed
+roots. The layers of a library are searched as one tree: the including file's directory in each layer, then the roots of
+the layers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lazyprompt.errors import PromptFileError, PromptFileMissingError, TemplateError
 from lazyprompt.files.references import References, file_text
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 MAX_INCLUDES: Final = 1000
-"""How many times a prompt may include a file, all in all."""
+"""The maximum number of includes in a prompt, nested ones included."""
 
 _MAX_CHAIN = 50
 _TEXTS = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'"
-# What is raw and never ends goes on to the end of the text: to look for its end from each place would take long.
+# An unclosed raw block extends to the end of the text; searching for its end from each position would be quadratic.
 _JINJA = (
     r"\{#.*?#\}|\{%[-+]?\s*+raw\s*+[-+]?%\}(?:.*?\{%[-+]?\s*+endraw\s*+[-+]?%\}|.*+)"
     rf"|(?P<open>\{{%[-+]?)\s*+include\b(?P<what>(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+)%\}}"
@@ -47,11 +47,11 @@ class _Tag(NamedTuple):
     """A tag that includes a file.
 
     Attributes:
-        begin: Its beginning, with the white space that goes with it.
-        end: Its end, likewise.
-        at: The beginning of the tag itself.
-        path: The path; None where there is none.
-        indent: The indentation of each line of the file.
+        begin: The start of the replaced text: the tag with the white space that it strips.
+        end: The end of the replaced text.
+        at: The start of the tag itself.
+        path: The path; None if the tag has no constant path.
+        indent: The indentation to add to each line of the file.
     """
 
     begin: int
@@ -63,16 +63,16 @@ class _Tag(NamedTuple):
 
 @dataclass(frozen=True)
 class _Syntax:
-    """Tags that include a file, in one syntax.
+    """The include tags of one template syntax.
 
     Args:
-        sign: A part of each tag that includes a file.
-        usage: A tag as it is written.
-        opens: The beginning of a tag.
-        tag: A tag, comment or raw text, which has a group ``what`` where it includes a file.
-        path: The path within such a tag.
-        marks: The characters that may end a tag; the first takes white space away, also at the beginning.
-        indents: True if a tag alone on its line indents all lines of its file.
+        sign: A substring that every include tag contains.
+        usage: An example tag, for errors.
+        opens: Pattern of the start of any tag.
+        tag: Pattern of a tag, comment or raw block; the group ``what`` matches in include tags only.
+        path: Pattern of the group ``what`` with a constant path.
+        marks: The white space control characters; the first one strips white space.
+        indents: True if a tag on its own line indents all lines of its file.
     """
 
     sign: str
@@ -84,13 +84,13 @@ class _Syntax:
     indents: bool = False
 
     def tags(self, text: str) -> Iterator[_Tag]:
-        """Find the tags that include a file; those in comments, raw text and texts in quotes do not."""
+        """Yield the include tags, but not those in comments, raw blocks and string literals."""
         end = 0
         while opens := self.opens.search(text, end):
             at = opens.start()
             found = self.tag.match(text, at)
             if found is None or text.startswith("{{=", at):
-                return  # it is not closed, or other delimiters follow; the template's parser says so
+                return  # unclosed, or a change of delimiters: the template's parser reports it
             end = found.end()
             what = found["what"]
             if what is None:
@@ -98,8 +98,8 @@ class _Syntax:
             named = self.path.fullmatch(what[:-1] if what.endswith(self.marks) else what)
             path = None if named is None else next(filter(None, named.groups()))
             begin = len(text[:at].rstrip()) if found["open"].endswith(self.marks[:1]) else at
-            if what.endswith(self.marks[:1]):
-                end = cast("re.Match[str]", _SPACE.match(text, end)).end()
+            if what.endswith(self.marks[:1]) and (space := _SPACE.match(text, end)):
+                end = space.end()
             before = text[text.rfind("\n", 0, at) + 1 : at]
             alone = self.indents and not before.strip() and _REST_IS_BLANK.match(text, end)
             yield _Tag(begin, end, at, path, before if alone else "")
@@ -127,12 +127,12 @@ _SYNTAXES = {
 
 
 class IncludedFile(NamedTuple):
-    """A file that was included.
+    """An included file.
 
     Attributes:
-        name: Its path, as the template has it.
-        own: Its own text, without what it includes; its lines are those of the file.
-        at: The place of the tag in the template of the prompt.
+        name: The path as written in the tag.
+        own: The file's own text, with blank lines in place of includes, so that line numbers match.
+        at: The index of the tag in the prompt's template.
     """
 
     name: str
@@ -142,12 +142,12 @@ class IncludedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """A template with all that it includes.
+    """A template with its included files.
 
     Args:
-        text: The whole text.
-        own: Its own text, without what it includes; its lines are those of the file.
-        pieces: The files that it includes, each once; those that they include are before them.
+        text: The text with all files inserted.
+        own: The template's own text, with blank lines in place of includes, so that line numbers match.
+        pieces: The included files, each once, nested ones first.
     """
 
     text: str
@@ -155,14 +155,14 @@ class Expanded:
     pieces: tuple[IncludedFile, ...] = ()
 
     def fault(self, error: TemplateError, parse: Callable[[str], object]) -> tuple[TemplateError, int | None]:
-        """Find the file that an error of the whole text is from: lines of the whole are lines of no file.
+        """Find the file that causes an error, because line numbers of the whole text match no file.
 
         Args:
-            error: The error.
-            parse: The parser of a template.
+            error: The error of the whole text.
+            parse: The template parser.
 
         Returns:
-            The error with the line of its file; and the place of the tag, where it is in a file that is included.
+            The error with the line number in its file, and the index of the include tag, or None for the prompt itself.
         """
         for name, own, at in (*self.pieces, IncludedFile("", self.own, 0)) if self.pieces else ():
             try:
@@ -173,17 +173,17 @@ class Expanded:
 
 
 def expand_includes(text: str, engine: str, references: References, source: SourceText, begin: int) -> Expanded:
-    """A template with the files that it includes in their places.
+    """Insert included files into a template.
 
     Args:
         text: The template.
-        engine: Its syntax.
-        references: The places that files may lie in.
-        source: The file that it is from, for errors.
-        begin: The beginning of the template in it.
+        engine: The template syntax.
+        references: The directories that files may be in.
+        source: The prompt file, for error positions.
+        begin: The start of the template in the prompt file.
 
     Raises:
-        PromptFileError: A file cannot be included; the message has the place of the tag in the prompt's file.
+        PromptFileError: A file can't be included; the message has the position of the tag in the prompt file.
     """
     syntax = _SYNTAXES[engine]
     if syntax.sign not in text:
@@ -199,7 +199,7 @@ def expand_includes(text: str, engine: str, references: References, source: Sour
 
 @dataclass
 class _Including:
-    """Puts files into one template, within bounds."""
+    """Inserts files into one template, within limits."""
 
     references: References
     syntax: _Syntax
@@ -210,7 +210,7 @@ class _Including:
     texts: dict[Path, str] = field(default_factory=dict[Path, str])
 
     def within(self, text: str, chain: list[tuple[Path, str]], directory: Path | None) -> tuple[str, str]:
-        """Return a text with all files in their places, and the same without them."""
+        """Return a text with all files inserted, and the text with blank lines in place of the tags."""
         parts: list[str] = []
         bare: list[str] = []
         end = 0
@@ -222,29 +222,29 @@ class _Including:
             except (FileNotFoundError, ValueError) as error:
                 raise type(error)(f"{chain[-1][1]}: {error}" if chain else str(error)) from error
             parts += (text[end : tag.begin], found)
-            # The tags go, their lines stay: so lines are those of the file.
+            # Keep the line breaks of removed tags, so that line numbers match the file.
             bare += (text[end : tag.begin], "\n" * text.count("\n", tag.begin, tag.end))
             end = tag.end
         return "".join([*parts, text[end:]]), "".join([*bare, text[end:]])
 
     def _of(self, tag: _Tag, chain: list[tuple[Path, str]], directory: Path | None) -> str:
-        """Return the text that a tag includes."""
+        """Return the text to insert for a tag."""
         self.count += 1
         if self.count > MAX_INCLUDES:
             raise ValueError(f"more than {MAX_INCLUDES} files are included")
         if tag.path is None:
             raise ValueError(
-                f"an included file is named by its path in full, as {self.syntax.usage}, with nothing else in the tag: "
-                "files are put in before there are values; to choose by a value, put it under an if"
+                f"an include tag must contain only a constant path, such as {self.syntax.usage}: files are inserted "
+                "before values are known; to choose a file by a value, put each include under an if"
             )
         found = self._text(self._path(tag.path, directory), tag.path, chain).replace("\n", "\n" + tag.indent)
         self.left -= len(found)
         if self.left < 0:
-            raise ValueError(f"the included files make more than {MAX_BYTES} characters")
+            raise ValueError(f"the included files exceed {MAX_BYTES} characters")
         return found
 
     def _path(self, given: str, directory: Path | None) -> Path:
-        """The file of a path: the first one that there is."""
+        """Return the first existing file for a path."""
         refused: ValueError | None = None
         allowed = False
         for start in self.references.starts(directory):
@@ -254,28 +254,28 @@ class _Including:
                 refused = refused or error
                 continue
             allowed = True
-            if os.path.isfile(path):  # noqa: PTH113 - a name that is too long is an error to a Path
+            if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for names that are too long
                 return path
         if refused is not None and not allowed:
             raise refused
-        raise FileNotFoundError(f"there is no file {given!r} to be included")
+        raise FileNotFoundError(f"included file {given!r} not found")
 
     def _text(self, path: Path, given: str, chain: list[tuple[Path, str]]) -> str:
-        """The text of a file, with what it includes itself."""
+        """Return the text of a file with its own includes inserted."""
         if any(path == one for one, _ in chain):
             names = " → ".join([*(name for _, name in chain), given])
-            raise ValueError(f"the included files go round in a circle: {names}")
+            raise ValueError(f"circular includes: {names}")
         if len(chain) >= _MAX_CHAIN:
-            raise ValueError(f"files include one another more than {_MAX_CHAIN} deep")
+            raise ValueError(f"includes are nested more than {_MAX_CHAIN} deep")
         if path in self.texts:
             return self.texts[path]
         text = file_text(path, given).replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
         if path.suffix.lower() == ".prompty" and _DELIMITER.match(text):
             raise ValueError(
-                f"{given!r} has a front matter, which would be lost; put the text that is shared into a file of its own"
+                f"{given!r} has a front matter, which an include would drop; move the shared text to a separate file"
             )
         if "\0" in text:
-            raise ValueError(f"{given!r} holds the character U+0000, which no text has")
+            raise ValueError(f"{given!r} contains the character U+0000, which is not allowed")
         whole, own = self.within(text, [*chain, (path, given)], path.parent)
         self.pieces[path] = IncludedFile(given, own, self.at)
         self.texts[path] = whole
@@ -283,12 +283,12 @@ class _Including:
 
 
 def place_in(source: SourceText, begin: int, at: int) -> int:
-    """Return the place in a file of a place in its template, which has no lines that end in two characters.
+    """Convert an index of the template, which has only ``LF`` line ends, to one of the file.
 
     Args:
         source: The file.
-        begin: The beginning of the template in it.
-        at: The place in the template.
+        begin: The start of the template in the file.
+        at: The index in the template.
     """
     for pairs, found in enumerate(re.finditer("\r\n", source.text[begin:])):
         if found.start() - pairs >= at:

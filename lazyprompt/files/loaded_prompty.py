@@ -1,4 +1,4 @@
-"""A prompt file read in its dialect, with all that it refers to and includes; a fault is one error with its place."""
+"""A loaded prompt file, with references resolved and includes inserted; every error has its position."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Undefined: TypeAlias = Literal["error", "empty"]
-"""The value of a variable that is nowhere."""
+"""The treatment of undefined template variables: an error, or empty text."""
 
 _LINE = re.compile(r"\w+, line ([0-9]+): ")
 _BREAK = re.compile(r"\r\n|[\r\n]")
@@ -34,18 +34,18 @@ _BREAK = re.compile(r"\r\n|[\r\n]")
 
 @dataclass(frozen=True, repr=False)
 class LoadedPrompty:
-    """A prompt file that was read.
+    """A loaded prompt file.
 
     Args:
-        spec: Its front matter.
-        instructions: Its template, with the files that it includes.
-        dialect: Its dialect.
-        text: The file as it is written.
+        spec: The front matter.
+        instructions: The template, with included files inserted.
+        dialect: The dialect.
+        text: The text as written.
         path: The path; None for text.
-        undefined: The value of a variable that is nowhere: an ``error``, or ``empty``.
-        references: The places that its references lead to.
-        seen: The fields of its front matter, with all references looked up.
-        notes: Fields that another dialect writes otherwise, or that were not carried over, by line and column.
+        undefined: The treatment of undefined template variables: ``error``, or ``empty`` text.
+        references: The values and directories that references were resolved with.
+        seen: The fields of the front matter, with all references resolved.
+        notes: Fields that were translated from another dialect or dropped, with line and column.
     """
 
     spec: Spec
@@ -66,42 +66,42 @@ class LoadedPrompty:
         parts = split(source)
         written = parts.fields or {}
         try:
-            spoken = dialect_of(written, parts.body) if dialect is None else dialect_named(dialect)
+            found = dialect_of(written, parts.body) if dialect is None else dialect_named(dialect)
         except TemplateError as error:
             raise PromptFileError(f"{name}:1:1: {error}") from error
-        # A file of the first version is read without its connection, as by its own tools.
-        looking = replace(references, connects_later=True) if spoken.name == "v1" else references
-        seen = looking.resolve(written, source)
-        translated = spoken.read(DialectFile(source, seen, parts.body, references))
+        # Like its own runtime, load a v1 file even if the variables of its connection aren't set.
+        resolver = replace(references, connects_later=True) if found.name == "v1" else references
+        seen = resolver.resolve(written, source)
+        translated = found.read(DialectFile(source, seen, parts.body, references))
         spec, body = read_spec(translated.fields, source), translated.body
         begin = written["instructions"].at if not body and "instructions" in written else parts.body_at
         whole = expand_includes(body or spec.instructions or "", spec.engine, references, source, begin)
         template = _parse_template(whole, spec.engine, source, begin, lenient=undefined == "empty")
         _check_defaults(spec.inputs, translated.fields.get("inputs"), source)
-        made = cls(spec, whole.text, spoken.name, text, path, undefined, references, seen, translated.notes)
-        # It was parsed to find its faults.
+        made = cls(spec, whole.text, found.name, text, path, undefined, references, seen, translated.notes)
+        # Keep the parsed template instead of parsing it again.
         vars(made)["template"] = template
         return made
 
     @property
     def name(self) -> str | None:
-        """The name."""
+        """The prompt's name."""
         return self.spec.name
 
     @cached_property
     def template(self) -> Template:
-        """Its template, parsed once."""
+        """The parsed template."""
         return ENGINES[self.spec.engine](self.instructions, lenient=self.undefined == "empty")
 
     def to_dict(self) -> JsonObject:
-        """Return the file in the canonical form of Prompty v2, with its template as ``instructions``."""
+        """Return the file in the canonical form of Prompty v2, with the template as ``instructions``."""
         return {**self.spec.to_dict(), "instructions": self.instructions}
 
     def __hash__(self) -> int:
         return hash(self.text)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: nothing that was made of the rest."""
+        """Return the fields for a pickle, without cached values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
@@ -109,12 +109,12 @@ class LoadedPrompty:
 
 
 def name_of(file: LoadedPrompty) -> str:
-    """Return the name that errors have for a file."""
+    """Return the name of a file in errors."""
     return str(file.path or file.name or "<string>")
 
 
 def _parse_template(whole: Expanded, engine: str, source: SourceText, begin: int, *, lenient: bool) -> Template:
-    """Return the template, parsed; an error in it has its place in the file."""
+    """Parse the template; errors have their position in the file."""
     parse = ENGINES[engine]
     try:
         return parse(whole.text, lenient=lenient)
@@ -125,17 +125,17 @@ def _parse_template(whole: Expanded, engine: str, source: SourceText, begin: int
 
 
 def _mustache_hint(fault: str, engine: str) -> str:
-    """Return what to do about a section of Mustache in a template of another syntax."""
+    """Return advice for a Mustache section in a Jinja template."""
     if engine == "mustache" or not re.search("unexpected char '[#^]'", fault):
         return ""
     return (
-        "; {{#name}} begins a section of Mustache: write {% for %} or {% if %}, or write all of the template in "
-        "Mustache and add the line 'template: {format: mustache}' to the front matter"
+        "; {{#name}} is a Mustache section: write {% for %} or {% if %}, or write the whole template in Mustache and "
+        "add 'template: {format: mustache}' to the front matter"
     )
 
 
 def _place_of(error: TemplateError, source: SourceText, begin: int) -> int:
-    """Return the place in a file of the line of its template that an error names."""
+    """Return the index in the file of the template line that an error names."""
     named = _LINE.match(str(error))
     for line, found in enumerate(_BREAK.finditer(source.text, begin), 2):
         if named and line == int(named[1]):
@@ -144,7 +144,7 @@ def _place_of(error: TemplateError, source: SourceText, begin: int) -> int:
 
 
 def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: SourceText) -> None:
-    """Refuse a default that is not of its input's kind."""
+    """Raise an error for a default that doesn't match its input's kind."""
     for place, each in enumerate(inputs):
         if each.default is not None:
             try:
@@ -152,16 +152,16 @@ def _check_defaults(inputs: tuple[Property, ...], written: Node | None, source: 
             except SlotError as error:
                 items = [] if written is None else written.parts
                 at = items[place].key_at if place < len(items) else 0
-                raise source.fault_at(at, f"a default is wrong: {error}") from error
+                raise source.fault_at(at, f"invalid default: {error}") from error
 
 
 def content_hash(dialect: str, content: JsonObject) -> str:
-    """Return the hash of a prompt: SHA-256 in hexadecimal, over its canonical JSON.
+    """Return the SHA-256 of a prompt's canonical JSON, in hexadecimal.
 
     Args:
-        dialect: Its dialect: the same text has another meaning in another one.
-        content: Its front matter, with what it refers to, and its template, with what it includes. The connection of
-            the model (``model.connection``) is left out: it differs from place to place, and may hold keys.
+        dialect: The dialect, because the same text can mean different things in different dialects.
+        content: The front matter with references resolved, and the template with includes. ``model.connection`` is
+            ignored, because it differs between environments and may contain keys.
     """
     model = content.get("model")
     if isinstance(model, dict):

@@ -1,6 +1,6 @@
-"""YAML prompt files: a prompter written down, to be reviewed, shared and rendered.
+"""YAML prompt files: a prompter as a file that can be reviewed, shared and rendered.
 
-Every mistake is one :class:`PromptFileError` that begins with ``name:line:column:``.
+Every mistake is a :class:`PromptFileError` that begins with ``name:line:column:``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, cast
 from lazyprompt._base.frozen import read_only
 from lazyprompt.errors import LazyPromptError, PromptFileError, did_you_mean
 from lazyprompt.files.library.names import key_and_version
-from lazyprompt.files.yaml_nodes import KINDS, Node, SourceText, YamlReader, plain, text_of_file
-from lazyprompt.messages.history import History, HistoryLike
+from lazyprompt.files.yaml_nodes import KINDS, Node, SourceText, YamlReader, plain, require_text, text_of_file
+from lazyprompt.messages.parse import parse_messages
 from lazyprompt.messages.tools import ToolLike, ToolSet
 from lazyprompt.prompters.definition import PromptOrigin
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
@@ -24,11 +24,12 @@ from lazyprompt.templates.slots import escape
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.prompters.prompter import Prompter
 
 
 FIELDS = ("type", "instruction", "system", "extra_keys", "tools", "history", "examples", "model")
-"""The fields of a prompt file; all may be left out."""
+"""The fields of a prompt file; all are optional."""
 
 TYPES = ("chat", "alpaca")
 """The values of the field ``type``."""
@@ -37,12 +38,12 @@ TYPES = ("chat", "alpaca")
 @read_only
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """A prompter that was read from a file.
+    """A prompter that was loaded from a YAML prompt file.
 
     Args:
-        prompter: The prompter; with the model's markers, where the file names a model.
-        model: The model the file names.
-        name: The name of the file in errors.
+        prompter: The prompter, with the model's markers if the file names a model.
+        model: The model that the file names.
+        name: The file's name in errors.
         path: The path; None for text.
     """
 
@@ -53,43 +54,42 @@ class PromptFile:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PromptFile:
-        """Read a prompt file.
+        """Load a prompt file.
 
         Args:
             path: The file, in UTF-8.
 
         Raises:
-            PromptFileError: The file cannot be read or is no prompt file; the message begins ``path:line:column:``.
+            PromptFileError: The file can't be read or is invalid; the message begins with ``path:line:column:``.
         """
         name = os.fspath(path)
         return cls._parse(text_of_file(name), name, Path(name))
 
     @classmethod
     def of_file(cls, path: Path, text: str) -> PromptFile:
-        """Read a prompt file whose text was read already: one of a library.
+        """Parse a prompt file whose text is already read, such as a library's.
 
         Args:
             path: The file.
-            text: Its text.
+            text: The text of the file.
 
         Raises:
-            PromptFileError: As of :meth:`load`.
+            PromptFileError: The file is invalid.
         """
         return cls._parse(text, str(path), path)
 
     @classmethod
     def loads(cls, text: str, name: str = "<string>") -> PromptFile:
-        """Read the text of a prompt file.
+        """Parse the text of a prompt file.
 
         Args:
             text: The text.
-            name: Its name in errors.
+            name: The text's name in errors.
 
         Raises:
-            PromptFileError: The text is no prompt file; the message begins ``name:line:column:``.
+            PromptFileError: The text is invalid; the message begins with ``name:line:column:``.
         """
-        if not isinstance(cast("object", text), str):
-            raise PromptFileError(f"{name}:1:1: a prompt file is text, not {type(text).__name__}; see PromptFile.load")
+        require_text(text, name, "PromptFile.load")
         return cls._parse(text, name, None)
 
     @classmethod
@@ -107,13 +107,13 @@ class PromptFile:
 
 
 def _fields(source: SourceText) -> dict[str, Node]:
-    """Return the fields of a file, with right names."""
+    """Return the fields of a file, and check their names."""
     node = YamlReader(source).read()
     known = f"the fields are {', '.join(FIELDS)}"
     if node is None or node.value is None:
         raise source.fault_at(0, f"the file is empty; {known}")
     if not isinstance(node.value, dict):
-        raise source.wrong_kind(node, "a prompt file is a mapping, not", f"; {known}")
+        raise source.wrong_kind(node, "a prompt file must be a mapping, not", f"; {known}")
     for name, field in node.value.items():
         if name not in FIELDS:
             raise source.fault_at(field.key_at, f"unknown field {name!r}{did_you_mean(name, FIELDS)}; {known}")
@@ -124,28 +124,28 @@ def _prompter(source: SourceText, fields: dict[str, Node]) -> Prompter:
     """Return the prompter that the fields describe."""
     kind = _text_of(source, fields["type"], "type") if "type" in fields else TYPES[0]
     if kind not in TYPES:
-        known = f"{did_you_mean(kind, TYPES)}; known are {', '.join(TYPES)}"
-        raise source.fault_at(fields["type"].at, f"type {kind!r} is unknown{known}")
+        known = f"{did_you_mean(kind, TYPES)}; expected one of {', '.join(TYPES)}"
+        raise source.fault_at(fields["type"].at, f"unknown type {kind!r}{known}")
     instruction = _instruction(source, fields["instruction"]) if "instruction" in fields else None
     system = _text_of(source, fields["system"], "system") if "system" in fields else None
     keys = _extra_keys(source, fields["extra_keys"]) if "extra_keys" in fields else None
     tools = _tools(source, fields["tools"]) if "tools" in fields else None
     examples = _examples(source, fields["examples"]) if "examples" in fields else []
     history = _history(source, fields["history"]) if "history" in fields else ()
-    # The parts were checked one by one; the extra keys, or their place in the instruction, can still be wrong.
+    # Each field is valid by itself; the extra keys can still conflict with the instruction.
     at = fields.get("extra_keys") or fields.get("instruction") or Node(None, 0, 0)
     with _located(source, at):
         if kind == "chat":
             return ChatPrompter(instruction, keys, tools=tools, history=[*examples, *history], system=system)
         if history:
-            what = "the Alpaca form has no turns and takes no history; use type: chat, or examples"
+            what = "Alpaca prompts have no turns, so no history; use type: chat, or examples"
             raise source.fault_at(fields["history"].key_at, what)
         return AlpacaPrompter(_with_examples(instruction, examples), keys, tools=tools, system=system)
 
 
 @contextmanager
 def _located(source: SourceText, node: Node) -> Generator[None]:
-    """Give errors of the prompter the place of the field that they come from."""
+    """Add the position of a field to errors of the prompter."""
     try:
         yield
     except PromptFileError:
@@ -158,9 +158,9 @@ def _text_of(source: SourceText, node: Node, where: str) -> str:
     if isinstance(node.value, str):
         return node.value
     if node.value is None:
-        raise source.fault_at(node.key_at, f"{where} is empty; give it text, or leave it out")
+        raise source.fault_at(node.key_at, f"{where} is empty; add text, or remove the field")
     advice = "" if isinstance(node.value, list | dict) else "; put it in quotes"
-    advice = "; text that begins with { or [ goes into quotes" if node.flow else advice
+    advice = "; put text that begins with { or [ in quotes" if node.flow else advice
     raise source.wrong_kind(node, f"{where} is", f", but must be text{advice}")
 
 
@@ -177,8 +177,8 @@ def _instruction(source: SourceText, node: Node) -> str | dict[str, str]:
     levels = ("system", "user")
     for level, part in node.value.items():
         if level not in levels:
-            advice = "; text that begins with { goes into quotes" if node.flow else ""
-            what = f"the instruction has the key {level!r}{did_you_mean(level, levels)}; it takes system and user"
+            advice = "; put text that begins with { in quotes" if node.flow else ""
+            what = f"unknown key {level!r} of the instruction{did_you_mean(level, levels)}; its keys are system, user"
             raise source.fault_at(part.key_at, what + advice)
     return {level: _text_of(source, part, f"instruction.{level}") for level, part in node.value.items()}
 
@@ -196,16 +196,14 @@ def _tools(source: SourceText, node: Node) -> ToolSet:
         return ToolSet.of(cast("list[ToolLike]", [plain(item) for item in items]))
 
 
-def _history(source: SourceText, node: Node) -> HistoryLike:
+def _history(source: SourceText, node: Node) -> list[Msg]:
     items = _items_of(source, node, "history", "pairs [question, answer] or messages")
-    history = cast("HistoryLike", [plain(item) for item in items])
     with _located(source, node):
-        History.of(history)
-    return history
+        return parse_messages([plain(item) for item in items])
 
 
 def _examples(source: SourceText, node: Node) -> list[tuple[str, str]]:
-    """Return the examples as pairs of input and output."""
+    """Return the examples as (input, output) pairs."""
     parts = ("input", "output")
     pairs: list[tuple[str, str]] = []
     for index, item in enumerate(_items_of(source, node, "examples", "pairs or of {input, output}")):
@@ -217,20 +215,24 @@ def _examples(source: SourceText, node: Node) -> list[tuple[str, str]]:
         else:
             has = f" with the keys {', '.join(map(repr, item.fields))}" if isinstance(item.value, dict) else ""
             has = f" of {len(item.value)}" if isinstance(item.value, list) else has
-            form = "an example is {input: ..., output: ...} or [input, output]"
+            form = "write {input: ..., output: ...} or [input, output]"
             raise source.wrong_kind(item, f"{where} is", f"{has}; {form}")
         pairs.append((_text_of(source, pair[0], f"{where} input"), _text_of(source, pair[1], f"{where} output")))
     return pairs
 
 
 def _with_examples(instruction: str | dict[str, str] | None, examples: list[tuple[str, str]]) -> str | dict[str, str]:
-    """Return an Alpaca instruction with its examples behind it; their braces are text."""
+    """Return an Alpaca instruction followed by its examples."""
     if isinstance(instruction, dict):
         level = "system" if instruction.get("system") or "user" not in instruction else "user"
-        text = cast("str", _with_examples(instruction.get(level), examples))
-        return {**instruction, level: text}
+        return {**instruction, level: _append_examples(instruction.get(level, ""), examples)}
+    return _append_examples(instruction or "", examples)
+
+
+def _append_examples(text: str, examples: list[tuple[str, str]]) -> str:
+    """Append examples to a text, with their braces escaped."""
     if not examples:
-        return instruction or ""
+        return text
+    # Strip the final newline of a YAML block, which would add a second blank line.
     written = [escape(f"Input: {given}\nOutput: {answer}") for given, answer in examples]
-    # A block of YAML ends in a newline, which would make two blank lines of the one.
-    return "\n\n".join([*filter(None, [(instruction or "").rstrip("\n")]), *written])
+    return "\n\n".join([*filter(None, [text.rstrip("\n")]), *written])

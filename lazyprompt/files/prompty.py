@@ -1,4 +1,4 @@
-"""Prompts in ``.prompty`` files: loaded, checked, filled."""
+"""Prompts in ``.prompty`` files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, overload
 
 from lazyprompt._base.files import write_whole
 from lazyprompt._base.secret import HiddenEnvironment
-from lazyprompt.errors import FormatError, PromptFileError
+from lazyprompt.errors import FormatError
 from lazyprompt.files.dialects.dialects import dialect_named
 from lazyprompt.files.filling import FilePrompter, FilledFile, Filling, display_text
 from lazyprompt.files.library.names import key_and_version
@@ -22,7 +22,7 @@ from lazyprompt.files.references import References
 from lazyprompt.files.roles import TemplateSegment, check_strict, segments_of
 from lazyprompt.files.targets import read_answer, sent_to
 from lazyprompt.files.turns import messages_of, neutral_messages
-from lazyprompt.files.yaml_nodes import text_of_file
+from lazyprompt.files.yaml_nodes import require_text, text_of_file
 from lazyprompt.messages.parse import parse_messages
 from lazyprompt.prompters.definition import PromptOrigin
 
@@ -54,7 +54,7 @@ class More(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Prompty(LoadedPrompty):
-    """A prompt in a file; made by :meth:`load` or :meth:`loads`."""
+    """A prompt file; create it with :meth:`load` or :meth:`loads`."""
 
     @classmethod
     def load(
@@ -66,17 +66,17 @@ class Prompty(LoadedPrompty):
         dialect: str | None = None,
         undefined: Undefined = "error",
     ) -> Self:
-        """Read a prompt file.
+        """Load a prompt file.
 
         Args:
             path: The file, in UTF-8.
             params: The values of ``${params:name}``.
-            allowed_roots: Directories that ``${file:...}`` may lead to, beside the file's own.
-            dialect: ``v2``, ``agentschema`` or ``v1``; None finds it out.
-            undefined: The value of a variable that is nowhere: an ``error``, or ``empty``.
+            allowed_roots: Additional directories that ``${file:...}`` and includes may lead to.
+            dialect: ``v2``, ``agentschema`` or ``v1``; None detects it.
+            undefined: The treatment of undefined template variables: ``error``, or ``empty`` text.
 
         Raises:
-            PromptFileError: The file cannot be read, or is wrong; the message begins ``path:line:column:``.
+            PromptFileError: The file can't be read or is invalid; the message begins with ``path:line:column:``.
         """
         file = Path(path)
         references = References(file.parent, tuple(map(Path, allowed_roots)), dict(params or {}))
@@ -107,22 +107,22 @@ class Prompty(LoadedPrompty):
         allowed_roots: Iterable[str | os.PathLike[str]] = (),
         undefined: Undefined = "error",
     ) -> Self:
-        """Read the text of a prompt file.
+        """Parse the text of a prompt file; see :meth:`load` for the other arguments.
 
         Args:
             text: The text.
-            base_dir: The directory that ``${file:...}`` is relative to, and stays in; None allows none.
-            params: As of :meth:`load` (so with all others).
-            dialect: The dialect.
-            name: The name of the text in errors.
-            allowed_roots: Further directories.
-            undefined: The value of a variable that is nowhere.
+            base_dir: The directory that ``${file:...}`` and includes are relative to and must stay in; None allows no
+                files.
+            params: The values of ``${params:name}``.
+            dialect: The dialect; None detects it.
+            name: The text's name in errors.
+            allowed_roots: Additional directories.
+            undefined: The treatment of undefined template variables.
 
         Raises:
-            PromptFileError: The text is wrong; the message begins ``name:line:column:``.
+            PromptFileError: The text is invalid; the message begins with ``name:line:column:``.
         """
-        if not isinstance(cast("object", text), str):
-            raise PromptFileError(f"{name}:1:1: a prompt is text, not {type(text).__name__}; see Prompty.load")
+        require_text(text, name, "Prompty.load")
         base = None if base_dir is None else Path(base_dir)
         references = References(base, tuple(map(Path, allowed_roots)), dict(params or {}))
         return cls._read(text, name, None, references, dialect, undefined)
@@ -131,56 +131,56 @@ class Prompty(LoadedPrompty):
     def of_file(
         cls, path: Path, references: References, undefined: Undefined = "error", *, text: str | None = None
     ) -> Self:
-        """Read a prompt file whose references lead elsewhere than those of a file alone: one of a library.
+        """Load a prompt file with given references, such as a library's.
 
         Args:
             path: The file.
-            references: The places that its references lead to.
-            undefined: As of :meth:`load`.
-            text: The text to read in its place, as of an editor; None reads the file.
+            references: The values and directories to resolve references with.
+            undefined: The treatment of undefined template variables; see :meth:`load`.
+            text: Text to parse instead of the file's, such as unsaved changes in an editor; None reads the file.
 
         Raises:
-            PromptFileError: As of :meth:`load`.
+            PromptFileError: The file can't be read or is invalid.
         """
         held = text_of_file(str(path)) if text is None else text
         return cls._read(held, str(path), path, references, None, undefined)
 
     @property
     def description(self) -> str | None:
-        """The description."""
+        """The prompt's description."""
         return self.spec.description
 
     @property
     def metadata(self) -> JsonObject:
-        """The metadata."""
+        """The metadata, with unknown fields."""
         return deepcopy(dict(self.spec.metadata))
 
     @property
     def model(self) -> JsonObject:
-        """The model: ``id``, ``provider``, ``apiType``, ``connection``, ``options``; empty where none is named."""
+        """The model: ``id``, ``provider``, ``apiType``, ``connection``, ``options``; empty if the file names none."""
         return deepcopy(dict(self.spec.model))
 
     @property
     def inputs(self) -> tuple[Property, ...]:
-        """The inputs."""
+        """The declared inputs."""
         return self.spec.inputs
 
     @property
     def outputs(self) -> tuple[Property, ...]:
-        """The outputs."""
+        """The declared outputs."""
         return self.spec.outputs
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools of its front matter."""
+        """The tools of the front matter."""
         return self.spec.tools
 
     @cached_property
     def hash(self) -> str:
-        """The SHA-256 of its contents, the same in every process; its first 12 characters will do for logs.
+        """The SHA-256 of the contents, the same in every process; 12 characters are enough for logs.
 
-        Counted are the values of its front matter (but for ``model.connection``), its template and what it includes;
-        not where the file is, or when it was written.
+        It covers the front matter without ``model.connection``, the template and included files, but not the path or
+        the modification time.
         """
         return content_hash(self.dialect, self.to_dict())
 
@@ -190,86 +190,85 @@ class Prompty(LoadedPrompty):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The variables of its template."""
+        """The variables of the template."""
         return self.template.slots
 
     def with_text(self, values: Mapping[str, object], name: str, text: object) -> dict[str, object]:
-        """Return inputs with the value of one that was given without its name.
+        """Add a value that was passed without a name to the inputs.
 
         Args:
             values: The other inputs.
-            name: The input, as of ``prompter.name_of_text``.
-            text: Its value.
+            name: The name that ``prompter.name_of_text`` returns.
+            text: The value.
 
         Raises:
-            SlotError: It would not be the user's text: the input is not called ``input`` and stands in no user turn.
+            SlotError: The value wouldn't be the user's text: the input isn't called ``input`` and is in no user turn.
         """
         return self._filling.with_text(values, name, text)
 
     def validate(self, inputs: object = None) -> dict[str, object]:
-        """Check inputs.
+        """Validate inputs and add defaults.
 
         Args:
-            inputs: A value for each input, by its name; or the user's text alone, for the only input
-                that needs a value.
+            inputs: The values by input name; or only the user's text, for the one input that needs a value.
 
         Returns:
-            The inputs, with defaults where nothing is given.
+            The inputs with defaults.
 
         Raises:
-            SlotError: Some are missing, or not of their kind; all faults are in it.
+            SlotError: Inputs are missing or have the wrong kind; the message lists all errors.
         """
         return checked_inputs(self._filling.inputs_of(inputs), self.spec.inputs)
 
     def parts(self, inputs: object = None) -> Sequence[str]:
-        """Return the filled template: its own text, and values (:class:`~lazyprompt.templates.slots.Value`), in turn.
+        """Return the filled template as its own text and values (:class:`~lazyprompt.templates.slots.Value`).
 
         Args:
-            inputs: As of :meth:`validate`.
+            inputs: The inputs; see :meth:`validate`.
 
         Raises:
-            SlotError: As of :meth:`validate`; or a variable is nowhere.
+            SlotError: Inputs are missing or have the wrong kind, or a variable is undefined.
             TemplateError: The template fails.
         """
         return self._filling.parts(inputs)
 
     def render(self, inputs: object = None) -> str:
-        """Return the filled template as text, for looking at: nothing finds roles in it again.
+        """Return the filled template as text for display; it isn't parsed again.
 
         Args:
-            inputs: As of :meth:`validate`.
+            inputs: The inputs; see :meth:`validate`.
 
         Returns:
-            The text. Threads and media are marks, different each time.
+            The text, with random placeholders for threads and media.
         """
         return "".join(map(display_text, self.parts(inputs)))
 
     def render_segments(self, inputs: object = None, strict: Collection[str] = ()) -> list[TemplateSegment]:
-        """Return the filled template as segments: its own text, and the text from inputs.
+        """Return the filled template as segments: its own text, and values.
 
         Args:
-            inputs: As of :meth:`validate`.
-            strict: The names of inputs that may hold no line that names a role.
+            inputs: The inputs; see :meth:`validate`.
+            strict: The names of inputs that must not contain a line that names a role.
 
         Raises:
-            SafetyError: One of them does, alone or with what stands around it.
+            SafetyError: A strict input contains such a line, or forms one with the text around it.
         """
         values = self.validate(inputs)
         check_strict(values, strict)
         return segments_of(self.parts(inputs), strict, {*values, *(each.name for each in self.inputs)}, display_text)
 
     def filled(self, inputs: object = None, history: HistoryLike | None = None) -> FilledFile:
-        """Return the prompt as turns and threads, which all its forms are made of.
+        """Return the prompt as turns and threads, from which all output forms are made.
 
         Args:
-            inputs: As of :meth:`validate`.
-            history: The messages before: they stand in the place of the first thread that is not among the inputs, or
-                where the template has the history; else before the last turn, if that is the user's.
+            inputs: The inputs; see :meth:`validate`.
+            history: The earlier messages. They replace the first thread without a value or the template's history
+                section; otherwise they precede the final user turn.
 
         Raises:
-            SlotError: As of :meth:`parts`.
-            TemplateError: As of :meth:`parts`.
-            PromptFileError: Something is wrong in its dialect, as a call without a name.
+            SlotError: Inputs are missing or have the wrong kind, or a variable is undefined.
+            TemplateError: The template fails.
+            PromptFileError: A section is invalid in this dialect, such as a tool call without a name.
         """
         return self._filling.filled(inputs, history)
 
@@ -277,25 +276,25 @@ class Prompty(LoadedPrompty):
         """Return the prompt as messages.
 
         Args:
-            inputs: As of :meth:`validate`.
+            inputs: The inputs; see :meth:`validate`.
 
         Returns:
-            The messages; an attribute ``name`` is the speaker's name, all others are metadata.
+            The messages. The section attribute ``name`` is the speaker's name; other attributes become metadata.
         """
         return messages_of(self.filled(inputs).steps)
 
     def tools_for(self, inputs: object = None) -> list[JsonObject]:
-        """Return all tools: those of the front matter, and those that the text names, filled.
+        """Return the tools of the front matter and of the filled template.
 
         Args:
-            inputs: As of :meth:`validate`.
+            inputs: The inputs; see :meth:`validate`.
         """
         return [*(each.to_dict() for each in self.spec.tools), *deepcopy(self.filled(inputs).tools)]
 
-    # A property, for pyright takes no cached_property for one of a protocol.
+    # pyright doesn't accept a cached_property for a protocol's property.
     @property
     def prompter(self) -> FilePrompter:
-        """The prompt as a prompter, whose input are the inputs. It attaches to modules."""
+        """The prompt as a prompter, for modules; its input is the mapping of inputs."""
         return self._prompter
 
     @cached_property
@@ -308,7 +307,7 @@ class Prompty(LoadedPrompty):
         return made
 
     def hidden_prompter(self) -> FilePrompter:
-        """Return its prompter with a reference in the place of each value of the environment: that of its views."""
+        """Return the prompter for display, with references in place of values from the environment."""
         hidden = HiddenEnvironment(self.references.environment)
         references = replace(self.references, environment=hidden, named=None, trace=None)
         return self._read(self.text, name_of(self), self.path, references, self.dialect, self.undefined).prompter
@@ -384,16 +383,17 @@ class Prompty(LoadedPrompty):
         format: str | None = None,
         **more: Unpack[More],
     ) -> str | OpenAIPrompt | Payload:
-        """Return the prompt in a form; see :meth:`lazyprompt.Prompter.generate_prompt`.
+        """Render the prompt; see :meth:`lazyprompt.Prompter.generate_prompt`.
 
         Args:
-            inputs: As of :meth:`validate`.
-            history: The messages before: they stand in the place of the thread, or before the last turn of the user.
-            tools: Tools of this call.
+            inputs: The inputs; see :meth:`validate`.
+            history: The earlier messages. They replace the thread, or precede the final user turn.
+            tools: The tools of this call.
             label: The answer, in training data.
-            return_dict: As there.
-            format: As there; or ``neutral``, for ``messages`` and ``tools`` in the form of no provider.
-            more: As there: ``show``, ``model`` and ``chat_template``.
+            return_dict: True to return OpenAI's ``messages`` and ``tools``.
+            format: A format of :meth:`lazyprompt.Prompter.generate_prompt`; or ``neutral``, for ``messages`` and
+                ``tools`` in Prompty's provider-independent form.
+            more: The arguments ``show``, ``model`` and ``chat_template``.
         """
         if format == "neutral":
             made = self.filled(inputs, history)
@@ -413,20 +413,20 @@ class Prompty(LoadedPrompty):
         provider: str | None = None,
         api: str | None = None,
     ) -> Payload:
-        """Return the whole request: model, messages, options, tools and the form of the answer.
+        """Return the whole request: model, messages, options, tools and output schema.
 
         Args:
-            inputs: As of :meth:`validate`.
-            messages: Messages in the place of those of the template.
-            history: The messages before: they stand in the place of the thread.
-            provider: The provider; None is the one of the file, or else ``openai``.
-            api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the one of the file, or else ``chat``.
+            inputs: The inputs; see :meth:`validate`.
+            messages: Messages to send instead of the template's.
+            history: The earlier messages, which replace the thread.
+            provider: The provider; None is the file's, or else ``openai``.
+            api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the file's, or else ``chat``.
 
         Returns:
-            The body, with a report of the content that it cannot carry.
+            The request body, with a report of content that it can't carry.
 
         Raises:
-            FormatError: There is no such provider or interface; or the messages have no form there.
+            FormatError: The provider or API is unknown, or the messages can't be sent to it.
         """
         if messages is not None:
             return self.prompter.request_of(parse_messages(messages), provider, api)
@@ -435,26 +435,26 @@ class Prompty(LoadedPrompty):
     def render_batch(self, rows: object, **more: Any) -> Iterator[JsonObject | RowFault]:
         """Render the prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
 
-        In the forms of whole requests the model and the options are those of the file.
+        Whole requests have the file's model and options.
 
         Args:
-            rows: Mappings one after another, a mapping of columns, an Arrow table or a DataFrame.
-            more: As there.
+            rows: An iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
+            more: The other arguments of ``render_batch``.
         """
         from lazyprompt.batch.render import render_batch  # noqa: PLC0415  # door: as of Prompter.render_batch
 
         return render_batch(self, rows, **more)
 
     def read(self, response: object, provider: str | None = None, api: str | None = None) -> Json:
-        """Parse an answer: text, an object where the file has outputs, calls, vectors or a picture.
+        """Parse an answer: text, an object if the file has outputs, tool calls, vectors or an image.
 
         Args:
-            response: The answer: a dict, or the object of the provider's official client.
-            provider: The provider; None is the one of the file, or else ``openai``.
-            api: As of :meth:`request`.
+            response: The answer, as a dict or as an object of the provider's official client.
+            provider: The provider; None is the file's, or else ``openai``.
+            api: The API; see :meth:`request`.
 
         Raises:
-            FormatError: It is no answer of this provider.
+            FormatError: The response isn't an answer of this provider.
         """
         return read_answer(response, *sent_to(self.spec, provider, api), structured=bool(self.outputs))
 
@@ -467,35 +467,35 @@ class Prompty(LoadedPrompty):
         description: str | None = None,
         model: str | Mapping[str, object] | None = None,
     ) -> Self:
-        """Return the prompt file of a prompter; see :func:`lazyprompt.files.writing.from_prompter.text_of`.
+        """Convert a prompter to a prompt file; see :func:`lazyprompt.files.writing.from_prompter.text_of`.
 
         Args:
             prompter: The prompter.
-            name: The name of the prompt.
-            description: Its description.
-            model: Its model.
+            name: The prompt's name.
+            description: The prompt's description.
+            model: The prompt's model.
 
         Raises:
-            FormatError: A file cannot say it.
+            FormatError: A file can't express the prompter.
         """
-        from lazyprompt.files.writing.from_prompter import text_of  # noqa: PLC0415 - it is seldom asked for
+        from lazyprompt.files.writing.from_prompter import text_of  # noqa: PLC0415 - rarely used
 
         return cls.loads(text_of(prompter, name=name, description=description, model=model), dialect="v2")
 
     def with_fields(self, **changes: Unpack[Changes]) -> Self:
-        """Return a copy with fields changed; in its text all else stays as it is written.
+        """Return a copy with other fields; the rest of the text stays as written.
 
         Args:
-            changes: ``name``, ``description``, ``model``, ``inputs``, ``metadata`` or ``instructions``, each whole;
-                None takes one out.
+            changes: New values of ``name``, ``description``, ``model``, ``inputs``, ``metadata`` or ``instructions``;
+                None removes a field.
 
         Returns:
-            The copy; this prompt stays as it is.
+            The changed copy.
 
         Raises:
-            PromptFileError: A value is wrong, or cannot be written in this file.
+            PromptFileError: A value is invalid, or can't be written in this file.
         """
-        from lazyprompt.files.writing.rewriting import checked_copy, rewrite_fields  # noqa: PLC0415 - it is seldom asked for
+        from lazyprompt.files.writing.rewriting import checked_copy, rewrite_fields  # noqa: PLC0415 - rarely used
 
         made = self._read(
             rewrite_fields(self, changes), name_of(self), self.path, self.references, self.dialect, self.undefined
@@ -506,17 +506,16 @@ class Prompty(LoadedPrompty):
         """Return the text of the file.
 
         Args:
-            to: The form that it is to have, as of :func:`lazyprompt.convert`; None is its own, in which
-                it is what was read, to the character.
+            to: The dialect to convert to; see :func:`lazyprompt.convert`. None returns the text as read.
 
         Raises:
-            FormatError: That form cannot say all of it; ``convert`` gives what it can.
+            FormatError: The dialect can't express the whole file; ``convert`` returns as much as it can.
         """
         if to is None:
             return self.text
         made, read = convert(self, to), {*map(str, self.notes)}
         if lost := [note for note in made.notes if note not in read]:
-            raise FormatError(f"{to} cannot say all of it, and convert() gives the rest: {'; '.join(lost)}")
+            raise FormatError(f"{to} can't express the whole file; convert() returns the rest: {'; '.join(lost)}")
         return made.text
 
     def dump(self, path: str | os.PathLike[str], to: str | None = None) -> None:
@@ -524,32 +523,31 @@ class Prompty(LoadedPrompty):
 
         Args:
             path: The path to write to.
-            to: As of :meth:`dumps`.
+            to: The dialect to convert to; see :meth:`dumps`.
 
         Raises:
-            FormatError: As of :meth:`dumps`.
-            OSError: It cannot be written.
+            FormatError: The dialect can't express the whole file.
+            OSError: The file can't be written.
         """
         write_whole(Path(path), self.dumps(to).encode())
 
 
 def convert(prompty: Prompty, to: str) -> Converted:
-    """Write a prompt file in another dialect of Prompty.
+    """Convert a prompt file to another dialect.
 
-    References stay references, so that no secret is written. What is the same in both dialects stays as it is written,
-    with its comments.
+    References stay references, so that no secret is written. Parts that are the same in both dialects stay as written,
+    with their comments.
 
     Args:
         prompty: The prompt file.
         to: ``v2`` or ``agentschema``.
 
     Returns:
-        The text, and the parts that the dialect cannot hold.
+        The text, and notes on the parts that the dialect can't express.
 
     Raises:
-        FormatError: There is no such dialect to write; or the template has a section that it lacks: the message names
-            the line.
+        FormatError: The dialect is unknown, or lacks a section of the template; the message names the line.
     """
-    from lazyprompt.files.writing.targets import write_dialect  # noqa: PLC0415 - it is seldom asked for
+    from lazyprompt.files.writing.targets import write_dialect  # noqa: PLC0415 - rarely used
 
     return write_dialect(prompty, to)

@@ -1,6 +1,6 @@
-"""Properties: the inputs and outputs of a prompt, and the parameters of its tools, each of a kind; and values of them.
+"""Properties (inputs, outputs and tool parameters), their kinds, and the validation of their values.
 
-The kinds and their JSON Schema are those of Prompty v2 (its specification, sections 2.5, 2.9 and 7.1).
+The kinds and their JSON Schema follow Prompty v2 (its specification, sections 2.5, 2.9 and 7.1).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
+from lazyprompt._base.json import is_dict, is_list, is_mapping, is_sequence
 from lazyprompt._base.secret import SecretText
 from lazyprompt.errors import LazyPromptError, SlotError, did_you_mean
 from lazyprompt.files.yaml_nodes import Node, SourceText, Value, plain
 from lazyprompt.media.resolver import sniff_type
-from lazyprompt.messages.history import messages_from
 from lazyprompt.messages.msg import (
     AudioBlock,
     Base64Source,
@@ -28,6 +28,7 @@ from lazyprompt.messages.msg import (
     VideoBlock,
 )
 from lazyprompt.messages.openai_form import source_of
+from lazyprompt.messages.parse import parse_messages
 from lazyprompt.templates.slots import Opaque
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 
 SCALARS: Final[Mapping[str, str]] = {"string": "string", "integer": "integer", "float": "number", "boolean": "boolean"}
-"""The kinds of plain values, and their names in JSON Schema."""
+"""The scalar kinds, with their types in JSON Schema."""
 
 RICH: Final = ("thread", "image", "file", "audio")
-"""The kinds of values that have no text."""
+"""The kinds whose values aren't text: threads and media."""
 
 KINDS_OF_PROPERTY: Final = (*SCALARS, "array", "object", "union", *RICH)
 """All kinds."""
@@ -50,7 +51,7 @@ FIELDS_OF_PROPERTY: Final = (
 """The fields of a property."""
 
 ALSO_CALLED: Final[Mapping[str, str]] = {"number": "float"}
-"""Kinds by other names, as JSON Schema has them."""
+"""Alternative names of kinds, from JSON Schema."""
 
 
 class _HasName(Protocol):
@@ -65,21 +66,21 @@ _OF_VALUE: dict[type, str] = {bool: "boolean", int: "integer", float: "float", l
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """An input, an output, a parameter of a tool, or a part of one.
+    """An input, an output, a tool parameter, or a part of one.
 
     Args:
-        name: Its name; ``""`` for the items of an array and the choices of a union.
+        name: The name; ``""`` for the items of an array and the choices of a union.
         kind: One of :data:`KINDS_OF_PROPERTY`.
-        description: Its description.
-        required: True if it must be given.
-        default: The value where none is given; None is no default. Not to be changed: see :meth:`own_default`.
+        description: The description.
+        required: True if a value is required.
+        default: The default value; None for no default. Don't modify it: :meth:`own_default` returns a copy.
         example: An example, never used as a value.
-        enum_values: The values that it may have; none are all.
-        nullable: True if it may be null.
+        enum_values: The allowed values; empty allows all.
+        nullable: True if the value may be null.
         items: The items of an array.
         properties: The properties of an object.
         choices: The choices of a union.
-        one_of: True if just one of the choices fits, and not several: it is written as ``oneOf``, else ``anyOf``.
+        one_of: True if a value matches exactly one choice, written as ``oneOf``; otherwise ``anyOf``.
     """
 
     name: str
@@ -97,7 +98,7 @@ class Property:
 
     @property
     def is_needed(self) -> bool:
-        """True if it must be given, and has no default."""
+        """True if a value is required and there is no default."""
         return self.required and self.default is None
 
     def own_default(self) -> Json:
@@ -105,7 +106,7 @@ class Property:
         return deepcopy(self.default) if isinstance(self.default, (list, dict)) else self.default
 
     def to_dict(self) -> JsonObject:
-        """Return the property as a front matter has it."""
+        """Return the property in the form of the front matter."""
         made: dict[str, Json | None] = {
             "name": self.name or None,
             "kind": self.kind,
@@ -125,14 +126,14 @@ class Property:
         """Return the property as a JSON Schema.
 
         Args:
-            strict: True if it keeps the rules of strict schemas: everything is required, and may be null where it is
-                not; nothing else may be there.
+            strict: True for a strict schema: every property is required, optional ones are nullable, and additional
+                properties aren't allowed.
         """
         made = self._bare_schema(strict=strict)
         if self.enum_values:
             made["enum"] = [*self.enum_values]
         if self.nullable or (strict and not self.required and self.name):
-            # Null is let in wherever the schema lists what may be.
+            # Allow null in the type, the choices and the enum.
             kind, choices, enum = made.get("type"), made.get("anyOf"), made.get("enum")
             if isinstance(kind, str):
                 made["type"] = [kind, "null"]
@@ -149,19 +150,19 @@ class Property:
             items: JsonObject = {"type": "string"} if self.items is None else self.items.schema(strict=strict)
             return {"type": "array", "items": items}
         if self.kind == "object" and (self.properties or strict):
-            return schema_of(self.properties, strict=strict)  # where it is strict, one without properties must say so
+            return schema_of(self.properties, strict=strict)  # a strict object must list its properties, even none
         if self.kind == "union":
-            # One without choices may be anything. oneOf is anyOf here: not every provider knows it in a schema.
+            # Without choices, any value is valid. oneOf becomes anyOf, because some providers don't support oneOf.
             return {"anyOf": [each.schema(strict=strict) for each in self.choices]} if self.choices else {}
         return {"type": SCALARS.get(self.kind, "object" if self.kind == "object" else "string")}
 
 
 def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> JsonObject:
-    """Return the JSON Schema of an object with some properties.
+    """Return the JSON Schema of an object.
 
     Args:
-        properties: The properties.
-        strict: As of :meth:`Property.schema`.
+        properties: The properties of the object.
+        strict: True for a strict schema; see :meth:`Property.schema`.
     """
     shown: JsonObject = {each.name: each.schema(strict=strict) for each in properties}
     made: JsonObject = {"type": "object", "properties": shown}
@@ -176,53 +177,53 @@ def schema_of(properties: tuple[Property, ...], *, strict: bool = False) -> Json
 def read_named(
     source: SourceText, node: Node, where: str, read: _ReadOne[Named], of_name: _ReadOne[Named]
 ) -> list[Named]:
-    """Read a list of mappings with names, or a mapping by names.
+    """Parse a list of named mappings, or a mapping by name.
 
     Args:
         source: The file.
         node: The list or mapping.
-        where: Its name in errors.
-        read: Reads an item of the list, given its name in errors and no name.
-        of_name: Reads an item of the mapping, given its name in errors and its name.
+        where: The field's name in errors.
+        read: Function that parses an item of a list; called with the item's name in errors and an empty name.
+        of_name: Function that parses an item of a mapping; called with the item's name in errors and its name.
 
     Raises:
-        PromptFileError: It is neither, an item has no name, or two have the same.
+        PromptFileError: The node is neither, an item has no name, or two items have the same name.
     """
     if node.value is None:
         return []
     if isinstance(node.value, dict):
         return [of_name(source, item, f"{where}.{name}", name) for name, item in node.value.items()]
     if not isinstance(node.value, list):
-        raise source.wrong_kind(node, f"{where} are", "; they are a list, or a mapping by their names")
+        raise source.wrong_kind(node, f"{where} are", ", and must be a list, or a mapping by name")
     found: dict[str, Named] = {}
     for index, item in enumerate(node.value):
         made = read(source, item, f"{where}[{index}]", "")
         if not made.name:
             raise source.fault_at(item.at, f"{where}[{index}] has no name")
         if made.name in found:
-            raise source.fault_at(item.at, f"{where}[{index}]: there is a second one of the name {made.name!r}")
+            raise source.fault_at(item.at, f"{where}[{index}]: duplicate name {made.name!r}")
         found[made.name] = made
     return [*found.values()]
 
 
 def read_properties(source: SourceText, node: Node | None, where: str) -> tuple[Property, ...]:
-    """Read properties; none where nothing is written; see :func:`read_named`."""
+    """Parse properties, none for a missing node; see :func:`read_named`."""
     return () if node is None else tuple(read_named(source, node, where, _property, _of_name))
 
 
 def _property(source: SourceText, node: Node, where: str, name: str) -> Property:
     if not isinstance(node.value, dict):
-        raise source.wrong_kind(node, f"{where} is", "; a property is a mapping")
+        raise source.wrong_kind(node, f"{where} is", ", and must be a mapping")
     fields = node.value
     for key, item in fields.items():
         if key not in FIELDS_OF_PROPERTY:
-            known = f"{did_you_mean(key, FIELDS_OF_PROPERTY)}; a property has {', '.join(FIELDS_OF_PROPERTY)}"
-            raise source.fault_at(item.key_at, f"{where} has the field {key!r}{known}")
+            known = f"{did_you_mean(key, FIELDS_OF_PROPERTY)}; its fields are {', '.join(FIELDS_OF_PROPERTY)}"
+            raise source.fault_at(item.key_at, f"{where} has an unknown field {key!r}{known}")
     kind = source.text_of(fields.get("kind"), f"{where}.kind") or "string"
     kind = ALSO_CALLED.get(kind, kind)
     if kind not in KINDS_OF_PROPERTY:
         known = f"{did_you_mean(kind, KINDS_OF_PROPERTY)}; the kinds are {', '.join(KINDS_OF_PROPERTY)}"
-        raise source.fault_at(fields["kind"].at, f"{where}.kind is {kind!r}{known}")
+        raise source.fault_at(fields["kind"].at, f"{where} has an unknown kind {kind!r}{known}")
     enum, items = fields.get("enumValues"), fields.get("items")
     own_name = source.text_of(fields.get("name"), f"{where}.name")
     return Property(
@@ -242,41 +243,41 @@ def _property(source: SourceText, node: Node, where: str, name: str) -> Property
 
 
 def _default(kind: str, node: Node | None) -> Json:
-    """Return a default; an empty mapping for a thread, as some files have it, is one without messages."""
+    """Return a default; an empty mapping, which some files use for a thread, is an empty list."""
     value = plain(node)
     return [] if kind == "thread" and value == {} else value
 
 
 def _of_name(source: SourceText, node: Node, where: str, name: str) -> Property:
-    """Read a property under its name: a mapping with fields of one, or a value, which is its default."""
+    """Parse a named property: a mapping with the fields of a property, or a bare value, which is the default."""
     if isinstance(node.value, dict) and node.value and node.value.keys() <= set(FIELDS_OF_PROPERTY):
         return _property(source, node, where, name)
     return Property(name, kind_of(node.value), default=plain(node))
 
 
 def kind_of(value: Value) -> str:
-    """Return the kind of a property that a value has."""
+    """Return the kind of a value."""
     return _OF_VALUE.get(type(value), "string")
 
 
 def _kind_or_property(source: SourceText, node: Node, where: str) -> Property:
-    """Read a property without a name; its kind alone will do."""
+    """Parse an unnamed property: a mapping, or a bare kind."""
     if isinstance(node.value, str):
         node = Node({"kind": node}, node.at, node.key_at)
     return _property(source, node, where, "")
 
 
 def _choices(source: SourceText, fields: Mapping[str, Node], where: str) -> tuple[Property, ...]:
-    """Read the choices of a union: a list, or a mapping by names that tell them apart."""
+    """Parse the choices of a union: a list, or a mapping by name."""
     if "oneOf" in fields and "anyOf" in fields:
-        what = f"{where} has oneOf and anyOf; take out oneOf, or anyOf if never more than one choice fits"
+        what = f"{where} has both oneOf and anyOf; remove one of them"
         raise source.fault_at(fields["anyOf"].key_at, what)
     name = "oneOf" if "oneOf" in fields else "anyOf"
     node = fields.get(name)
     if node is None or isinstance(node.value, dict):
         return read_properties(source, node, f"{where}.{name}")
     if not isinstance(node.value, list):
-        raise source.wrong_kind(node, f"{where}.{name} is", ", and must be a list of the choices")
+        raise source.wrong_kind(node, f"{where}.{name} is", ", and must be a list of choices")
     return tuple(_kind_or_property(source, item, f"{where}.{name}[{at}]") for at, item in enumerate(node.value))
 
 
@@ -288,7 +289,7 @@ MEDIA: Final[Mapping[str, type[MediaBlock]]] = {
     "file": FileBlock,
     "video": VideoBlock,
 }
-"""The blocks of media, by their names."""
+"""The media blocks by kind."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -300,17 +301,17 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _SHOWN = 60
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}+\s*+")
-# As much of it as tells what it is.
+# The number of base64 characters that identify the media type.
 _HEAD = 120
 
 
 class Thread(list[dict[str, str]], Opaque):
-    """A thread in a template: a list of messages to loop over, and the messages that stand in its place.
+    """A thread in a template: a list to loop over, and the messages that replace it in the prompt.
 
     Args:
-        name: The input.
+        name: The name of the input.
         messages: The messages.
-        left_out: The parts of its section that no message has a place for.
+        left_out: The parts of its section that messages can't carry, for the report.
     """
 
     __slots__ = ("left_out", "messages", "name")
@@ -322,11 +323,11 @@ class Thread(list[dict[str, str]], Opaque):
 
 @dataclass(frozen=True, slots=True)
 class MediaInput(Opaque):
-    """A picture, sound, video or file in a template.
+    """An image, audio, video or file input in a template.
 
     Args:
-        name: The input.
-        block: The block that stands in its place.
+        name: The name of the input.
+        block: The block that replaces it in the prompt.
     """
 
     name: str
@@ -334,14 +335,14 @@ class MediaInput(Opaque):
 
 
 def checked_inputs(inputs: Mapping[str, object], declared: Sequence[Property]) -> dict[str, object]:
-    """Return the inputs of a prompt, with defaults where nothing is given.
+    """Validate the inputs of a prompt and add defaults.
 
     Args:
-        inputs: The given ones, which stay as they are; those that are not declared are let through.
-        declared: The declared ones.
+        inputs: The given inputs; undeclared ones aren't checked.
+        declared: The declared inputs.
 
     Raises:
-        SlotError: A required one is missing, or a value is not of its kind; all faults are listed.
+        SlotError: A required input is missing, or a value has the wrong kind; the message lists all errors.
     """
     given: dict[str, object] = dict(inputs)
     faults: list[str] = []
@@ -362,53 +363,57 @@ def checked_inputs(inputs: Mapping[str, object], declared: Sequence[Property]) -
 
 
 def rich_value(name: str, kind: str, value: object) -> Thread | MediaInput:
-    """Return an input that is a thread or a medium as what holds its place in a template.
+    """Convert a thread or medium to its placeholder in a template.
+
+    Args:
+        name: The name of the input.
+        kind: One of :data:`RICH`.
+        value: The value, which :func:`checked_inputs` accepted.
 
     Raises:
-        LazyPromptError: It is none.
+        LazyPromptError: A message or a medium is invalid.
     """
-    if kind == "thread":
-        try:
-            return Thread(name, messages_from(cast("Any", thread_items(cast("list[object]", value)))))
-        except LazyPromptError as error:
-            raise type(error)(f"input {name}: {error}") from error
     if isinstance(value, MediaBlock):
         return MediaInput(name, value)
-    source = value if isinstance(value, (URLSource, Base64Source)) else _source_of(cast("str", value), kind)
-    return MediaInput(name, MEDIA[kind](source))
+    source = _source_of(value, kind) if isinstance(value, str) else value
+    if isinstance(source, URLSource | Base64Source):
+        return MediaInput(name, MEDIA[kind](source))
+    try:
+        return Thread(name, thread_messages(value if is_sequence(value) else ()))
+    except LazyPromptError as error:
+        raise type(error)(f"input {name}: {error}") from error
 
 
-def thread_items(value: Iterable[object]) -> list[object]:
-    """Return the messages of a thread in the words of a history: roles in small letters, no neutral parts."""
-    return [_with_plain_role(message) for message in value]
+def thread_messages(thread: Iterable[object]) -> list[Msg]:
+    """Parse the messages of a thread; roles may be capitalized, and parts may have Prompty's neutral form."""
+    return parse_messages([_with_plain_role(message) for message in thread])
 
 
 def _with_plain_role(message: object) -> object:
-    """Return a message whose role is written in small letters: in a prompt file, ``Assistant:`` is a role too."""
-    if not isinstance(message, dict):
+    """Return a message with its role in lower case, because a prompt file accepts ``Assistant:`` too."""
+    if not is_dict(message):
         return message
-    fields = cast("dict[str, object]", message)
-    role, content = fields.get("role"), fields.get("content")
+    role, content = message.get("role"), message.get("content")
     changed: dict[str, object] = {"role": role.lower()} if isinstance(role, str) else {}
-    if isinstance(content, list):
-        changed["content"] = [*map(_part_of_value, cast("list[object]", content))]
-    return fields | changed
+    if is_list(content):
+        changed["content"] = [*map(_part_of_value, content)]
+    return message | changed
 
 
 def _part_of_value(part: object) -> object:
-    """Return a part; one of Prompty's neutral form, ``{"kind": "text", "value": "Hi"}``, as the block that it is."""
-    if not isinstance(part, dict):
+    """Convert a part in Prompty's neutral form, ``{"kind": "text", "value": "Hi"}``, to a block."""
+    if not is_dict(part):
         return part
-    fields = cast("dict[str, object]", part)
-    kind, value = fields.get("kind"), fields.get("value")
-    if kind == "text" and isinstance(value, str):
+    kind, value = part.get("kind"), part.get("value")
+    if not isinstance(kind, str) or not isinstance(value, str):
+        return part
+    if kind == "text":
         return TextBlock(value)
-    is_medium = isinstance(kind, str) and kind in MEDIA and isinstance(value, str)
-    return MEDIA[str(kind)](_source_of(str(value), str(kind))) if is_medium else fields
+    return MEDIA[kind](_source_of(value, kind)) if kind in MEDIA else part
 
 
 def _source_of(text: str, kind: str) -> URLSource | Base64Source:
-    """Return the source of a text: an address, a ``data:`` address, or base64 whose first bytes tell what it is."""
+    """Return the source of a text: a URL, a ``data:`` URL, or base64 whose first bytes identify the media type."""
     data = "".join(text.split()) if _BASE64.fullmatch(text) else ""
     media_type = (sniff_type(a2b_base64(data[:_HEAD])) or "") if data and len(data) % 4 == 0 else ""
     fits = media_type if kind == "file" else media_type.startswith(f"{kind}/")
@@ -416,7 +421,7 @@ def _source_of(text: str, kind: str) -> URLSource | Base64Source:
 
 
 def _misfits(value: object, declared: Property, where: str) -> Iterator[str]:
-    """Find the faults of a value."""
+    """Yield the errors of a value."""
     kind = declared.kind
     if value is None and declared.nullable:
         return
@@ -427,7 +432,7 @@ def _misfits(value: object, declared: Property, where: str) -> Iterator[str]:
     elif kind in RICH:
         yield from _rich_misfits(value, kind, where)
     elif not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind in ("integer", "float")):
-        yield f"{where} is {_excerpt(value)}, and must be of the kind {kind}"
+        yield f"{where} is {_excerpt(value)}, and must be of kind {kind}"
     else:
         is_hidden = isinstance(value, SecretText) and value.is_hidden
         if declared.enum_values and value not in declared.enum_values and not is_hidden:
@@ -439,24 +444,23 @@ def _misfits(value: object, declared: Property, where: str) -> Iterator[str]:
 def _rich_misfits(value: object, kind: str, where: str) -> Iterator[str]:
     if kind == "thread":
         if not isinstance(value, list | tuple):
-            yield f"{where} is {_excerpt(value)}, and must be a thread: a list of messages"
+            yield f"{where} is {_excerpt(value)}, and must be a thread (a list of messages)"
     elif isinstance(value, bytes):
         made = MEDIA[kind].__name__
-        yield f"{where} is bytes; give a {made}(Base64Source(media_type, data)), or {made}.from_file(path)"
+        yield f"{where} is bytes; pass {made}(Base64Source(media_type, data)) or {made}.from_file(path)"
     elif not isinstance(value, (str, URLSource, Base64Source, MediaBlock)) or value == "":
-        yield f"{where} is {_excerpt(value)}, and must be of the kind {kind}: an address, a source or a block"
+        yield f"{where} is {_excerpt(value)}, and must be of kind {kind}: a URL, a source or a block"
 
 
 def _misfits_within(value: object, declared: Property, where: str) -> Iterator[str]:
-    """Find the faults of the items of an array, or the properties of an object."""
-    if declared.items is not None and isinstance(value, list | tuple):
-        for index, item in enumerate(cast("Sequence[object]", value)):
+    """Yield the errors of an array's items, or of an object's properties."""
+    if declared.items is not None and is_sequence(value):
+        for index, item in enumerate(value):
             yield from _misfits(item, declared.items, f"{where}[{index}]")
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, object]", value)
+    if is_mapping(value):
         for each in declared.properties:
-            if each.name in fields:
-                yield from _misfits(fields[each.name], each, f"{where}.{each.name}")
+            if each.name in value:
+                yield from _misfits(value[each.name], each, f"{where}.{each.name}")
             elif each.required:
                 yield f"Missing required input: {where}.{each.name}"
 

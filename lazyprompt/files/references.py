@@ -1,7 +1,7 @@
-"""References in the strings of a front matter: ``${env:NAME:default}``, ``${file:path}``, ``${params:name}``.
+"""References in the front matter: ``${env:NAME:default}``, ``${file:path}``, ``${params:name}``.
 
-A string that is one reference becomes its value, of whatever kind. Within longer text, a reference is text.
-They are looked up once, when a file is loaded: nothing that is put into a template later is looked at.
+A string that is one reference becomes the value that it refers to, of any type. In longer text, references are text.
+References are resolved once, when a file is loaded; values that fill a template later are not searched.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
 
     from lazyprompt.files.library.layers import Trace
 
-# Other protocols are text: they are those of whoever runs the prompt.
 _NOWHERE: Final = Node(None, 0, 0)
 _CONNECTIONS: Final = (("model", "connection"), ("model", "configuration"))
 _TOOL_CONNECTION: Final = ("tools", "*", "connection")
+# Other protocols are text, for the program that runs the prompt.
 _REFERENCE = re.compile(r"\$\{(env|file|params):([^{}]*)\}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """The places that references lead to.
+    """The values and directories that references are resolved with.
 
     Args:
-        base: The directory that paths are relative to, and stay in; None where there is none.
-        roots: Further directories that files may lie in.
+        base: The directory that paths are relative to and must stay in; None for text without a directory.
+        roots: Additional directories that paths may lead to.
         params: The values of ``${params:name}``.
-        environment: The values of ``${env:NAME}``; None are those of the process.
-        named: The variables that may be used outside of connection settings; None is all.
-        layers: Directories that are as one tree, in which included files are looked for.
-        trace: Notes the files and variables that were looked at.
-        connects_later: True if a connection setting may stay a reference whose variable is not set.
+        environment: The values of ``${env:NAME}``; None uses the process environment.
+        named: The variables that may be used outside of connection settings; None allows all.
+        layers: Directories that are searched for included files as if they were one tree.
+        trace: Recorder of the files and variables that were read.
+        connects_later: True to keep references to unset variables in connection settings.
     """
 
     base: Path | None = None
@@ -66,23 +66,23 @@ class References:
     connects_later: bool = False
 
     def resolve(self, fields: dict[str, Node], source: SourceText) -> dict[str, Node]:
-        """Return the fields of a front matter with all references looked up.
+        """Return the fields of a front matter with all references resolved.
 
         Args:
             fields: The fields.
-            source: The file that they are from.
+            source: The file that contains them.
 
         Raises:
-            PromptFileError: A reference leads to nothing, or where it may not; the message has its place.
+            PromptFileError: A reference can't be resolved or isn't allowed; the message has its position.
         """
         resolver = _Resolver(self, source)
         return {name: resolver.resolve(node, (name,)) for name, node in fields.items()}
 
     def starts(self, directory: Path | None) -> Iterator[Path | None]:
-        """Find the directories in which an included file is looked for, in turn.
+        """Yield the directories to search for an included file, in order.
 
         Args:
-            directory: The directory of the file that includes it.
+            directory: The directory of the including file.
         """
         place = None if directory is None else Path(os.path.realpath(directory))
         real = (os.path.realpath(each) for each in self.layers)
@@ -94,27 +94,27 @@ class References:
         yield from (*self.layers, self.base, *self.roots)
 
     def path_of(self, given: str, start: Path | None = None) -> Path:
-        """Return the file of a path, if it may be read.
+        """Resolve a path that a prompt file contains.
 
         Args:
-            given: The path.
+            given: The path as written.
             start: The directory that it is relative to; None is the base.
 
         Raises:
-            ValueError: It lies outside of the directories that files may lie in, or there is no directory.
+            ValueError: The path is outside the allowed directories, or there is no base.
         """
         if self.base is None:
-            raise ValueError(f"{given!r} is relative to a directory, and a text has none: give base_dir=")
+            raise ValueError(f"{given!r} is relative to a directory, but a text has none: pass base_dir=")
         if not given.strip() or "\0" in given:
-            raise ValueError(f"{given!r} is no path of a file")
+            raise ValueError(f"{given!r} is not a valid path")
         roots, joined = (self.base, *self.layers, *self.roots), (start or self.base) / given
-        # Symbolic links are followed first: what counts is where the file is.
+        # Resolve symbolic links before checking the roots.
         is_elsewhere = names_other_machine(str(joined), map(os.path.realpath, roots))
         path = Path() if is_elsewhere else Path(os.path.realpath(joined))
         if not any(path.is_relative_to(os.path.realpath(root)) for root in roots):
             raise ValueError(
-                f"{given!r} lies outside allowed roots: files are read from the directory of the file that names "
-                "them, and from allowed_roots= (--root)"
+                f"{given!r} is outside the allowed roots: only the directory of the file that names it and "
+                "allowed_roots= (--root) are read"
             )
         if self.trace is not None:
             self.trace.file(path)
@@ -122,17 +122,17 @@ class References:
 
 
 def is_connection(path: Sequence[str]) -> bool:
-    """Return True if a field of a front matter holds connection settings, which enter no prompt and no parameter.
+    """Return True for the path of a field with connection settings, which are never sent to a model.
 
     Args:
-        path: The names of the fields that lead to it.
+        path: The field names, outermost first.
     """
     place = tuple(path)
     return place in _CONNECTIONS or (len(place) == len(_TOOL_CONNECTION) and place[0::2] == _TOOL_CONNECTION[0::2])
 
 
 class _Resolver:
-    """Looks the references of one file up, within bounds; each file is read once."""
+    """Resolves the references of one file, within limits, and reads each file once."""
 
     def __init__(self, references: References, source: SourceText) -> None:
         self._references = references
@@ -144,11 +144,11 @@ class _Resolver:
         self._depth = 0
 
     def resolve(self, node: Node, path: tuple[str, ...] = ()) -> Node:
-        """Return a node with all references in it looked up.
+        """Return a node with all its references resolved.
 
         Args:
             node: The node.
-            path: The names of the fields that lead to it; empty within a file that is referred to.
+            path: The names of the fields that contain it; empty in a referenced file.
         """
         value = node.value
         connects, self._connects = self._connects, self._connects or is_connection(path)
@@ -171,7 +171,7 @@ class _Resolver:
         if not isinstance(value, str) or "${" not in value:
             return node
         try:
-            # What it leads to has its places in another file.
+            # Positions in the value are those of another file; replace them with the reference's.
             found = plain(node._replace(value=self._text(value)))
             return to_node(found, node._replace(key_at=node.at))._replace(key_at=node.key_at)
         except PromptFileError:
@@ -181,24 +181,24 @@ class _Resolver:
             raise kind(str(self._source.fault_at(node.at, str(error)))) from error
 
     def _text(self, text: str) -> Value:
-        """Return the value of a string: of a reference what it leads to, of any other text the text itself."""
+        """Return the value of a reference; return other text unchanged."""
         match = _REFERENCE.fullmatch(text)
         return text if match is None else self._found(match)
 
     def _found(self, match: re.Match[str]) -> Value:
         found = _BY_PROTOCOL[match[1].lower()](self, match[2])
-        # A file that is referred to often counts as often: such that hold each other ten times would fill the memory.
+        # Count a file for each reference: files that include each other ten times would exhaust memory.
         size, depth = _measure(found)
         self._left -= size
         if self._left < 0:
-            raise ValueError(f"the references make more than {MAX_BYTES} characters")
+            raise ValueError(f"the referenced values exceed {MAX_BYTES} characters")
         self._check_depth(depth)
         return found
 
     def _check_depth(self, more: int) -> None:
-        # A file that refers to a file that refers to a file is as deep as all of them.
+        # The depths of nested files add up.
         if self._depth + more > MAX_DEPTH:
-            raise ValueError(f"nested deeper than {MAX_DEPTH} levels, with what the references stand for")
+            raise ValueError(f"nested deeper than {MAX_DEPTH} levels, including the referenced values")
 
     def of_environment(self, given: str) -> str:
         environment = os.environ if self._references.environment is None else self._references.environment
@@ -208,27 +208,27 @@ class _Resolver:
         named = self._references.named
         if named is not None and name not in named and name in environment and not self._connects:
             raise ValueError(
-                f"${{env:{name}}} would enter what is sent, outside of connection settings; give --env {name} if this "
-                "file may use it"
+                f"${{env:{name}}} is outside of connection settings and would be sent; pass --env {name} if this file "
+                "may use it"
             )
         if self._connects and self._references.connects_later and name not in environment and given == name:
             return f"${{env:{given}}}"
         found = variable(given, environment)
-        # A default stands in the file, for all to read.
+        # A default is in the file, so it isn't secret.
         return SecretText(found, f"${{env:{given}}}") if name in environment else found
 
     def of_params(self, given: str) -> Value:
         params = self._references.params
         if given not in params:
             known = ", ".join(map(repr, params)) or "none"
-            raise ValueError(f"there is no param {given!r}{did_you_mean(given, params)}; given in params= were {known}")
+            raise ValueError(f"there is no param {given!r}{did_you_mean(given, params)}; params= has {known}")
         return to_node(checked(params[given], f"params[{given!r}]", PromptFileError), _NOWHERE).value
 
     def of_file(self, given: str) -> Value:
         path = self._references.path_of(given)
         if path in self._within:
             chain = " → ".join(each.name for each in (*self._within, path))
-            raise ValueError(f"the references of files go round in a circle: {chain}")
+            raise ValueError(f"circular file references: {chain}")
         key = path, self._connects
         if key not in self._read:
             node, source = _content(path, given)
@@ -251,15 +251,15 @@ _BY_PROTOCOL: Final[Mapping[str, Callable[[_Resolver, str], Value]]] = {
 
 
 def file_text(path: Path, given: str) -> str:
-    """Return the text of a file that is referred to.
+    """Read the text of a referenced file.
 
     Args:
-        path: The path, resolved.
-        given: The path as it is written.
+        path: The resolved path.
+        given: The path as written, for errors.
 
     Raises:
-        FileNotFoundError: There is none.
-        ValueError: It is too large, or no UTF-8, or cannot be read.
+        FileNotFoundError: The file doesn't exist.
+        ValueError: The file is too large, isn't UTF-8, or can't be read.
     """
     try:
         return read_resolved(path).decode("utf-8-sig")
@@ -272,15 +272,15 @@ def file_text(path: Path, given: str) -> str:
 
 
 def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = (), base: Path | None = None) -> str:
-    """Read the text of a file that somebody else may have made: a link that leads out of a directory is refused.
+    """Read the text of an untrusted file, refusing links out of a directory.
 
     Args:
         path: The file.
-        roots: Further directories that a link may lead to.
+        roots: Additional directories that a link may lead to.
         base: The directory; None is the file's own.
 
     Raises:
-        PromptFileError: It lies elsewhere, or cannot be read.
+        PromptFileError: The file is outside the directories, or can't be read.
     """
     places = References(base or path.parent, tuple(map(Path, roots)))
     try:
@@ -295,33 +295,33 @@ def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = (), base
 
 
 def read_resolved(path: Path) -> bytes:
-    """Read a file whose path was resolved; a link that was made since is not followed.
+    """Read a file with a resolved path, without following links that were created since.
 
     Args:
-        path: The path.
+        path: The resolved path.
 
     Raises:
-        OSError: It cannot be read, is not a regular file, or is too large.
+        OSError: The file can't be read, isn't a regular file, or is too large.
     """
     return read_regular(path, MAX_BYTES, path.anchor)
 
 
 def _content(path: Path, given: str) -> tuple[Node, SourceText]:
-    """Return the content of a file: JSON and YAML by their suffixes, else text."""
+    """Parse a file as JSON or YAML, by its suffix, or as text."""
     text = file_text(path, given)
     suffix, source = path.suffix.lower(), SourceText(text, path.name)
     if suffix == ".json":
         try:
             return to_node(checked(json.loads(text), f"the content of {given!r}", PromptFileError), _NOWHERE), source
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{given!r} is no JSON: {error}") from error
+            raise ValueError(f"{given!r} is not valid JSON: {error}") from error
     if suffix in (".yaml", ".yml"):
         return YamlReader(source).read() or _NOWHERE, source
     return Node(text, 0, 0), source
 
 
 def _measure(value: Value) -> tuple[int, int]:
-    """Return the size of a value, in characters and values, and its depth."""
+    """Return a value's size (characters and items) and its depth."""
     if isinstance(value, list | dict):
         items = [_measure(item.value) for item in Node(value, 0, 0).parts]
         return 1 + sum(size for size, _ in items), 1 + max((depth for _, depth in items), default=0)

@@ -1,37 +1,39 @@
-"""Sections of a prompt file, by the lines that name a role: ``user[name="Ada"]:``.
+"""Sections of a prompt file, which begin with role lines such as ``user[name="Ada"]:``.
 
-They are found in the template's own text after it was filled: a value is one character there, whatever it holds. So no
-value can begin a section, or add an attribute to one; where the template itself writes a value in the place of a role
-(``{{ turn.role }}:``) or of an attribute's text, it stands there and no further.
-Within a fence (``` or ~~~) that is closed again, a line is no such line.
+Role lines are found in the filled template, with each value replaced by one character. So a value can't begin a section
+or add an attribute. If the template writes a value as a role (``{{ turn.role }}:``) or as an attribute's value, it is
+used only there.
+Lines inside a closed code fence (``` or ~~~) aren't role lines.
 
-Source of the lines' form: Prompty's specification, section 6; roles of its own has the dialect of agent definitions.
+Source: Prompty's specification, section 6; agent definitions have additional roles.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from lazyprompt._base.frozen import read_only
+from lazyprompt._base.json import is_mapping, is_sequence
 from lazyprompt.errors import SafetyError, SlotError
 from lazyprompt.templates.slots import Value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
     from lazyprompt._base.json import Json
 
 
 PLACE: Final = "\ufdd0"
-"""The code point that stands for a value, which is no character."""
+"""The placeholder for a value: a code point that isn't a character."""
 
 
 class Scanned:
-    """A filled template to be searched.
+    """A filled template as searchable text.
 
     Args:
         parts: The template's own text, and values.
@@ -49,16 +51,16 @@ class Scanned:
         self._begins = [0, *accumulate(map(len, texts))]
 
     def is_blank(self, begin: int, end: int) -> bool:
-        """Return True if nothing but white space is between two places."""
+        """Return True if there is only white space between two indexes."""
         return not self.text[begin:end].strip()
 
     def value_at(self, at: int) -> Value:
-        """Return the value at a place."""
+        """Return the value at an index."""
         part = self._parts[bisect_right(self._begins, at) - 1]
         return part if isinstance(part, Value) else Value(part)
 
     def between(self, begin: int, end: int) -> tuple[str, ...]:
-        """Return the parts between two places."""
+        """Return the parts between two indexes."""
         found: list[str] = []
         index = bisect_right(self._begins, begin) - 1
         while begin < end:
@@ -76,7 +78,7 @@ _ATTRIBUTES = r"\[(?:\w++\s*+=\s*+(?:\"[^\"\n]*+\"|'[^'\n]*+'|[^\"',\]\n]*+)\s*+
 _ATTRIBUTE = re.compile(r"(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\"',\]]*))")
 _FENCE = re.compile(r"^[^\S\n]*(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-# The characters that any reader may take for the end of a line.
+# All characters that some parser treats as a line end.
 _LINE_ENDS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _WORDS = {"true": True, "false": False}
 
@@ -85,8 +87,8 @@ class Section(NamedTuple):
     """A part of a filled template under one role.
 
     Attributes:
-        role: The role, in lower case; ``""`` before the first line that names one.
-        attributes: The attributes in that line.
+        role: The role, in lower case; ``""`` before the first role line.
+        attributes: The attributes of the role line.
         parts: The contents: the template's own text, and values.
     """
 
@@ -96,13 +98,13 @@ class Section(NamedTuple):
 
 
 class Boundary(NamedTuple):
-    """A place where text looks as if it began a section.
+    """A line that some parser could read as the start of a section.
 
     Attributes:
         role: The role.
-        line: The line, without white space around it.
-        begin: The beginning of the line in the text.
-        end: The end of the name and the colon.
+        line: The line, without surrounding white space.
+        begin: The start of the line in the text.
+        end: The end of the role and colon.
     """
 
     role: str
@@ -112,21 +114,20 @@ class Boundary(NamedTuple):
 
 
 def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
-    """Find the places in text where any reader could see a section begin.
+    """Yield the lines that some parser could read as the start of a section.
 
-    They are more than those where one begins here: text may follow the colon, and a line ends at all that Unicode calls
-    an end.
+    This is stricter than :func:`role_lines`: text may follow the colon, and all Unicode line ends count.
 
     Args:
-        text: Text of anybody.
-        roles: The names of roles.
+        text: Untrusted text.
+        roles: The role names.
     """
     _, pattern = _patterns(tuple(roles))
-    # Readers take the character that stands for a value for a blank.
+    # Treat the placeholder of values as a blank.
     plain = text.replace(PLACE, " ")
     begin = 0
     for line in plain.splitlines(keepends=True):
-        # The end of a line to one reader is a blank to another: the rest of a boundary may stand behind it.
+        # Match across line ends: what ends a line for one parser is white space for another.
         match = pattern.match(plain, begin)
         if match is not None:
             yield Boundary(match["role"].lower(), line.strip(), begin, match.end())
@@ -134,14 +135,14 @@ def boundaries(text: str, roles: Sequence[str] = ROLES) -> Iterator[Boundary]:
 
 
 def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section]:
-    """Take a filled template apart by its roles; blank text before the first one is left out.
+    """Split a filled template into sections, ignoring blank text before the first one.
 
     Args:
         parts: The template's own text, and values.
-        roles: The names of roles.
+        roles: The role names.
 
     Raises:
-        SlotError: A value stands in the place of a role, and is none.
+        SlotError: A value is used as a role, but isn't one.
     """
     filled = Scanned(parts)
     found: list[Section] = []
@@ -152,7 +153,7 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
             found.append(Section(role, attributes, filled.between(begin, end)))
 
     for match in role_lines(filled, roles):
-        # Within the YAML of a call, this is a key. A value makes no section one of calls.
+        # In the YAML of a tool call, this is a key. A value can't turn a section into tool calls.
         if calls and match[0].strip() == "function:":
             continue
         end_section(match.start())
@@ -165,10 +166,10 @@ def sections(parts: Sequence[str], roles: Sequence[str] = ROLES) -> list[Section
 
 
 class SectionLayout(NamedTuple):
-    """The sections of a template in which they are the same whatever its values are.
+    """The sections of a template whose values can't change them.
 
     Attributes:
-        sections: Each with its role, its attributes, and its parts: text, or the place of a value in the whole.
+        sections: The role, attributes and parts of each section. A part is text, or the index of a value.
     """
 
     sections: tuple[tuple[str, dict[str, Json], tuple[str | int, ...]], ...]
@@ -177,7 +178,7 @@ class SectionLayout(NamedTuple):
         """Return the sections of a filled template.
 
         Args:
-            parts: The template's own text, and values, in as many places as it always has.
+            parts: The template's own text and values, as many as in the outline.
         """
         return [
             Section(role, {**attributes}, tuple([parts[each] if isinstance(each, int) else each for each in pieces]))
@@ -186,11 +187,11 @@ class SectionLayout(NamedTuple):
 
 
 def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> SectionLayout | None:
-    """Return the sections of a template, or None if a value in a line that names a role could change them.
+    """Return the sections of a template, or None if a value in a role line could change them.
 
     Args:
-        outline: The template with each value's place in it as the value.
-        roles: The names of roles.
+        outline: The parts of the template, with each value's index as its text.
+        roles: The role names.
     """
     if any(PLACE in match[0] for match in role_lines(Scanned(outline), roles)):
         return None
@@ -200,17 +201,17 @@ def layout_of(outline: Sequence[str], roles: Sequence[str] = ROLES) -> SectionLa
 
 
 def attributes_in(text: str) -> dict[str, Json]:
-    """Return the attributes in text that holds no values, as ``name="Ada", age=7``: in quotes they are text."""
+    """Parse attributes such as ``name="Ada", age=7``; quoted ones are text."""
     return _attributes(Scanned([text]), 0, len(text))
 
 
 def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -> Iterator[re.Match[str]]:
-    """Find the lines that name a role.
+    """Yield the role lines of a filled template.
 
     Args:
-        filled: A filled template.
-        roles: The names of roles.
-        fenced: True for those that stand within a fence, and so are text.
+        filled: The filled template.
+        roles: The role names.
+        fenced: True for the lines inside code fences, which are text, instead.
     """
     fences = list(closed_fences(filled.text)) if "```" in filled.text or "~~~" in filled.text else []
     begins = [begin for begin, _ in fences]
@@ -223,7 +224,7 @@ def role_lines(filled: Scanned, roles: Sequence[str], *, fenced: bool = False) -
 
 
 def names_role(source: str) -> bool:
-    """Return True if the name of a value says that it is a role. Any other is text, as in ``{{ title }}:``."""
+    """Return True if a variable's name ends in ``role``. Other variables are text, as in ``{{ title }}:``."""
     return source.rpartition(".")[2].lower().endswith("role")
 
 
@@ -233,13 +234,13 @@ def _role(filled: Scanned, match: re.Match[str], roles: Sequence[str]) -> str:
     value = filled.value_at(match.start("role"))
     role = value.strip().lower()
     if role not in roles:
-        given = f"{value.source} stands in the place of a role, and is {str.__str__(value)!r}"
-        raise SlotError(f"{given}; roles are {', '.join(roles)}")
+        given = f"{value.source} is used as a role, but is {str.__str__(value)!r}"
+        raise SlotError(f"{given}; the roles are {', '.join(roles)}")
     return role
 
 
 def _attributes(filled: Scanned, begin: int, end: int) -> dict[str, Json]:
-    """Return the attributes between two places: in quotes they are text, else also numbers, true and false."""
+    """Parse the attributes between two indexes: quoted ones are text, others may be numbers, true or false."""
     found: dict[str, Json] = {}
     for each in _ATTRIBUTE.finditer(filled.text, begin, end):
         group = next(number for number in (2, 3, 4) if each[number] is not None)
@@ -258,11 +259,11 @@ def _parse_attribute(text: str) -> Json:
 
 
 def closed_fences(text: str) -> Iterator[tuple[int, int]]:
-    """Find the beginnings and ends of fenced blocks; one that is not closed is none."""
+    """Yield the spans of closed code fences."""
     opened, begin = "", 0
     for match in _FENCE.finditer(text):
         fence, behind = match[1], match[2]
-        if not opened and fence[0] not in behind:  # the language stands behind the characters, and has none of them
+        if not opened and fence[0] not in behind:  # an info string may follow, without fence characters
             opened, begin = fence, match.start()
         elif opened and fence[0] == opened[0] and len(fence) >= len(opened) and not behind.strip():
             yield begin, match.end()
@@ -271,10 +272,10 @@ def closed_fences(text: str) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=8)
 def _patterns(roles: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns of a line that names a role, and of one that any reader could take for such."""
+    """Return the patterns of role lines, and of lines that some parser could read as one."""
     names = "|".join(sorted(roles, key=len, reverse=True))
     line = rf"^[^\S\n]*+#?[^\S\n]*+(?P<role>{names}|{PLACE})(?P<attributes>{_ATTRIBUTES})?[^\S\n]*+:[^\S\n]*+(?:\n|\Z)"
-    # The beginning of attributes counts, wherever they end.
+    # The start of attributes is enough, even if they end on another line.
     rest = r":|\[\w++\s*+=|\[[^\]\n]*+\][^\S\n]*+:"
     boundary = rf"[^\S{_LINE_ENDS}]*+#?[^\S\n]*+(?P<role>{names})[^\S\n]*+(?:{rest})"
     return re.compile(line, re.IGNORECASE | re.MULTILINE), re.compile(boundary, re.IGNORECASE)
@@ -283,13 +284,13 @@ def _patterns(roles: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]
 @read_only
 @dataclass(frozen=True, slots=True)
 class TemplateSegment:
-    """A piece of a filled template.
+    """A segment of a filled template.
 
     Args:
         kind: ``literal`` for the template's own text, ``interp`` for the value of an expression.
         text: The text.
-        source: The input, or the variable, that the expression is; None for any other expression, and for own text.
-        strict: True if it is of an input that may hold no line that names a role.
+        source: The input or variable, if the expression is one; None for other expressions and for own text.
+        strict: True if the value is from a strict input, which must not contain role lines.
     """
 
     kind: Literal["literal", "interp"]
@@ -299,14 +300,14 @@ class TemplateSegment:
 
 
 def check_strict(inputs: Mapping[str, object], strict: Collection[str]) -> None:
-    """Refuse inputs that hold a line that names a role.
+    """Raise an error if a strict input contains a role line, at any depth.
 
     Args:
         inputs: All inputs.
-        strict: The names of those that are looked at, at any depth.
+        strict: The names of the strict inputs.
 
     Raises:
-        SafetyError: One does.
+        SafetyError: A strict input contains a role line.
     """
     for name in strict:
         for text, where in _texts(inputs.get(name), name):
@@ -322,15 +323,15 @@ def segments_of(
 
     Args:
         parts: The template's own text, and values.
-        strict: The inputs that may hold no line that names a role.
+        strict: The names of the strict inputs.
         inputs: The names of all inputs.
-        marked: Gives the text of a value that holds something without text.
+        marked: Function that returns a placeholder for a thread or medium.
 
     Raises:
-        SafetyError: A strict value and the text around it are such a line.
+        SafetyError: A strict value forms a role line with the text around it.
     """
     found: list[TemplateSegment] = []
-    # The values that are looked at, in the whole text; and the text with words in their place.
+    # The spans of values to check in the whole text, and the text with harmless words in their place.
     spans: list[tuple[int, int, str]] = []
     calm: list[str] = []
     at = 0
@@ -338,7 +339,7 @@ def segments_of(
         if isinstance(part, Value):
             text = shown = marked(part) if part.held is not None else str.__str__(part)
             found.append(TemplateSegment("interp", text, part.root or None, part.root in strict))
-            # A filter or a loop takes the name of an input away.
+            # Filters and loops hide the input's name, so check these values too.
             unknown = part.root not in inputs and not names_role(part.source) and part.held is None
             if part.root in strict or unknown:
                 spans.append((at, at + len(text), part.root or "an expression"))
@@ -357,37 +358,37 @@ def segments_of(
 
 
 def _check_joints(whole: str, calm: str, spans: Sequence[tuple[int, int, str]]) -> None:
-    """Refuse a line that names a role where a part of it is of a strict input, or may be."""
+    """Raise an error for a role line that a strict input is, or may be, a part of."""
     for line in boundaries(whole):
         whose = next((source for begin, end, source in spans if begin < min(line.end, end) and line.begin < end), None)
         if whose is not None:
-            raise _strict_error(f"{whose}, with what stands around it,", line)
+            raise _strict_error(f"{whose}, with the text around it,", line)
     if _roles(whole) != _roles(calm):
         names = ", ".join(dict.fromkeys(source for _, _, source in spans))
         raise SafetyError(
-            f"{names}: a strict input opens or ends a fence, or leaves a line empty, so other lines begin a section"
+            f"{names}: a strict input opens or closes a code fence or leaves a line empty, which changes the sections"
         )
 
 
 def _roles(text: str) -> list[str]:
-    """Return the roles of the sections that a reader finds in text."""
+    """Return the roles of the sections that a parser finds in text."""
     return [line["role"].lower() for line in role_lines(Scanned([text.replace("\r", "\n")]), ROLES)]
 
 
 def _strict_error(where: str, line: Boundary) -> SafetyError:
     return SafetyError(
-        f"{where} is strict, and holds a line that would begin a section of the role {line.role!r}: {line.line!r}"
+        f"{where} is strict, but contains a line that could begin a section with the role {line.role!r}: {line.line!r}"
     )
 
 
 def _texts(value: object, where: str) -> Iterator[tuple[str, str]]:
-    """Find all texts in a value, each with its place."""
+    """Yield all texts in a value, each with its path."""
     if isinstance(value, str):
         yield value, where
-    elif isinstance(value, Mapping):
-        for key, item in cast("Mapping[object, object]", value).items():
+    elif is_mapping(value):
+        for key, item in value.items():
             yield from _texts(key, where)
             yield from _texts(item, f"{where}.{key}")
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(cast("Sequence[object]", value)):
+    elif is_sequence(value):
+        for index, item in enumerate(value):
             yield from _texts(item, f"{where}[{index}]")

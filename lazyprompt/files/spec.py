@@ -1,7 +1,6 @@
-"""The front matter of a prompt file, read field by field; and how other dialects are translated to it.
+"""The front matter of a prompt file, parsed field by field, and the translation of other dialects to it.
 
-The fields are those of Prompty v2 (its specification, sections 2.3 to 2.9). A field that is not known is no
-fault: it is kept among the metadata.
+The fields are those of Prompty v2 (its specification, sections 2.3 to 2.9). Unknown fields are kept as metadata.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ ENGINES: Final[Mapping[str, Callable[..., Template]]] = {
     "jinja2": partial(JinjaTemplate, is_portable=True),
     "mustache": MustacheTemplate,
 }
-"""The parsers of templates, by their syntaxes."""
+"""The template parsers by syntax."""
 
 _FORMATS: Final = {**{each: each for each in ENGINES}, "nunjucks": "jinja2"}
-"""The syntaxes, by the names that ``template.format`` has for them."""
+"""The template syntaxes by the values of ``template.format``."""
 
 _TEXTS = ("name", "displayName", "description")
 FIELDS: Final = (*_TEXTS, "metadata", "model", "inputs", "outputs", "tools", "template", "instructions", "kind")
-"""The fields of a front matter that mean something here."""
+"""The known fields of a front matter."""
 
 FIELDS_OF_MODEL: Final = ("id", "provider", "apiType", "connection", "options")
 """The fields of a model."""
@@ -47,22 +46,22 @@ FIELDS_OF_MODEL: Final = ("id", "provider", "apiType", "connection", "options")
 _TEXTS_OF_MODEL = ("id", "provider", "apiType")
 
 FIELDS_OF_TOOL: Final = ("name", "kind", "description", "parameters", "strict", "bindings")
-"""The fields of a tool; tools of other kinds than functions have more."""
+"""The fields of a function tool; other kinds have more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool that a prompt file names.
+    """A tool of a prompt file.
 
     Args:
-        name: Its name.
-        kind: ``function``, ``mcp``, ``openapi``, or a kind of the runtime's own.
-        description: Its description.
-        parameters: Its parameters.
-        strict: True if its schema keeps the rules of strict schemas; None if the file does not say.
-        bindings: The inputs that fill parameters, by the parameters' names: the model does not see these.
-        fields: Its other fields.
-        schema: The JSON Schema of its parameters, where the file gives one in their place.
+        name: The tool's name.
+        kind: ``function``, ``mcp``, ``openapi``, or a runtime-specific kind.
+        description: The description.
+        parameters: The parameters.
+        strict: True for a strict schema; None if the file doesn't specify it.
+        bindings: The inputs that fill parameters, by parameter name. The model doesn't see these parameters.
+        fields: All other fields.
+        schema: The JSON Schema of the parameters, if the file contains one instead of a list of parameters.
     """
 
     name: str
@@ -75,7 +74,7 @@ class ToolSpec:
     schema: JsonObject | None = None
 
     def to_dict(self) -> JsonObject:
-        """Return the tool as a front matter has it."""
+        """Return the tool in the form of the front matter."""
         made: dict[str, Json] = {
             "name": self.name,
             "kind": self.kind,
@@ -88,7 +87,7 @@ class ToolSpec:
         return {name: value for name, value in made.items() if value is not None}
 
     def function(self) -> JsonObject:
-        """Return the tool in OpenAI's form, without the parameters that inputs fill."""
+        """Return the tool in OpenAI's form, without bound parameters."""
         parameters = deepcopy(self.schema)
         if parameters is None:
             shown = tuple(each for each in self.parameters if each.name not in self.bindings)
@@ -105,20 +104,20 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A front matter.
+    """A parsed front matter.
 
     Args:
         name: The prompt's name.
-        display_name: Its name for people.
-        description: Its description.
-        metadata: Its metadata, and fields that are not known.
-        model: The model: ``id``, ``provider``, ``apiType``, ``connection``, ``options``; empty where none is named.
-        inputs: Its inputs.
-        outputs: Its outputs.
+        display_name: The prompt's name for display.
+        description: The description.
+        metadata: The metadata and unknown fields.
+        model: The model: ``id``, ``provider``, ``apiType``, ``connection``, ``options``; empty if the file names none.
+        inputs: The inputs.
+        outputs: The outputs.
         tools: The tools that the model may call.
-        engine: The syntax of its template, one of :data:`ENGINES`.
+        engine: The template syntax, a key of :data:`ENGINES`.
         template: The field ``template``.
-        instructions: The template, where the front matter holds it.
+        instructions: The template, if the front matter contains it.
     """
 
     name: str | None = None
@@ -134,7 +133,7 @@ class Spec:
     instructions: str | None = None
 
     def to_dict(self) -> JsonObject:
-        """Return the front matter in its canonical form, without empty fields."""
+        """Return the front matter in canonical form, without empty fields."""
         made: dict[str, Json] = {
             "kind": "prompt",
             "name": self.name,
@@ -152,14 +151,14 @@ class Spec:
 
 
 def read_spec(fields: Mapping[str, Node], source: SourceText) -> Spec:
-    """Read a front matter.
+    """Parse a front matter.
 
     Args:
-        fields: Its fields, with all references looked up.
+        fields: The fields, with all references resolved.
         source: The file.
 
     Raises:
-        PromptFileError: A field is not what it must be; the message has its place.
+        PromptFileError: A field is invalid; the message has its position.
     """
     name, display_name, description, instructions = (
         _text(source, fields.get(each), each) for each in (*_TEXTS, "instructions")
@@ -184,7 +183,7 @@ def read_spec(fields: Mapping[str, Node], source: SourceText) -> Spec:
 
 
 def _text(source: SourceText, node: Node | None, where: str) -> str | None:
-    """Return a field that is text, or a number or word, which counts as the text that it is written as."""
+    """Return a text field; numbers and booleans are converted to text."""
     if node is not None and isinstance(node.value, int | float):
         return str(node.value)
     return source.text_of(node, where)
@@ -196,7 +195,7 @@ def _values(source: SourceText, node: Node | None, where: str) -> dict[str, Json
 
 def _model(source: SourceText, node: Node | None) -> dict[str, Json]:
     if node is not None and isinstance(node.value, str):
-        return {"id": node.value}  # a name alone
+        return {"id": node.value}  # a bare name
     fields = source.mapping_of(node, "model")
     for part in ("connection", "options"):
         source.mapping_of(fields.get(part), f"model.{part}")
@@ -205,26 +204,26 @@ def _model(source: SourceText, node: Node | None) -> dict[str, Json]:
 
 
 def _engine(source: SourceText, template: Node | None) -> str:
-    """Return the syntax of the template: ``template.format``, as text or as a mapping with ``kind``."""
+    """Return the template syntax from ``template.format``, which is text or a mapping with ``kind``."""
     form = source.mapping_of(template, "template").get("format")
     kind = form.fields.get("kind") if form is not None and isinstance(form.value, dict) else form
     name = None if kind is None else kind.value
     if form is not None and name is not None and name not in [*_FORMATS]:
         known = f"{did_you_mean(str(name), _FORMATS)}; the formats are {', '.join(_FORMATS)}"
-        raise source.fault_at(form.at, f"Invalid template format: {name!r} is none{known}")
+        raise source.fault_at(form.at, f"Invalid template format {name!r}{known}")
     return _FORMATS[str(name or "jinja2")]
 
 
 def _tool(source: SourceText, node: Node, where: str, name: str) -> ToolSpec:
     if not isinstance(node.value, dict):
-        raise source.wrong_kind(node, f"{where} is", "; a tool is a mapping")
+        raise source.wrong_kind(node, f"{where} is", ", and must be a mapping")
     fields = node.value
     parameters, strict = fields.get("parameters"), fields.get("strict")
-    # JSON Schema, and no mapping by names.
+    # A JSON Schema, not a mapping of parameters by name.
     type_ = None if parameters is None else parameters.fields.get("type")
     schema = parameters is not None and ("properties" in parameters.fields or (type_ and type_.value == "object"))
     if strict is not None and not isinstance(strict.value, bool):
-        raise source.fault_at(strict.at, f"{where}.strict is true or false")
+        raise source.fault_at(strict.at, f"{where}.strict must be true or false")
     others = {key: plain(item) for key, item in fields.items() if key not in FIELDS_OF_TOOL}
     return ToolSpec(
         name or _text(source, fields.get("name"), f"{where}.name") or "",
@@ -239,20 +238,20 @@ def _tool(source: SourceText, node: Node, where: str, name: str) -> ToolSpec:
 
 
 def _bindings(source: SourceText, node: Node | None, where: str) -> dict[str, str]:
-    """Return the inputs of parameters: ``param: input``, or ``param: {input: name}``."""
+    """Return the input of each bound parameter, from ``param: input`` or ``param: {input: name}``."""
     if node is not None and node.value is not None and not isinstance(node.value, dict):
-        raise source.fault_at(node.at, f"{where} are a mapping of parameters to inputs")
+        raise source.fault_at(node.at, f"{where} must be a mapping of parameters to inputs")
     found: dict[str, str] = {}
     for name, item in (node.fields if node is not None else {}).items():
         given = item.value.get("input") if isinstance(item.value, dict) else item
         if given is None or not isinstance(given.value, str):
-            raise source.fault_at(item.at, f"{where}.{name} is the name of an input, or {{input: its name}}")
+            raise source.fault_at(item.at, f"{where}.{name} must be the name of an input, or {{input: name}}")
         found[name] = given.value
     return found
 
 
 def _of_kind(value: Json) -> Json:
-    """Return a mapping with a ``kind``, where its kind alone is written."""
+    """Convert a bare kind to a mapping with ``kind``."""
     return {"kind": value} if isinstance(value, str) else value
 
 
@@ -268,24 +267,24 @@ OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "allowMultipleToolCalls": (bool,),
     "reasoningEffort": (str,),
 }
-"""The options of a model in Prompty v2, and their types."""
+"""The model options of Prompty v2, with their types."""
 
 OTHERS: Final = "additionalProperties"
-"""The option that holds all that have no name in Prompty v2."""
+"""The option that contains all options without a name in Prompty v2."""
 
 
 def snake_names(options: Iterable[str]) -> dict[str, str]:
-    """Return the names of options in snake_case, as most other formats have them."""
+    """Map options to their names in snake_case."""
     return {name: re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name) for name in options}
 
 
 class Note(NamedTuple):
-    """A field that was read otherwise than it is written, or that was not carried over.
+    """A field that was translated from another dialect, or dropped.
 
     Attributes:
-        line: Its line in the file.
-        column: Its column.
-        text: The change.
+        line: The line in the file.
+        column: The column.
+        text: The description of the change.
     """
 
     line: int
@@ -297,11 +296,11 @@ class Note(NamedTuple):
 
 
 class Translated(NamedTuple):
-    """A file as Prompty v2 has it.
+    """A file translated to Prompty v2.
 
     Attributes:
-        fields: Its front matter.
-        body: Its template.
+        fields: The front matter.
+        body: The template.
         notes: The changes.
     """
 
@@ -311,13 +310,13 @@ class Translated(NamedTuple):
 
 
 class DialectFile:
-    """A file that is being read.
+    """A file in any dialect, to be translated to Prompty v2.
 
     Args:
         source: The file.
-        fields: Its front matter, with all references looked up.
-        body: Its template.
-        references: The places that further references lead to.
+        fields: The front matter, with all references resolved.
+        body: The template.
+        references: The values and directories to resolve further references with.
     """
 
     def __init__(self, source: SourceText, fields: dict[str, Node], body: str, references: References) -> None:
@@ -325,26 +324,26 @@ class DialectFile:
         self.notes: list[Note] = []
 
     def note(self, node: Node, text: str) -> None:
-        """Note a change of a field."""
+        """Add a note about a changed field."""
         self.notes.append(Note(*self.source.place(node.key_at), text))
 
     def fault(self, node: Node, what: str) -> PromptFileError:
-        """Return the error for a field."""
+        """Return an error at a field."""
         return self.source.fault_at(node.at, what)
 
     def mapping(self, node: Node | None, where: str) -> dict[str, Node]:
-        """Return a copy of a field that is a mapping; see :meth:`SourceText.mapping_of`."""
+        """Return a copy of a mapping field; see :meth:`SourceText.mapping_of`."""
         return self.source.mapping_of(node, where)
 
     def text(self, node: Node, where: str) -> str:
-        """Return a field that is text, and not empty."""
+        """Return a field with non-empty text."""
         if not isinstance(node.value, str) or not node.value:
             raise self.source.wrong_kind(node, f"{where} is", ", and must be text")
         return node.value
 
 
 def fits(node: Node, kind: str) -> bool:
-    """Return True if a value may be that of a property of a kind."""
+    """Return True if a value matches a kind."""
     found = kind_of(node.value)
     also = {"float": "integer", "thread": "array"}.get(kind)
     return node.value is None or kind in (found, "union") or found == also

@@ -1,9 +1,8 @@
 """Whole requests of prompt files, and the answers to them.
 
-A target is data: the places of a prompt file's options in an interface of a provider, and its other properties.
-Messages and tools are written by the formatters, as all other payloads: a target only names the profile, and the few
-rules in which Prompty's specification (section 7) differs from it. The payload's report lists all that a request cannot
-carry.
+A target is data: the request fields of a prompt file's options for one API of a provider, and the API's other
+properties. Formatters write messages and tools; a target names their profile and the rules that Prompty's specification
+(section 7) changes. The payload's report lists everything that a request can't carry.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.json import is_sequence
 from lazyprompt._base.secret import revealed
 from lazyprompt.errors import FormatError, did_you_mean
 from lazyprompt.files.properties import MediaBlock, Property, schema_of
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from lazyprompt.messages.turns import WrittenTurn
 
 Place: TypeAlias = tuple[str, ...]
-"""A place in a request: the keys that lead to it."""
+"""A path in a request: its keys, outermost first."""
 
 
 def _places(same: str, holder: str = "", /, **names: str) -> dict[str, Place]:
-    """Return the places of options: the provider's own names, which may be paths.
+    """Return the request paths of options.
 
     Args:
-        same: The options that have the same name there, in snake_case.
-        holder: The part of a request that holds them; ``""`` for the request itself.
-        **names: The other options.
+        same: The options with the same name in the request, in snake_case.
+        holder: The request field that contains the options; ``""`` for the request itself.
+        **names: The provider's names of other options, which may be dotted paths.
     """
     within = (holder,) if holder else ()
     return {option: (*within, *name.split(".")) for option, name in {**snake_names(same.split()), **names}.items()}
@@ -64,17 +64,17 @@ _CHAT = partial(
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """An interface of a provider.
+    """An API of a provider.
 
     Args:
-        profile: The rules of its messages, by the name of a formatter.
+        profile: The name of the formatter that writes its messages.
         api: ``chat``, ``responses``, ``embedding`` or ``image``.
-        options: The places of the options of a prompt file in a request; one that is not named has no place.
-        defaults: The fields that a request must have, where the file does not say them.
-        changes: The rules of the profile that are others here.
-        structured: The part of a request that asks for an answer of some properties; ``""`` where there is none.
-        text_content: True if a content that is text alone is one text; else all content is a list of blocks.
-        strict_tools: True if tools are builder to keep strict schemas, where the provider can.
+        options: The request paths of a prompt file's options; other options can't be sent.
+        defaults: Required request fields, with the values to use if the file doesn't set them.
+        changes: The profile's rules that differ for prompt files.
+        structured: The request field for an output schema; ``""`` if there is none.
+        text_content: True if content with only text is a string; otherwise, content is always a list of blocks.
+        strict_tools: True if strict schemas are requested for tools.
     """
 
     profile: str
@@ -87,18 +87,18 @@ class RequestTarget:
     strict_tools: bool = True
 
     def own_profile(self) -> Profile:
-        """The rules of its messages."""
+        """Return the rules of its messages."""
         return profile_of(self.profile).but(**self.changes)
 
     def passes_on(self, block: Block) -> bool:
-        """Return True if the address of a medium is sent, though the provider itself takes data only."""
+        """Return True if the URL of a medium is sent although the provider itself accepts only data."""
         kind = cast("MediaKind", block.kind)
         ours, its = (profile.media.get(kind) for profile in (self.own_profile(), profile_of(self.profile)))
         return ours is not None and ours.url and (its is None or not its.url)
 
 
 class _FilePart(UrlPart):
-    """A file as a part: by its address, which Prompty has and OpenAI's own form does not, or as data."""
+    """A file as a content part: as data, or by its URL, which Prompty allows but OpenAI doesn't."""
 
     __slots__ = ()
 
@@ -109,12 +109,12 @@ class _FilePart(UrlPart):
 
 
 class _InstructedForm(ResponsesForm):
-    """The form of the Responses API with the system text as ``instructions``, as Prompty's vectors print it."""
+    """The Responses form with the system text as ``instructions``, as in Prompty's test vectors."""
 
     __slots__ = ()
 
     def write(self, turns: Sequence[WrittenTurn], profile: Profile, model: str | None) -> dict[str, Any]:
-        """Write the instructions and the input of turns."""
+        """Write turns as ``instructions`` and ``input``."""
         payload = super().write(turns, profile, model)
         role, _, content, _ = turns[0]
         if role != "system" or not isinstance(content, str) or len(turns) == 1:
@@ -123,7 +123,7 @@ class _InstructedForm(ResponsesForm):
 
 
 def _close_schema(schema: Json) -> Json:
-    """Return a schema whose objects have no other properties than theirs."""
+    """Return a schema whose objects allow no additional properties."""
     if isinstance(schema, list):
         return [_close_schema(each) for each in schema]
     if not isinstance(schema, dict):
@@ -156,7 +156,7 @@ _ROWS = (
         options=_CHAT(maxOutputTokens="max_completion_tokens"),
         changes={
             "form": ChatForm(text_lists=True, parts={"file": _FilePart("file")}),
-            # Section 7.1.2 has a file by its address, and a sound of any format by its own name.
+            # Section 7.1.2 sends files by URL, and audio of any format.
             "media": {**OPENAI.media, "audio": Media(("audio/*",), url=False), "file": Media(PDF)},
         },
         structured="response_format",
@@ -184,7 +184,7 @@ _ROWS = (
         defaults={"max_tokens": 4096},
         structured="output_config",
         text_content=False,
-        # Anthropic takes them, but Prompty's specification has none there.
+        # Anthropic supports strict tools, but Prompty's specification doesn't send them.
         strict_tools=False,
     ),
     RequestTarget(
@@ -197,12 +197,12 @@ _ROWS = (
         options=_places(f"{_SAMPLING} topK", "options", maxOutputTokens="num_predict", stopSequences="stop"),
         structured="format",
     ),
-    # DeepSeek answers in JSON, but keeps to no schema.
+    # DeepSeek supports JSON output, but no schema.
     replace(_LIKE_OPENAI, profile="deepseek", structured=""),
     *(replace(_LIKE_OPENAI, profile=name) for name in ("litellm", "mistral", "moonshot", "vllm", "xai", "zhipu")),
 )
 _TARGETS: Final = {(row.profile.removesuffix("-responses"), row.api): row for row in _ROWS}
-# Services that have the interface of another provider.
+# Services with the API of another provider.
 _OTHER_NAMES = {
     **dict.fromkeys(("azure", "azure_openai", "foundry", "openai-responses"), "openai"),
     **dict.fromkeys(("googleai", "vertexai"), "gemini"),
@@ -214,10 +214,10 @@ def target_of(provider: str | None = None, api: str | None = None) -> RequestTar
 
     Args:
         provider: The provider, as a prompt file names it; None is ``openai``.
-        api: As of :class:`RequestTarget`; None is ``chat``.
+        api: The API; see :class:`RequestTarget`. None is ``chat``.
 
     Raises:
-        FormatError: There is no such provider, or it has no such interface.
+        FormatError: The provider is unknown, or has no such API.
     """
     name, kind = provider or "openai", api or "chat"
     if name == "openai-responses" and kind == "chat":
@@ -227,11 +227,11 @@ def target_of(provider: str | None = None, api: str | None = None) -> RequestTar
         return _TARGETS[family, kind]
     kinds = [each for owner, each in _TARGETS if owner == family]
     if kinds:
-        raise FormatError(f"{name} has no interface {kind!r}{did_you_mean(kind, kinds)}; it has {', '.join(kinds)}")
+        raise FormatError(f"{name} has no API {kind!r}{did_you_mean(kind, kinds)}; it has {', '.join(kinds)}")
     known = sorted({each for each, _ in _TARGETS})
-    what = "is sent no whole requests" if family in PROVIDERS else "is unknown"
+    what = "does not support whole requests" if family in PROVIDERS else "is unknown"
     near = did_you_mean(family, known)
-    raise FormatError(f"provider {name!r} {what}{near}; prompt files are sent to {', '.join(known)}")
+    raise FormatError(f"provider {name!r} {what}{near}; prompt files can be sent to {', '.join(known)}")
 
 
 def request(
@@ -244,27 +244,27 @@ def request(
     report: Report = (),
     guard: MessageGuard | None = None,
 ) -> Payload:
-    """Return the request of a prompt file, with a report of the options, tools and blocks that have no place in it.
+    """Return the request of a prompt file, with a report of options, tools and blocks that it can't carry.
 
     Args:
-        spec: Its front matter.
-        messages: Its messages.
-        provider: The provider; None is the one of the file, or else ``openai``.
-        api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the one of the file, or else ``chat``.
-        tools: Functions beside those of the front matter, in OpenAI's form.
-        report: What the messages and tools lack of the file's.
-        guard: The search for control sequences in the messages and tools; None if they stay.
+        spec: The front matter.
+        messages: The messages.
+        provider: The provider; None is the file's, or else ``openai``.
+        api: ``chat``, ``responses``, ``embedding`` or ``image``; None is the file's, or else ``chat``.
+        tools: Additional functions, in OpenAI's form.
+        report: Report entries about parts of the file that the messages and tools lack.
+        guard: The neutralizer of control sequences in messages and tools; None leaves them as they are.
 
     Raises:
-        FormatError: The provider is unknown or has no such interface; or the messages have no form there.
-        MediaError: A picture or the like may not be sent.
+        FormatError: The provider or API is unknown, or the messages can't be sent to it.
+        MediaError: A medium can't be sent.
     """
     model = spec.model
     target = target_of(*sent_to(spec, provider, api))
     notes = Notes(report)
     body: dict[str, Any] = {"model": model["id"]} if model.get("id") else {}
     if not body:
-        notes.add("model", "model", "left out", "the file names no model: it is model.id")
+        notes.add("model", "model", "left out", "the file names no model; set model.id")
     builder = _RequestBuilder(spec, messages, target, tools, notes, guard)
     made = {"embedding": builder.embed, "image": builder.image}.get(target.api, builder.chat)()
     body |= made
@@ -273,20 +273,21 @@ def request(
     for name, value in target.defaults.items():
         body.setdefault(name, deepcopy(value))
     neutralised = made.neutralised if isinstance(made, Payload) else ()
-    return Payload(cast("dict[str, Any]", revealed(body)), tuple(notes), None, neutralised)
+    sent = {name: revealed(value) for name, value in body.items()}
+    return Payload(sent, tuple(notes), None, neutralised)
 
 
 def sent_to(spec: Spec, provider: str | None = None, api: str | None = None) -> tuple[str | None, str | None]:
-    """Return the provider and the interface of a prompt file, or those that are given in their place."""
+    """Return the provider and API of a request: the given ones, or else the file's."""
     own, named = ((it if isinstance(it, str) else None) for it in map(spec.model.get, ("apiType", "provider")))
-    # Only OpenAI has a second interface for chats: a file that names it can be sent to others all the same.
+    # Only OpenAI has the Responses API; send a file that names it to another provider's chat API.
     if own == "responses" and provider and (_OTHER_NAMES.get(provider, provider), own) not in _TARGETS:
         own = None
     return provider or named, api or own
 
 
 class _RequestBuilder(NamedTuple):
-    """The contents of a request, and the report of what it cannot carry."""
+    """The contents of a request, and the notes on parts that it can't carry."""
 
     spec: Spec
     messages: Sequence[Msg]
@@ -296,7 +297,7 @@ class _RequestBuilder(NamedTuple):
     guard: MessageGuard | None
 
     def chat(self) -> dict[str, Any]:
-        """Return the messages, the tools and the form of the answer."""
+        """Return the messages, the tools and the output schema."""
         spec, target = self.spec, self.target
         _note_addresses(self.messages, target, self.notes)
         made = ChatFormatter(target.own_profile()).format_parsed(self.messages, self._functions(), self.guard)
@@ -308,11 +309,11 @@ class _RequestBuilder(NamedTuple):
                     message["content"] = [{"type": "text", "text": message["content"]}]
         silent = {each.name for each in spec.tools if each.strict is None}
         for tool in body.get("tools", ()):
-            # The Responses formatter writes strict for all; here the file's silence stays silence.
+            # The Responses formatter always writes strict; omit it if the file doesn't set it.
             if tool.get("strict") is False and tool.get("name") in silent:
                 del tool["strict"]
         if spec.outputs and not target.structured:
-            self.notes.add("outputs", "outputs", "left out", f"{target.profile} takes no schema of an answer")
+            self.notes.add("outputs", "outputs", "left out", f"{target.profile} supports no output schema")
         elif spec.outputs:
             body |= _STRUCTURED[target.structured](spec.outputs)
         return body
@@ -322,42 +323,42 @@ class _RequestBuilder(NamedTuple):
         if not self.target.strict_tools:
             for index, each in enumerate(specs):
                 if each.strict:
-                    why = f"{self.target.profile} is sent no strict tools"
+                    why = f"strict is not sent to {self.target.profile}"
                     self.notes.add(f"tools[{index}]", "strict", "left out", why)
             specs = tuple(replace(each, strict=None) for each in specs)
         elif self.target.api == "chat":
-            # There, a tool that asks for nothing is not strict; to the Responses API it is.
+            # Tools aren't strict by default in the chat API, but are in the Responses API.
             specs = tuple(replace(each, strict=each.strict or None) for each in specs)
         return ToolSet.of([*(each.function() for each in specs if each.kind == "function"), *self.tools])
 
     def embed(self) -> dict[str, Any]:
-        """Return the text to embed, or the texts of several messages."""
+        """Return the text to embed, or a list with the text of each message."""
         self._note_unused()
         texts = self._texts(range(len(self.messages)))
         return {"input": texts[0] if len(texts) == 1 else texts}
 
     def image(self) -> dict[str, Any]:
-        """Return the prompt of an image: the user's last message, or the last one where the user has none."""
+        """Return the image prompt: the user's last message, or the last message if there is none."""
         users = [at for at, message in enumerate(self.messages) if message.role == "user"]
         last = users[-1] if users else len(self.messages) - 1
         self._note_unused()
         for at, message in enumerate(self.messages):
             if at != last:
-                why = "an image has one prompt: the last message"
+                why = "only one message can be the image prompt"
                 self.notes.add(f"messages[{at}]", "text", "left out", why, message.text)
         return {"prompt": "".join(self._texts([last] if self.messages else []))}
 
     def _note_unused(self) -> None:
         for name, has in (("tools", self.spec.tools or self.tools), ("outputs", self.spec.outputs)):
             if has:
-                self.notes.add(name, name, "left out", f"the interface {self.target.api!r} knows no {name}")
+                self.notes.add(name, name, "left out", f"the {self.target.api!r} API supports no {name}")
 
     def _texts(self, places: Sequence[int]) -> list[str]:
-        """Return the texts of some messages, for an interface that takes text alone."""
+        """Return the texts of messages, for an API that accepts only text."""
         for at in places:
             for index, block in enumerate(self.messages[at].blocks):
                 if not isinstance(block, TextBlock):
-                    why = f"the interface {self.target.api!r} takes text alone"
+                    why = f"the {self.target.api!r} API accepts only text"
                     self.notes.add(f"messages[{at}].content[{index}]", block.kind, "left out", why)
         return [_join_text(self.messages[at].blocks) for at in places]
 
@@ -367,8 +368,8 @@ def _join_text(blocks: Sequence[Block]) -> str:
 
 
 def _note_addresses(messages: Sequence[Msg], target: RequestTarget, notes: Notes) -> None:
-    """Note the media whose addresses Prompty's specification sends and the provider refuses."""
-    why = f"{target.profile} refuses an address here, which Prompty sends: give data, or see api='responses'"
+    """Report media URLs that Prompty's specification sends although the provider refuses them."""
+    why = f"{target.profile} refuses URLs here, but Prompty sends them: pass data, or use api='responses'"
     for at, message in enumerate(messages):
         for index, given in enumerate(message.blocks):
             within = (
@@ -380,7 +381,7 @@ def _note_addresses(messages: Sequence[Msg], target: RequestTarget, notes: Notes
 
 
 def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: RequestTarget, notes: Notes) -> None:
-    """Put options where the target has them; those of the provider's own never take the place of anything."""
+    """Add options to a request; additional properties never replace existing fields."""
 
     def note(name: str, why: str) -> None:
         notes.add(f"model.options.{name}", "option", "left out", why)
@@ -389,8 +390,8 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Requ
         if name == OTHERS or value is None or value == []:
             continue
         if name not in target.options:
-            known = "" if name in OPTIONS else f" and is no option{did_you_mean(name, OPTIONS)}"
-            note(name, f"a request to {target.profile} ({target.api}) has no place for it{known}; see {OTHERS}")
+            known = "" if name in OPTIONS else f"; it is not a known option{did_you_mean(name, OPTIONS)}"
+            note(name, f"requests to {target.profile} ({target.api}) have no such option{known}; see {OTHERS}")
             continue
         *above, last = target.options[name]
         holder = body
@@ -399,16 +400,16 @@ def _put_options(body: dict[str, Any], options: Mapping[str, Json], target: Requ
         holder[last] = deepcopy(value)
     others = options.get(OTHERS) or {}
     if not isinstance(others, dict):
-        note(OTHERS, "it is to be a mapping: the provider's own options, by their names")
+        note(OTHERS, "it must be a mapping of the provider's own options")
         return
     for name, value in others.items():
         if name in body:
-            note(f"{OTHERS}.{name}", f"the request has {name!r} already")
+            note(f"{OTHERS}.{name}", f"the request already has {name!r}")
         else:
             body[name] = deepcopy(value)
 
 
-# The keys of the items of an answer's data.
+# The keys of the values in an answer's data.
 _ITEMS = {"embedding": ("embedding",), "image": ("url", "b64_json")}
 
 
@@ -418,18 +419,18 @@ def read_answer(
     """Parse an answer.
 
     Args:
-        response: The answer: a dict, or the object of the provider's official client.
+        response: The answer, as a dict or as an object of the provider's official client.
         provider: The provider; None is ``openai``.
         api: ``chat``, ``responses``, ``embedding`` or ``image``; None is ``chat``.
-        structured: True if the answer is JSON, as it is where a prompt file has outputs.
+        structured: True to parse the text as JSON, for prompt files with outputs.
 
     Returns:
-        A list of calls ``{id, name, arguments}``, the arguments as JSON text, where tools are called. Else the text, or
-        the reason of a refusal; where it is to be JSON, the value that it is, or the text if it is none. Of embeddings
-        the vector, or a list of them; of pictures the address or the base64 data, or a list of them.
+        The tool calls as a list of ``{id, name, arguments}``, with the arguments as JSON text, if there are any.
+        Otherwise the text or refusal; if ``structured`` is true, the parsed JSON, or the text if it isn't valid JSON.
+        For embeddings, the vector or a list of vectors. For images, the URL or base64 data, or a list of these.
 
     Raises:
-        FormatError: It is no answer of this provider, or holds no vector or picture.
+        FormatError: The response isn't an answer of this provider, or contains no vector or image.
     """
     target = target_of(provider, api)
     answer = dict(as_dict(response))
@@ -446,14 +447,17 @@ def read_answer(
     if not text and target.api == "responses":
         given = answer.get("output_text")
         text = given if isinstance(given, str) else ""
+    if not structured:
+        return text
     try:
-        return cast("Json", json.loads(text)) if structured else text
+        value: Json = json.loads(text)
     except (ValueError, RecursionError):
         return text
+    return value
 
 
 def _call(call: ToolUseBlock, written: object) -> Json:
-    """Return a call, its arguments as they were written where they were text."""
+    """Return a tool call; arguments that were text stay as written."""
     if not isinstance(written, str):
         compact = json.dumps(call.input, ensure_ascii=False, separators=(",", ":"))
         written = compact if call.raw_input is None else call.raw_input
@@ -461,28 +465,28 @@ def _call(call: ToolUseBlock, written: object) -> Json:
 
 
 def _written_arguments(answer: Fields) -> list[object]:
-    """Return the arguments of calls as an answer of OpenAI's has them; text, as a rule."""
+    """Return the arguments of tool calls from an OpenAI answer, usually as text."""
     calls = _list(fields_of(_first(answer.get("choices")).get("message")).get("tool_calls"))
     items = [item for item in map(fields_of, _list(answer.get("output"))) if item.get("type") == "function_call"]
     return [each.get("arguments") for each in (*(fields_of(fields_of(call).get("function")) for call in calls), *items)]
 
 
 def _items(answer: Fields, target: RequestTarget) -> Json:
-    """Return the vectors or pictures of an answer; one alone is not in a list."""
+    """Return the vectors or images of an answer; a single one isn't in a list."""
     fault = answer.get("error")
     if fault:
         raise FormatError(f"{target.profile} answered with an error: {fields_of(fault).get('message') or fault}")
     given = [*map(fields_of, _list(answer.get("data")))]
-    # Vectors tell their place: they are put in the order of what was embedded.
+    # Sort vectors by index, in the order of the embedded texts.
     given.sort(key=lambda item: at if isinstance(at := item.get("index"), int) else 0)
     found = [next(filter(None, map(item.get, _ITEMS[target.api])), None) for item in given]
     if not found or None in found:
-        raise FormatError(f"this is no answer to a request of the interface {target.api!r}: there is none in its data")
+        raise FormatError(f"not an answer of the {target.api!r} API: its data has no {target.api}")
     return cast("Json", found[0] if len(found) == 1 else found)
 
 
 def _list(value: object) -> Sequence[object]:
-    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+    return value if is_sequence(value) else ()
 
 
 def _first(value: object) -> Fields:

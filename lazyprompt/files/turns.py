@@ -1,7 +1,7 @@
-"""The turns of a filled template: text, media, calls and results; and what of them leaves a prompt file.
+"""The turns of a filled template (text, media, tool calls and results), and their conversion to messages.
 
-A turn keeps the template's own text apart from values, so that flat text shows which parts to trust. The report of a
-request lists what stays behind.
+A turn keeps the template's own text and values separate, so that trust is known. The report of a request lists
+attributes and tools that messages can't carry.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from lazyprompt.errors import PromptFileError
 from lazyprompt.files.properties import MEDIA, MediaBlock, MediaInput, Thread
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextItem:
-    """Text.
+    """Text in a turn.
 
     Args:
         parts: The template's own text, and values.
@@ -39,17 +39,17 @@ class TextItem:
 
     @property
     def text(self) -> str:
-        """All of the text."""
+        """The whole text."""
         return "".join(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class MediaItem:
-    """A picture, sound, video or file.
+    """An image, audio, video or file in a turn.
 
     Args:
         block: The block.
-        attributes: The attributes that the template gives it.
+        attributes: The attributes in the template.
     """
 
     block: MediaBlock
@@ -58,10 +58,10 @@ class MediaItem:
 
 @dataclass(frozen=True, slots=True)
 class CallItem:
-    """A call of a tool.
+    """A tool call in a turn.
 
     Args:
-        call: The call as it is written: ``id``, ``type``, ``function`` with ``name`` and ``arguments``.
+        call: The call as written: ``id``, ``type``, ``function`` with ``name`` and ``arguments``.
     """
 
     call: JsonObject
@@ -69,7 +69,7 @@ class CallItem:
 
 @dataclass(frozen=True, slots=True)
 class ResultItem:
-    """The result of a tool.
+    """A tool result in a turn.
 
     Args:
         text: The result.
@@ -79,10 +79,9 @@ class ResultItem:
 
 
 _BREAKS = "\n"
-# Neither part holds a bracket of its own, so that no text takes long to search.
+# Neither part may contain brackets, so that searching takes linear time.
 _MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
 _DETAILS = frozenset(("low", "high", "auto"))
-_Piece = TypeVar("_Piece")
 Item: TypeAlias = "TextItem | MediaItem | CallItem | ResultItem"
 
 
@@ -93,7 +92,7 @@ class Turn:
     Args:
         role: The role.
         items: The contents.
-        attributes: The attributes of the section: ``name`` is the speaker's.
+        attributes: The attributes of the section; ``name`` is the speaker's name.
     """
 
     role: str
@@ -108,23 +107,23 @@ class Turn:
 
 
 Step: TypeAlias = "Turn | Thread"
-"""A part of a conversation: a turn, or a thread in its place."""
+"""A part of a conversation: a turn, or a thread of several messages."""
 
 
 def steps_of(section: Section) -> Iterator[Step]:
-    """Find the steps of a section: a thread in it divides it, media are parts of its turn.
+    """Yield the turns and threads of a section.
 
     Args:
         section: The section.
 
     Yields:
-        Turns and threads in turn. Text beside a thread is a turn if there is any.
+        The threads, and a turn for the text and media before, between and after them.
     """
     role = section.role or "system"
     run: list[str] = []
     items: list[Item] = []
     has_threads = False
-    # Beside a thread, white space around text is no part of it; elsewhere line breaks are not.
+    # Strip all white space next to a thread, and line breaks elsewhere.
     before: str | None = _BREAKS
     for part in section.parts:
         held = part.held if isinstance(part, Value) else None
@@ -142,42 +141,42 @@ def steps_of(section: Section) -> Iterator[Step]:
         elif isinstance(held, MediaInput):
             items.append(MediaItem(held.block))
     items += text_items(run, before)
-    # An empty turn is one, too: the template has it.
+    # A section without contents is an empty turn.
     if items or not has_threads:
         yield Turn(role, tuple(items), section.attributes)
 
 
 def text_items(parts: Sequence[str], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[TextItem]:
-    """Return parts as text, without the template's own line breaks around it; nothing where they are empty.
+    """Return parts as one text item without surrounding line breaks of the template, or nothing if they are empty.
 
     Args:
         parts: The template's own text, and values.
-        before: The characters that are taken away at the beginning; None is all white space.
-        behind: The characters that are taken away at the end.
+        before: The characters to strip from the start; None strips all white space.
+        behind: The characters to strip from the end; None strips all white space.
     """
-    left = strip_parts(parts, before, behind)
+    left = _strip_parts(parts, before, behind)
     return [TextItem(tuple(left))] if left else []
 
 
-def strip_parts(pieces: Iterable[_Piece], before: str | None = _BREAKS, behind: str | None = _BREAKS) -> list[_Piece]:
-    """Return pieces without the template's own white space around them; arguments as of :func:`text_items`."""
-    left = [piece for piece in pieces if piece]
+def _strip_parts(parts: Iterable[str], before: str | None, behind: str | None) -> list[str]:
+    """Strip characters from the template's own text at both ends; values stay as they are."""
+    left = [part for part in parts if part]
     for at, strip, characters in ((0, str.lstrip, before), (-1, str.rstrip, behind)):
-        while left and isinstance(end := left[at], str) and not isinstance(end, Value):
+        while left and not isinstance(end := left[at], Value):
             if text := strip(end, characters):
-                left[at] = cast("_Piece", text)
+                left[at] = text
                 break
             del left[at]
     return left
 
 
 def attributes_without_type(section: Section) -> dict[str, Json]:
-    """Return the attributes of a section but for its type."""
+    """Return the attributes of a section except ``type``."""
     return {key: value for key, value in section.attributes.items() if key != "type"}
 
 
 def result_turn(section: Section) -> Turn:
-    """Return the turn of a section that holds what a tool gave back."""
+    """Return the turn of a section with a tool result."""
     text = "".join(item.text for item in text_items(section.parts))
     return Turn("tool", (ResultItem(text),), attributes_without_type(section))
 
@@ -188,12 +187,12 @@ _Medium: TypeAlias = "tuple[str, dict[str, Json]] | None"
 def steps_with_media(
     section: Section, medium: Callable[[str, str], _Medium], address_of: Callable[[str], str] = str
 ) -> Iterator[Step]:
-    """Find the steps of a section, with the media that its own text has in Markdown; what is in a value is text.
+    """Yield the steps of a section, with Markdown media in its own text as blocks; Markdown in values stays text.
 
     Args:
         section: The section.
-        medium: Gives the kind and the attributes of a medium, by the words in brackets and the address; None for text.
-        address_of: Makes an address of one as it is written.
+        medium: Function that returns the kind and attributes of a medium from its label and URL, or None for text.
+        address_of: Function that converts a URL as written to a plain URL.
     """
     for step in steps_of(section):
         yield step if isinstance(step, Thread) else replace(step, items=tuple(_with_media(step, medium, address_of)))
@@ -216,22 +215,22 @@ def _with_media(turn: Turn, medium: Callable[[str, str], _Medium], address: Call
 
 
 def place_of_history(steps: Sequence[Step]) -> int | None:
-    """Return the index of the thread without a name, which holds the history's place; None if there is none."""
+    """Return the index of the unnamed thread, which marks the position of the history, or None."""
     return next((index for index, step in enumerate(steps) if isinstance(step, Thread) and not step.name), None)
 
 
 def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
-    """Return a conversation with its history.
+    """Insert the history into a conversation.
 
     Args:
-        steps: Its turns and threads.
-        history: The messages. They take the place of a thread without a name; else they stand before the last turn, if
-            that is the user's, or at the end.
+        steps: The turns and threads.
+        history: The messages. They replace the unnamed thread; otherwise they precede a final user turn or are
+            appended.
     """
     made = [*steps]
     at = place_of_history(made)
-    if at is not None:
-        made[at] = Thread("history", history, cast("Thread", made[at]).left_out)
+    if at is not None and isinstance(place := made[at], Thread):
+        made[at] = Thread("history", history, place.left_out)
         return made
     last = made[-1] if made else None
     end = len(made) - (isinstance(last, Turn) and last.role == "user")
@@ -239,18 +238,18 @@ def with_history(steps: Sequence[Step], history: Sequence[Msg]) -> list[Step]:
 
 
 def messages_of(steps: Sequence[Step]) -> list[Msg]:
-    """Return a conversation as messages; ``name`` is the speaker's, all other attributes are metadata.
+    """Convert a conversation to messages; ``name`` is the speaker's name, other attributes become metadata.
 
     Args:
-        steps: Its turns and threads.
+        steps: The turns and threads.
 
     Raises:
-        PromptFileError: A call or a result lacks a name or an id.
+        PromptFileError: A tool call has no name, or a result has no id.
     """
     return [message for step in steps for message in (step.messages if isinstance(step, Thread) else (_message(step),))]
 
 
-# The attributes that a message has a place for: the speaker; and of a result, its call and the name of its tool.
+# The attributes that messages can carry: the speaker's name; for a tool result, the call's id and the tool's name.
 _PLACES = {"tool": frozenset(("name", "tool_call_id", "id"))}
 _PLACES_OF_OTHERS = frozenset(("name",))
 
@@ -270,7 +269,7 @@ def _block(item: Item, turn: Turn) -> Block:
         case TextItem():
             return TextBlock(item.text)
         case MediaItem(ImageBlock() as image, attributes):
-            # A template may call it quality, too.
+            # The attribute may also be called quality.
             detail = attributes.get("detail", attributes.get("quality"))
             return replace(image, detail=detail) if isinstance(detail, str) and detail in _DETAILS else image
         case MediaItem(block):
@@ -280,7 +279,7 @@ def _block(item: Item, turn: Turn) -> Block:
         case ResultItem(text):
             own_id = turn.attributes.get("tool_call_id") or turn.attributes.get("id")
             if not own_id:
-                what = f'a {turn.role} turn answers a call: tell which, as {turn.role}[tool_call_id="..."]:'
+                what = f'a {turn.role} turn needs the id of its tool call: {turn.role}[tool_call_id="..."]:'
                 raise PromptFileError(what)
             return ToolResultBlock(str(own_id), str(turn.attributes.get("name") or ""), text)
 
@@ -290,31 +289,31 @@ def _call(call: JsonObject) -> ToolUseBlock:
     fields = function if isinstance(function, dict) else call
     name, arguments = fields.get("name"), fields.get("arguments", fields.get("input"))
     if not isinstance(name, str) or not name:
-        raise PromptFileError("a tool_call has no name: it is function: {name: ..., arguments: ...}")
+        raise PromptFileError("a tool_call has no name; write function: {name: ..., arguments: ...}")
     if arguments is not None and not isinstance(arguments, dict):
-        raise PromptFileError(f"the arguments of the tool_call {name!r} are a mapping")
+        raise PromptFileError(f"the arguments of the tool_call {name!r} must be a mapping")
     return ToolUseBlock(str(call.get("id") or ""), name, arguments or {})
 
 
 def functions_of(specs: Sequence[ToolSpec], notes: Notes) -> list[JsonObject]:
-    """Return the tools of a front matter that are functions, in OpenAI's form: no provider calls others.
+    """Return the function tools of a front matter in OpenAI's form; providers don't support other kinds.
 
     Args:
         specs: The tools.
-        notes: The report that gets those that are no functions.
+        notes: The report to add other kinds of tools to.
     """
     for at, spec in enumerate(specs):
         if spec.kind != "function":
-            _note_tool(f"tools[{at}]", f"of the kind {spec.kind!r}", spec.name, notes)
+            _note_tool(f"tools[{at}]", f"of kind {spec.kind!r}", spec.name, notes)
     return [spec.function() for spec in specs if spec.kind == "function"]
 
 
 def named_functions(tools: Sequence[Mapping[str, Json]], notes: Notes) -> list[JsonObject]:
-    """Return the tools that a text names and that are functions, in OpenAI's form.
+    """Return the function tools that a template's text defines, in OpenAI's form.
 
     Args:
-        tools: The tools.
-        notes: The report that gets those that are no functions.
+        tools: The tools of the text.
+        notes: The report to add other kinds of tools to.
     """
     found: list[JsonObject] = []
     for tool in tools:
@@ -322,28 +321,28 @@ def named_functions(tools: Sequence[Mapping[str, Json]], notes: Notes) -> list[J
             found.append({"type": "function", "function": deepcopy(function)})
         else:
             name = str(tool.get("name") or tool.get("id") or "")
-            _note_tool("tools", f"of the type {tool.get('type')!r}", name, notes)
+            _note_tool("tools", f"of type {tool.get('type')!r}", name, notes)
     return found
 
 
 def _note_tool(where: str, kind: str, name: str, notes: Notes) -> None:
-    why = f"a tool {kind} is called by who runs the prompt: turn it into functions"
+    why = f"a tool {kind} is called by the runtime, not by the model: convert it to functions"
     notes.add(where, "tools", "left out", why, name)
 
 
 def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
-    """Return the turns of a prompt without the attributes that no message has a place for; threads stay whole.
+    """Return steps without the attributes that messages can't carry.
 
     Args:
-        steps: Turns and threads.
-        notes: The report that gets those attributes.
+        steps: The turns and threads.
+        notes: The report to add the dropped attributes to.
     """
     found: list[Step] = []
     at = 0
     for step in steps:
         if isinstance(step, Thread):
             for what in step.left_out:
-                notes.add(f"messages[{at}]", "metadata", "left out", f"{what} is the template's own")
+                notes.add(f"messages[{at}]", "metadata", "left out", f"{what} is not part of a message")
             found.append(step)
             at += len(step.messages)
             continue
@@ -351,21 +350,21 @@ def drop_own_attributes(steps: Iterable[Step], notes: Notes) -> list[Step]:
         kept = {name: value for name, value in step.attributes.items() if name in places}
         for name in step.attributes:
             if name not in places:
-                notes.add(f"messages[{at}]", "metadata", "left out", f"the attribute {name!r} is the template's own")
+                notes.add(f"messages[{at}]", "metadata", "left out", f"the attribute {name!r} is not part of a message")
         found.append(step if len(kept) == len(step.attributes) else replace(step, attributes=kept))
         at += 1
     return found
 
 
 def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
-    """Return a conversation in the neutral form.
+    """Convert a conversation to Prompty's neutral form.
 
     Args:
-        steps: Its turns and threads.
+        steps: The turns and threads.
 
     Returns:
-        A dict for each message: ``role``, its attributes, ``content`` as text or as typed parts. The thoughts of a
-        thread are not in it.
+        A dict for each message with ``role``, its attributes, and ``content`` as text or typed parts. Thinking blocks
+        of threads are omitted.
     """
     turns = (turn for step in steps for turn in (map(_turn_of, step.messages) if isinstance(step, Thread) else (step,)))
     return [*map(_neutral, turns)]
@@ -374,13 +373,13 @@ def neutral_messages(steps: Sequence[Step]) -> list[JsonObject]:
 def _neutral(turn: Turn) -> JsonObject:
     only = turn.only_text
     content: Json = only.text if only is not None else [_part(item) for item in turn.items]
-    # The call of a result has the name of the tool.
+    # The tool's name is already in the call.
     kept = {key: value for key, value in turn.attributes.items() if turn.role != "tool" or key != "name"}
     return {**deepcopy(kept), "role": turn.role, "content": content}
 
 
 def _turn_of(message: Msg) -> Turn:
-    """Return a message of a thread as the turn of a template that says the same."""
+    """Convert a message of a thread to the equivalent turn."""
     attributes: JsonObject = {}
     if message.role != "tool" and message.name not in ("", message.role):
         attributes["name"] = message.name

@@ -1,10 +1,10 @@
-"""Prompt files taken apart: YAML read into values that know their place, within bounds; front matter and body.
+"""The YAML parser of prompt files, with positions and limits, and the split into front matter and body.
 
-Plain values are text unless JSON would read them as a number, ``true``, ``false`` or ``null``. YAML 1.1 knows more:
-to it ``no`` is false, ``12:30`` is 750 and ``010`` is 8, none of which anybody means who writes a prompt.
+A plain scalar is text unless it is a number, ``true``, ``false`` or ``null`` in JSON. YAML 1.1 reads ``no`` as false,
+``12:30`` as 750 and ``010`` as 8, which prompt authors don't intend.
 
-The delimiters of a front matter are lines of their own, ``---`` or ``+++``: one that stands within a line is text. A
-file that does not begin with one is all body, and none of it is ever read as YAML.
+The delimiters of a front matter, ``---`` or ``+++``, have their own lines. A file that doesn't begin with one has no
+front matter, and nothing in it is parsed as YAML.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from unicodedata import combining, east_asian_width
 
 import yaml
@@ -23,13 +23,13 @@ from lazyprompt._base.json import Json, well_formed
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
 
 MAX_BYTES = 5_000_000
-"""The largest size of a file in bytes, and of its text once its aliases are written out."""
+"""The maximum size of a file in bytes, and of its text with aliases expanded."""
 
 MAX_NODES = 100_000
-"""The most values a file may hold once its aliases are written out."""
+"""The maximum number of values in a file, with aliases expanded."""
 
 MAX_DEPTH = 100
-"""The deepest nesting in a file."""
+"""The maximum nesting in a file."""
 
 TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
@@ -38,7 +38,7 @@ _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _NOT_A_BREAK = re.compile(r"[^\r\n]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_IN_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# How much of a long line a syntax error shows, before and after the place.
+# The number of characters that a syntax error shows before and after its position.
 _SHOWN_BEFORE, _SHOWN_BEHIND = 60, 40
 
 
@@ -46,15 +46,15 @@ _Kind = TypeVar("_Kind")
 
 
 class SourceText:
-    """The text of a file, in which each place has a line and a column.
+    """The text of a file, with errors that name a line and column.
 
     Args:
-        text: The text; a byte order mark before it is no part of it.
-        name: The name of the file in errors.
-        whole: True if it is the whole text, and so to be checked.
+        text: The text; a leading byte order mark is removed.
+        name: The file's name in errors.
+        whole: True to check the text; False for the beginning of a file.
 
     Raises:
-        PromptFileError: The text is too long, or cannot be written as UTF-8.
+        PromptFileError: The text is too long, or can't be encoded as UTF-8.
     """
 
     def __init__(self, text: str, name: str, *, whole: bool = True) -> None:
@@ -63,13 +63,13 @@ class SourceText:
         if not whole:
             return
         if alone := _SURROGATE.search(self.text):
-            what = f"the character U+{ord(alone[0]):04X} is half of a pair, which no UTF-8 has"
+            what = f"the character U+{ord(alone[0]):04X} is a lone surrogate, which UTF-8 cannot encode"
             raise self.fault_at(alone.start(), what)
         if len(self.text.encode()) > MAX_BYTES:
             raise self.error(0, TOO_LARGE)
 
     def place(self, at: int) -> tuple[int, int]:
-        """Return the line and column of an index, both from 1, as editors count them."""
+        """Return the line and column of an index, counted from 1 like in editors."""
         breaks = [match.end() for match in _LINE_BREAK.finditer(self.text, 0, at)]
         return len(breaks) + 1, at - (breaks[-1] if breaks else 0) + 1
 
@@ -79,42 +79,42 @@ class SourceText:
         return PromptFileError(f"{self.name}:{line}:{column}: {what}")
 
     def fault_at(self, at: int, what: str) -> PromptFileError:
-        """Return an error at an index, with its line and a caret below."""
+        """Return an error at an index, with the line and a caret below it."""
         column = self.place(at)[1]
         line = _LINE_BREAK.split(self.text[at - column + 1 : at + _SHOWN_BEHIND], maxsplit=1)[0].replace("\t", " ")
-        line = _SURROGATE.sub("\ufffd", line)  # which nothing could write
+        line = _SURROGATE.sub("\ufffd", line)  # surrogates can't be printed
         start = max(column - 1 - _SHOWN_BEFORE, 0)
         indent = " " * sum(map(_cells, visible(line[start : column - 1])))
         return self.error(at, f"{what}\n{visible(line[start:])}\n{indent}^")
 
     def wrong_kind(self, node: Node, before: str, behind: str) -> PromptFileError:
-        """Return the error for a value of a wrong kind, which stands between two texts."""
+        """Return an error for a value of the wrong type, which is named between two texts."""
         return self.fault_at(node.at, f"{before} {KINDS[type(node.value)]}{behind}")
 
     def text_of(self, node: Node | None, where: str) -> str | None:
-        """Return a field that is text, or None if it is empty or not there.
+        """Return a text field, or None if it is empty or missing.
 
         Args:
             node: The field.
-            where: Its name in errors.
+            where: The field's name in errors.
 
         Raises:
-            PromptFileError: It is of another kind.
+            PromptFileError: The field has another type.
         """
         return self._of(node, str, f"{where} is", ", and must be text")
 
     def flag_of(self, node: Node | None, where: str) -> bool | None:
-        """Return a field that is true or false; see :meth:`text_of`."""
-        return self._of(node, bool, f"{where} is true or false, not", "")
+        """Return a boolean field; see :meth:`text_of`."""
+        return self._of(node, bool, f"{where} must be true or false, not", "")
 
     def list_of(self, node: Node, where: str, verb: str = "is") -> list[Node]:
-        """Return a field that is a list; see :meth:`text_of`."""
+        """Return a list field; see :meth:`text_of`."""
         if not isinstance(node.value, list):
             raise self.wrong_kind(node, f"{where} {verb}", ", and must be a list")
         return node.value
 
     def mapping_of(self, node: Node | None, where: str) -> dict[str, Node]:
-        """Return a copy of a field that is a mapping, which is empty if the field is; see :meth:`text_of`."""
+        """Return a copy of a mapping field, or an empty mapping; see :meth:`text_of`."""
         self._of(node, dict, f"{where} is", ", and must be a mapping")
         return {} if node is None else dict(node.fields)
 
@@ -127,22 +127,22 @@ class SourceText:
 
 
 def _syntax_error(source: SourceText, error: yaml.MarkedYAMLError) -> PromptFileError:
-    """Return the error of the parser, with its line, and advice for the mistakes that people make most."""
+    """Convert an error of the YAML parser, with advice for common mistakes."""
     problem = error.problem or ""
-    # What is never closed is shown where it was opened, not where the file ends.
+    # Show an unclosed construct at its start, not at the end of the file.
     unclosed = "unexpected end of stream" in problem or "document separator" in problem
     mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
-    # The end of the file is better shown behind the last thing in it.
+    # Show the end of the file after the last character that isn't white space.
     at = min(mark.index if mark else 0, len(source.text.rstrip()))
-    # Newer versions of libyaml limit the nesting too, at more levels, and notice it before the first level is parsed.
+    # Newer versions of libyaml have their own, higher limit and check it before parsing.
     what = TOO_DEEP if "maximum nesting depth" in problem else ", ".join(filter(None, (error.context, problem)))
     line = _LINE_BREAK.split(source.text[:at])[-1] + source.text[at : at + 1]
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        what += "; YAML is indented with spaces, not with tabs"
+        what += "; indent YAML with spaces, not tabs"
     elif "mapping values" in what:
-        what += "; text that holds ': ' goes into quotes, or behind a |"
+        what += "; put text that contains ': ' in quotes, or after a |"
     elif "cannot start" in what:
-        what += f"; text that begins with {source.text[at : at + 1]!r} goes into quotes"
+        what += f"; put text that begins with {source.text[at : at + 1]!r} in quotes"
     return source.fault_at(at, what)
 
 
@@ -152,13 +152,13 @@ def _cells(sign: str) -> int:
 
 
 class Node(NamedTuple):
-    """A value and its place.
+    """A YAML value with its position.
 
     Attributes:
         value: The value.
-        at: Its index in the file.
-        key_at: The index of its key; for a value without a key, its own.
-        flow: True if it is a list or mapping written with brackets or braces.
+        at: The index of the value in the file.
+        key_at: The index of the value's key, or of the value itself.
+        flow: True for a list or mapping in brackets or braces.
     """
 
     value: Value
@@ -168,12 +168,12 @@ class Node(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Node]:
-        """The values of a mapping by their names; none of anything else."""
+        """The values of a mapping by name; empty for other values."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
     def named(self) -> list[tuple[str, Node]]:
-        """The values of a mapping, or the items of a list that have a ``name``: each with its name."""
+        """The values of a mapping, or the items of a list that have a ``name``, each with its name."""
         if not isinstance(self.value, list):
             return [*self.fields.items()]
         named = ((item.fields.get("name"), item) for item in self.value)
@@ -181,11 +181,11 @@ class Node(NamedTuple):
 
     @property
     def parts(self) -> list[Node]:
-        """The items of a list, or the values of a mapping; none of anything else."""
+        """The items of a list or values of a mapping; empty for other values."""
         return self.value if isinstance(self.value, list) else [*self.fields.values()]
 
     def within(self) -> Iterator[Node]:
-        """Find the node and all below it, without recursion."""
+        """Iterate over the node and its descendants, without recursion."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -201,7 +201,7 @@ _WORDS = dict.fromkeys(("", "~", "null", "Null", "NULL"), None) | {
     word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")
 }
 _TAGS = ("!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
-# More digits are no number that anything means, and Python refuses to read them.
+# Python refuses to parse numbers with many more digits.
 _MOST_DIGITS = 300
 KINDS: dict[type, str] = {
     str: "text",
@@ -215,10 +215,10 @@ KINDS: dict[type, str] = {
 
 
 class Field(NamedTuple):
-    """A field as it stands in a file.
+    """A field of a file.
 
     Attributes:
-        raw: The value as it is written.
+        raw: The value as written.
         seen: The value with all references resolved.
     """
 
@@ -227,47 +227,46 @@ class Field(NamedTuple):
 
 
 class YamlReader:
-    """Makes nodes of YAML, event by event.
+    """Parses YAML to nodes, event by event.
 
-    Nothing is made that a bound forbids: an alias counts as its value, and the parser is asked for no more than was
-    allowed so far.
+    The limits are checked before each node is created, and an alias counts as much as its value.
 
     Args:
         source: The text.
-        begin: The beginning of the YAML in it.
+        begin: The start of the YAML in the text.
         end: The end of the YAML; None is the end of the text.
 
     Raises:
-        PromptFileError: It has characters that no YAML has.
+        PromptFileError: The YAML contains invalid characters.
     """
 
     def __init__(self, source: SourceText, begin: int = 0, end: int | None = None) -> None:
         self._source = source
         if alien := _NOT_IN_YAML.search(source.text, begin, len(source.text) if end is None else end):
-            what = f"the character U+{ord(alien[0]):04X} may not stand in YAML; in double quotes an escape may"
+            what = f"the character U+{ord(alien[0]):04X} is not allowed in YAML; write an escape in double quotes"
             raise source.fault_at(alien.start(), what)
-        # What stands before it is blanked, so that places are those of the whole text.
+        # Blank the text before the YAML, so that positions are those of the whole text.
         text = _NOT_A_BREAK.sub(" ", source.text[:begin]) + source.text[begin:end]
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
-        # yaml.parse would ask twice for each event: if there is one, and for the event itself.
+        # yaml.parse calls the parser twice for each event.
         self._next: Callable[[], yaml.Event] = loader.get_event
         self._anchors: dict[str, tuple[Node, int, int]] = {}
         self._nodes = 0
         self._characters = 0
 
     def read(self) -> Node | None:
-        """Return the one document in the text, or None if there is none."""
+        """Return the document in the text, or None if there is none."""
         try:
-            self._next()  # the stream begins
+            self._next()  # stream start
             if isinstance(self._next(), yaml.StreamEndEvent):
                 return None
             node = self._node(self._next(), 0)
-            self._next()  # the document ends
+            self._next()  # document end
             event = self._next()
         except yaml.MarkedYAMLError as error:
             raise _syntax_error(self._source, error) from error
         if not isinstance(event, yaml.StreamEndEvent):
-            raise self._source.fault_at(_index(event), "a second YAML document begins; a prompt file is one")
+            raise self._source.fault_at(_index(event), "a prompt file must contain exactly one YAML document")
         return node
 
     def _node(self, event: yaml.Event, depth: int, key_at: int | None = None) -> Node:
@@ -276,15 +275,15 @@ class YamlReader:
         anchor: str | None = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
             if anchor not in self._anchors:
-                what = f"the alias *{anchor} stands for nothing before it; text that begins with '*' goes into quotes"
+                what = f"unknown alias *{anchor}; put text that begins with '*' in quotes"
                 raise self._source.fault_at(at, what)
             aliased, nodes, characters = self._anchors[anchor]
             self._count(at, nodes, characters)
             return aliased._replace(at=at, key_at=known_at)
         tag: str | None = getattr(event, "tag", None)
         if tag is not None and tag not in _TAGS:
-            what = f"the tag {tag.replace('tag:yaml.org,2002:', '!!')} is not read"
-            raise self._source.fault_at(at, f"{what}; a prompt file holds text, numbers, lists and maps")
+            what = f"the tag {tag.replace('tag:yaml.org,2002:', '!!')} is not supported"
+            raise self._source.fault_at(at, f"{what}; a prompt file contains text, numbers, lists and mappings")
         nodes, characters = self._nodes, self._characters
         if isinstance(event, yaml.ScalarEvent):
             node = Node(self._scalar(event, at), at, known_at)
@@ -310,12 +309,12 @@ class YamlReader:
         self._characters += characters
         if self._nodes > MAX_NODES or self._characters > MAX_BYTES:
             most = f"{MAX_NODES} values" if self._nodes > MAX_NODES else f"{MAX_BYTES} characters"
-            raise self._source.fault_at(at, f"more than {most}, with what the aliases stand for")
+            raise self._source.fault_at(at, f"more than {most}, with aliases expanded")
 
     def _scalar(self, event: yaml.ScalarEvent, at: int) -> Value:
         text = event.value
         self._count(at, 1, len(text))
-        # Only an escape in double quotes makes half of a pair: the text itself has none.
+        # Only escapes in double quotes can create lone surrogates; the text itself is checked.
         if event.style == '"':
             try:
                 well_formed(text, "the text", PromptFileError)
@@ -325,7 +324,7 @@ class YamlReader:
             return text
         if text in _WORDS:
             return _WORDS[text]
-        # Most scalars are words, which need no pattern to be told from numbers.
+        # Skip the pattern for words, which most scalars are.
         number = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None
         if number is None:
             return text
@@ -339,13 +338,13 @@ class YamlReader:
             key = self._node(event, depth)
             name = key.value
             if not isinstance(name, str):
-                what = f"a key is {KINDS[type(name)]}; keys are text, so put it in quotes"
+                what = f"a key is {KINDS[type(name)]}, and must be text; put it in quotes"
                 raise self._source.fault_at(key.at, what)
             if name == "<<" and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
-                raise self._source.fault_at(key.at, "merge keys (<<) are not read; write the fields out")
+                raise self._source.fault_at(key.at, "merge keys (<<) are not supported; write the fields out")
             if name in fields:
                 line, _ = self._source.place(fields[name].key_at)
-                raise self._source.fault_at(key.at, f"{name!r} stands here a second time; the first is in line {line}")
+                raise self._source.fault_at(key.at, f"duplicate key {name!r}; the first is on line {line}")
             fields[name] = self._node(self._next(), depth, key.at)
         return fields
 
@@ -355,12 +354,12 @@ def _index(event: yaml.Event) -> int:
 
 
 def is_text(plain_scalar: str) -> bool:
-    """Return True if a plain scalar is read as text, and not as a number, true, false or null."""
+    """Return True if a plain scalar is text, not a number, true, false or null."""
     return plain_scalar not in _WORDS and _NUMBER.fullmatch(plain_scalar) is None and plain_scalar != "<<"
 
 
 def plain(node: Node | None) -> Json:
-    """Return the value of a node, without places; the value of an alias is made anew. No node is None."""
+    """Return a fresh copy of a node's value without positions; None for no node."""
     value = None if node is None else node.value
     if isinstance(value, list):
         return [plain(item) for item in value]
@@ -373,34 +372,52 @@ Plain: TypeAlias = "Node | str | int | float | bool | Sequence[Plain] | Mapping[
 
 
 def to_node(value: Plain, place: Node) -> Node:
-    """Return a value as a node.
+    """Convert a value to a node.
 
     Args:
-        value: The value; nodes in it keep their places.
-        place: The node whose place it gets, as the field that has it in another dialect.
+        value: The value; nodes in it keep their positions.
+        place: The node whose position new nodes get.
     """
     if isinstance(value, Node):
         return value
-    if isinstance(value, Mapping):
-        value = {name: to_node(item, place) for name, item in value.items()}
-    elif isinstance(value, list):
-        value = [to_node(item, place) for item in value]
-    return Node(cast("Value", value), place.at, place.key_at)
+    made: Value
+    if value is None or isinstance(value, str | int | float):
+        made = value
+    elif isinstance(value, Mapping):
+        made = {name: to_node(item, place) for name, item in value.items()}
+    else:
+        made = [to_node(item, place) for item in value]
+    return Node(made, place.at, place.key_at)
 
 
 def is_same(old: object, new: object) -> bool:
-    """Return True if two values are the same in JSON, to which true is no 1."""
+    """Return True if two values are equal in JSON, which distinguishes true from 1."""
     return old == new and json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
+
+
+def require_text(text: object, name: str, loader: str) -> None:
+    """Raise an error for a prompt that isn't text.
+
+    Args:
+        text: The value.
+        name: The name in the error.
+        loader: The function that loads files, as advice.
+
+    Raises:
+        PromptFileError: The value isn't a string.
+    """
+    if not isinstance(text, str):
+        raise PromptFileError(f"{name}:1:1: a prompt must be text, not {type(text).__name__}; see {loader}")
 
 
 def text_of_file(name: str) -> str:
     """Read the text of a prompt file.
 
     Args:
-        name: Its path.
+        name: The path.
 
     Raises:
-        PromptFileError: It cannot be read, is not a regular file, is too large, or is not UTF-8.
+        PromptFileError: The file can't be read, isn't a regular file, is too large, or isn't UTF-8.
     """
     try:
         data = read_regular(name, MAX_BYTES)
@@ -412,14 +429,14 @@ def text_of_file(name: str) -> str:
 
 
 def decode_file(data: bytes, name: str) -> str:
-    """Decode a file.
+    """Decode the contents of a file.
 
     Args:
-        data: Its bytes.
-        name: Its name in errors.
+        data: The contents.
+        name: The file's name in errors.
 
     Raises:
-        PromptFileError: It is not UTF-8.
+        PromptFileError: The contents aren't UTF-8.
     """
     try:
         return data.decode("utf-8")
@@ -429,23 +446,23 @@ def decode_file(data: bytes, name: str) -> str:
         raise before.error(len(before.text), what) from error
 
 
-# Nothing here can be read in two ways, so that no file takes long to look through.
+# These patterns are unambiguous, so that matching takes linear time.
 _BLANK = r"(?:[^\S\r\n]*+(?:\r\n?+|\n))*+"
 _OPENS = re.compile(rf"{_BLANK}([^\S\r\n]*+)(?:---|\+\+\+)[^\S\r\n]*+(?:\r\n?+|\n|\Z)")
 _BLANK_LINES = re.compile(_BLANK)
-# A file that begins indented may end its front matter so, or at the beginning of a line.
+# If the opening delimiter is indented, the closing one may have the same indentation or none.
 _CLOSES = r"(?:^|(?<=\r))(?:{indent})?(?:---|\+\+\+)[^\S\r\n]*(?:\r\n|[\r\n]|\Z)"
 _LINE_END = re.compile(r"\r\n|\r")
 
 
 class Parts(NamedTuple):
-    """A file taken apart.
+    """The front matter and body of a file.
 
     Attributes:
-        fields: The fields of the front matter, with places; None where there is no front matter.
-        body: The template, its lines ended by newlines.
-        body_at: The beginning of the body in the file.
-        yaml_at: The beginning and the end of the front matter in the file.
+        fields: The fields of the front matter; None if there is no front matter.
+        body: The template, with LF line ends.
+        body_at: The index of the body in the file.
+        yaml_at: The start and end of the front matter in the file.
     """
 
     fields: dict[str, Node] | None
@@ -455,26 +472,27 @@ class Parts(NamedTuple):
 
 
 def split(source: SourceText) -> Parts:
-    """Take a file apart.
+    """Split a file into front matter and body.
 
     Args:
         source: The file.
 
     Raises:
-        PromptFileError: The front matter has no end, is no YAML or no mapping, or the file holds a NUL character.
+        PromptFileError: The front matter isn't closed or isn't a YAML mapping, or the file contains a NUL character.
     """
     text = source.text
     if (nul := text.find("\0")) >= 0:
-        raise source.fault_at(nul, "the file holds the character U+0000, which no text has")
+        raise source.fault_at(nul, "the file contains the character U+0000, which is not allowed")
     opening = _OPENS.match(text)
     if opening is None:
         return Parts(None, _LINE_END.sub("\n", text), 0)
     closing = re.compile(_CLOSES.format(indent=opening[1]), re.MULTILINE).search(text, opening.end())
     if closing is None:
         at = opening.end(1)
-        raise source.fault_at(at, "invalid frontmatter: it begins here, and no line of its own (--- or +++) ends it")
+        raise source.fault_at(at, "invalid frontmatter: it begins here, but no line with only --- or +++ ends it")
     fields = _front_matter(source, opening.end(), closing.start())
-    begin = cast("re.Match[str]", _BLANK_LINES.match(text, closing.end())).end()
+    blank = _BLANK_LINES.match(text, closing.end())
+    begin = blank.end() if blank else closing.end()
     return Parts(fields, _LINE_END.sub("\n", text[begin:]), begin, (opening.end(), closing.start()))
 
 
@@ -485,5 +503,5 @@ def _front_matter(source: SourceText, begin: int, end: int) -> dict[str, Node]:
         place, _, what = str(error).partition(": ")
         raise PromptFileError(f"{place}: invalid frontmatter: {what}") from error
     if node is not None and node.value is not None and not isinstance(node.value, dict):
-        raise source.wrong_kind(node, "invalid frontmatter: it is a mapping of fields, not", "")
+        raise source.wrong_kind(node, "invalid frontmatter: it must be a mapping of fields, not", "")
     return {} if node is None else node.fields

@@ -179,9 +179,9 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
         "picture is 'p.png', which is no address; the file itself is @p.png",
         "chat: history[0] is a int",
         "count is 4, and must be one of 1, 2, 30",
-        "ratio is 'much', and must be of the kind float",
-        "urgent is 'yes', and must be of the kind boolean",
-        "tags is 'x', and must be of the kind array",
+        "ratio is 'much', and must be of kind float",
+        "urgent is 'yes', and must be of kind boolean",
+        "tags is 'x', and must be of kind array",
         "Missing required input: place.city",
         "all but texts and addresses are given as JSON",
         "no input named 'cuont' (did you mean 'count'?); the inputs are 'count', 'ratio', ",
@@ -193,7 +193,7 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
     ("argv", "message"),
     [
         (["--set", "langauge=nl", "--set", "question=x"], "--set: Missing required input: language; no input named"),
-        (["--input", "x"], "--input: a text alone could be the value of 'language', 'question' of "),
+        (["--input", "x"], "--input: a bare text could be the value of 'language', 'question' of "),
         (["--set", "language=a", "--set", "question=b", "--input", "c"], "--input: "),
         (["--set", "language=@no.txt"], "--set: no.txt: No such file or directory"),
         (["--set", "language=a", "--input", "b", "--param", "x"], "--param: 'x' is not of the form name=value"),
@@ -377,5 +377,5 @@ def test_a_chat_with_a_file(run: Callable[..., Ran], server: ModelServer, order:
         ("user", "@two"),
     ]
     told = fault(run("run", "--chat", order, *argv[3:], stdin=b"x"))
-    assert told.startswith("--set: a text alone could be the value of")
+    assert told.startswith("--set: a bare text could be the value of")
     assert fault(run("run", "--chat", *argv, "--set", "x=1", stdin=b"x")).startswith("--set: no input named 'x'")

@@ -245,7 +245,7 @@ def test_wrong_use_is_one_line(
         (["--chat", "--input", "x"], "--input: it is for one answer; leave out --chat"),
         (["--chat", "--json"], "--json: it is for one answer; leave out --chat"),
         (["--chat", "--no-stream"], "--stream: it is for one answer; leave out --chat"),
-        (["--chat", "--type", "alpaca"], "--type: the Alpaca form has no turns; give a prompt of the type chat"),
+        (["--chat", "--type", "alpaca"], "--type: Alpaca prompts have no turns; give a prompt of the type chat"),
         (["--chat", "--history", "h.json"], "--history: history[0]"),
         (["--input", "x", "--tools", "t.json"], "--tools: t.json: must hold a JSON list, but holds an object"),
         (["--input", "x", "--history", "h.json"], "--history: history[0]"),

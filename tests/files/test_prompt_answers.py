@@ -150,7 +150,7 @@ def test_outputs_make_an_object_of_a_text_that_is_one() -> None:
     ("answer", "whose", "says"),
     [
         (chat(content="x"), ("opnai", None), r"provider 'opnai' is unknown \(did you mean 'openai'\?\)"),
-        (chat(content="x"), ("anthropic", "embedding"), "anthropic has no interface 'embedding'; it has chat"),
+        (chat(content="x"), ("anthropic", "embedding"), "anthropic has no API 'embedding'; it has chat"),
         ({"error": {"message": "boom"}}, ("openai", "chat"), "boom"),
         (
             responses(error={"code": "server_error", "message": "boom"}, status="failed"),
@@ -161,9 +161,9 @@ def test_outputs_make_an_object_of_a_text_that_is_one() -> None:
         (
             {"object": "list", "data": []},
             ("openai", "embedding"),
-            "no answer to a request of the interface 'embedding'",
+            "not an answer of the 'embedding' API",
         ),
-        ({"data": [{"url": None}]}, ("openai", "image"), "no answer to a request of the interface 'image'"),
+        ({"data": [{"url": None}]}, ("openai", "image"), "not an answer of the 'image' API"),
         ({}, ("openai", "chat"), "choices"),
         (3, ("openai", "chat"), "int"),
     ],

@@ -263,23 +263,23 @@ FAULTS = {
     "": "f.yaml:1:1: the file is empty; the fields are type, instruction,",
     "# nothing\n": "f.yaml:1:1: the file is empty; ",
     "---\n": "f.yaml:1:1: the file is empty; ",
-    "[a]": "f.yaml:1:1: a prompt file is a mapping, not a list; ",
-    "\n  hello": "f.yaml:2:3: a prompt file is a mapping, not text; ",
+    "[a]": "f.yaml:1:1: a prompt file must be a mapping, not a list; ",
+    "\n  hello": "f.yaml:2:3: a prompt file must be a mapping, not text; ",
     "type: chat\ninstructon: x": "f.yaml:2:1: unknown field 'instructon' (did you mean 'instruction'?); the fields",
-    "1: x": "f.yaml:1:1: a key is a number; ",
-    "[a]: x": "f.yaml:1:1: a key is a list; ",
-    "type: alpca": "f.yaml:1:7: type 'alpca' is unknown (did you mean 'alpaca'?); known are chat, alpaca",
+    "1: x": "f.yaml:1:1: a key is a number, ",
+    "[a]: x": "f.yaml:1:1: a key is a list, ",
+    "type: alpca": "f.yaml:1:7: unknown type 'alpca' (did you mean 'alpaca'?); expected one of chat, alpaca",
     "type: 5": "f.yaml:1:7: type is a number, but must be text; put it in quotes",
     "instruction: 5": "f.yaml:1:14: instruction is a number, but must be text; put it in quotes",
     "instruction: true": "f.yaml:1:14: instruction is true or false, but must be text; put it in quotes",
-    "instruction:": "f.yaml:1:1: instruction is empty; give it text, or leave it out",
-    "instruction: [a]": "f.yaml:1:14: instruction is a list, but must be text; text that begins with { or [ goes",
+    "instruction:": "f.yaml:1:1: instruction is empty; add text, or remove the field",
+    "instruction: [a]": "f.yaml:1:14: instruction is a list, but must be text; put text that begins with { or [",
     "instruction:\n- a": "f.yaml:2:1: instruction is a list, but must be text",
-    "instruction: {q}": "f.yaml:1:15: the instruction has the key 'q'; it takes system and user; text that begins",
-    "instruction:\n  usr: x": "f.yaml:2:3: the instruction has the key 'usr' (did you mean 'user'?); it takes",
+    "instruction: {q}": "f.yaml:1:15: unknown key 'q' of the instruction; its keys are system, user; put text",
+    "instruction:\n  usr: x": "f.yaml:2:3: unknown key 'usr' of the instruction (did you mean 'user'?); its keys are",
     "instruction: {user: 1}": "f.yaml:1:21: instruction.user is a number, but must be text",
     "system: 1.5": "f.yaml:1:9: system is a number, but must be text",
-    "system: {q}": "f.yaml:1:9: system is a mapping, but must be text; text that begins with { or [ goes into quotes",
+    "system: {q}": "f.yaml:1:9: system is a mapping, but must be text; put text that begins with { or [ in quotes",
     "extra_keys: 5\ninstruction: x": "f.yaml:1:13: extra_keys is a number, but must be a list of names",
     "instruction: x\nextra_keys: [a, 1]": "f.yaml:2:17: extra_keys[1] is a number, but must be text",
     "instruction: x\nextra_keys: [a b]": "f.yaml:2:1: extra_keys[0] is 'a b'; ",
@@ -290,28 +290,28 @@ FAULTS = {
     "system: x\nhistory:": "f.yaml:2:1: history is empty, but must be a list of pairs",
     "system: x\nhistory: [[a, b], [c]]": "f.yaml:2:1: history[1] has 1 items; ",
     "system: x\nhistory: [{role: usr, content: x}]": "f.yaml:2:1: history[0]",
-    "type: alpaca\nhistory: [[a, b]]": "f.yaml:2:1: the Alpaca form has no turns",
+    "type: alpaca\nhistory: [[a, b]]": "f.yaml:2:1: Alpaca prompts have no turns",
     "examples: x": "f.yaml:1:11: examples is text, but must be a list of pairs",
-    "examples:\n- {input: a}": "f.yaml:2:3: examples[0] is a mapping with the keys 'input'; an example is",
+    "examples:\n- {input: a}": "f.yaml:2:3: examples[0] is a mapping with the keys 'input'; write {input",
     "examples:\n- {input: a, output: b, c: d}": "f.yaml:2:3: examples[0] is a mapping with the keys 'input', ",
-    "examples:\n- [a, b, c]": "f.yaml:2:3: examples[0] is a list of 3; an example is",
-    "examples:\n- a": "f.yaml:2:3: examples[0] is text; an example is",
+    "examples:\n- [a, b, c]": "f.yaml:2:3: examples[0] is a list of 3; write {input",
+    "examples:\n- a": "f.yaml:2:3: examples[0] is text; write {input",
     "examples:\n- [a, 4]": "f.yaml:2:7: examples[0] output is a number, but must be text; put it in quotes",
     "model: 7": "f.yaml:1:8: model is a number, but must be text",
     "system: x\nmodel: no-such-model": "f.yaml:2:1: ",
-    "system: a\nsystem: b": "f.yaml:2:1: 'system' stands here a second time; the first is in line 1",
-    "tools:\n- {a: 1, a: 2}": "f.yaml:2:10: 'a' stands here a second time; the first is in line 2",
-    "a: &a {}\n<<: *a": "f.yaml:2:1: merge keys (<<) are not read",
-    "system: *x": "f.yaml:1:9: the alias *x stands for nothing before it",
-    "history: &h [*h]": "f.yaml:1:14: the alias *h stands for nothing before it",
-    "system: !!python/object/apply:os.system [x]": "f.yaml:1:9: the tag !!python/object/apply:os.system is not read",
-    "system: !!int '5'": "f.yaml:1:9: the tag !!int is not read",
-    "system: !x y": "f.yaml:1:9: the tag !x is not read",
-    "system: !!binary aGk=": "f.yaml:1:9: the tag !!binary is not read",
-    "history: !!set {a}": "f.yaml:1:10: the tag !!set is not read",
-    "system: a\n---\nsystem: b": "f.yaml:2:1: a second YAML document begins",
-    "system: a\0b": "f.yaml:1:10: the character U+0000 may not stand in YAML",
-    "system: a\n\x1b[31m": "f.yaml:2:1: the character U+001B may not stand in YAML",
+    "system: a\nsystem: b": "f.yaml:2:1: duplicate key 'system'; the first is on line 1",
+    "tools:\n- {a: 1, a: 2}": "f.yaml:2:10: duplicate key 'a'; the first is on line 2",
+    "a: &a {}\n<<: *a": "f.yaml:2:1: merge keys (<<) are not supported",
+    "system: *x": "f.yaml:1:9: unknown alias *x",
+    "history: &h [*h]": "f.yaml:1:14: unknown alias *h",
+    "system: !!python/object/apply:os.system [x]": "f.yaml:1:9: the tag !!python/object/apply:os.system is not",
+    "system: !!int '5'": "f.yaml:1:9: the tag !!int is not supported",
+    "system: !x y": "f.yaml:1:9: the tag !x is not supported",
+    "system: !!binary aGk=": "f.yaml:1:9: the tag !!binary is not supported",
+    "history: !!set {a}": "f.yaml:1:10: the tag !!set is not supported",
+    "system: a\n---\nsystem: b": "f.yaml:2:1: a prompt file must contain exactly one YAML document",
+    "system: a\0b": "f.yaml:1:10: the character U+0000 is not allowed in YAML",
+    "system: a\n\x1b[31m": "f.yaml:2:1: the character U+001B is not allowed in YAML",
     "system: a\ud800": "f.yaml:1:10: the character U+D800",
     "tools: [" + "9" * 301 + "]": "f.yaml:1:9: a number of 301 digits",
     "\r\n\rsystem: 5": "f.yaml:3:9: system is a number",
@@ -334,19 +334,19 @@ def test_faults_are_one_error_with_a_place(
 SYNTAX = {
     "instruction: 回答: 是": (
         "f.yaml:1:16: mapping values are not allowed in this context; "
-        "text that holds ': ' goes into quotes, or behind a |\n"
+        "put text that contains ': ' in quotes, or after a |\n"
         "instruction: 回答: 是\n"
         "                 ^"
     ),
     "system: x\ntools:\n\t- b\n": (
         "f.yaml:3:1: while scanning for the next token, found character that cannot start any token; "
-        "YAML is indented with spaces, not with tabs\n"
+        "indent YAML with spaces, not tabs\n"
         " - b\n"
         "^"
     ),
     "instruction: @x": (
         "f.yaml:1:14: while scanning for the next token, found character that cannot start any token; "
-        "text that begins with '@' goes into quotes\n"
+        "put text that begins with '@' in quotes\n"
         "instruction: @x\n"
         "             ^"
     ),
@@ -387,7 +387,7 @@ def test_surrogates_that_the_python_parser_lets_through(monkeypatch: pytest.Monk
 
 
 def test_text_is_text() -> None:
-    with pytest.raises(PromptFileError, match=r"<string>:1:1: a prompt file is text, not bytes"):
+    with pytest.raises(PromptFileError, match=r"<string>:1:1: a prompt must be text, not bytes"):
         PromptFile.loads(b"instruction: x")  # type: ignore[arg-type]
 
 

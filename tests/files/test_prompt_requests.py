@@ -248,16 +248,20 @@ class TestWhoIsSent:
             (
                 "model: {provider: opnai}",
                 {},
-                r"provider 'opnai' is unknown \(did you mean 'openai'\?\); prompt files are",
+                r"provider 'opnai' is unknown \(did you mean 'openai'\?\); prompt files can",
             ),
-            ("model: m", {"provider": "dashscope"}, "provider 'dashscope' is sent no whole requests; prompt files are"),
+            (
+                "model: m",
+                {"provider": "dashscope"},
+                "provider 'dashscope' does not support whole requests; prompt files can",
+            ),
             (
                 "model: m",
                 {"api": "chta"},
-                r"openai has no interface 'chta' \(did you mean 'chat'\?\); it has chat, resp",
+                r"openai has no API 'chta' \(did you mean 'chat'\?\); it has chat, resp",
             ),
-            ("model: m", {"provider": "anthropic", "api": "image"}, "anthropic has no interface 'image'; it has chat"),
-            ("model: {provider: gemini, apiType: embedding}", {}, "gemini has no interface 'embedding'; it has chat"),
+            ("model: m", {"provider": "anthropic", "api": "image"}, "anthropic has no API 'image'; it has chat"),
+            ("model: {provider: gemini, apiType: embedding}", {}, "gemini has no API 'embedding'; it has chat"),
         ],
     )
     def test_one_who_has_no_such_interface(self, fields: str, asked: dict[str, Any], says: str) -> None:
@@ -277,15 +281,15 @@ class TestWhoIsSent:
         made = prompt.request()
         assert made == {"messages": [{"role": "user", "content": "hi"}], "user": "u"}
         assert [(each.where, each.reason) for each in made.report] == [
-            ("model", "the file names no model: it is model.id"),
+            ("model", "the file names no model; set model.id"),
             (
                 "model.options.temprature",
                 (
-                    "a request to openai (chat) has no place for it and is no option (did you mean 'temperature'?); "
-                    "see additionalProperties"
+                    "requests to openai (chat) have no such option; it is not a known option (did you mean "
+                    "'temperature'?); see additionalProperties"
                 ),
             ),
-            ("model.options.additionalProperties.messages", "the request has 'messages' already"),
+            ("model.options.additionalProperties.messages", "the request already has 'messages'"),
         ]
 
     def test_a_model_is_named_by_text(self) -> None:
@@ -342,9 +346,7 @@ class TestMedia:
         made = MEDIA.request(given)
         assert made["messages"][0]["content"][0] == {"type": "file", "file": {"url": "https://x/a.pdf?key=secret"}}
         (entry,) = made.report
-        assert entry.reason == (
-            "openai refuses an address here, which Prompty sends: give data, or see api='responses'"
-        )
+        assert entry.reason == ("openai refuses URLs here, but Prompty sends them: pass data, or use api='responses'")
         sent = MEDIA.request(given, api="responses")
         assert (sent["input"][0]["content"][0]["file_url"], sent.report) == ("https://x/a.pdf?key=secret", ())
         agent = Prompty.loads("user:\n![file](https://x/a.pdf?key=secret)", dialect="agentschema")
@@ -385,9 +387,7 @@ class TestToolsOfTheText:
 
     def test_none_may_be_given_beside_them(self) -> None:
         for text in (NAMED, "---\ntools: [{name: own}]\n---\n" + NAMED):
-            with pytest.raises(
-                ToolsError, match="names tools in its text, so none may be given at the call; given were x"
-            ):
+            with pytest.raises(ToolsError, match="defines tools in its text, so a call may not pass any; got x"):
                 Prompty.loads(text).generate_prompt(
                     {"n": "find"}, tools=[{"type": "function", "function": {"name": "x"}}], format="openai"
                 )
@@ -407,7 +407,7 @@ class TestReportsOfPrompts:
         assert isinstance(made, Payload)
         attributes = [(each.where, each.reason) for each in made.report if each.kind == "metadata"]
         assert attributes == [
-            (f"messages[{at}]", f"the attribute {name!r} is the template's own")
+            (f"messages[{at}]", f"the attribute {name!r} is not part of a message")
             for at, name in enumerate(("tone", "step", "cached", "mood"))
         ]
         assert not {"tone", "step", "cached", "mood", "id"} & {key for each in made["messages"] for key in each}
@@ -486,7 +486,7 @@ def test_attributes_are_no_fields_and_media_keep_their_types() -> None:
             (prompt.generate_prompt(values, format="openai"), parts[1:]),
         ):
             assert made["messages"] == [{"role": "user", "content": sent}]
-            assert "the attribute 'zip' is the template's own" in [
+            assert "the attribute 'zip' is not part of a message" in [
                 each.reason for each in made.report if each.kind == "metadata"
             ]
 

@@ -97,8 +97,8 @@ class TestTypes:
     def test_an_unknown_one_is_noted(self) -> None:
         notes = v1("inputs: {q: {type: strnig}}\noutputs: {a: {type: customer}}").notes
         assert [str(each).partition("; the types are ")[0] for each in notes if "any value" in each.text] == [
-            "3:14: inputs.q.type is 'strnig', and takes any value (did you mean 'string'?)",
-            "4:15: outputs.a.type is 'customer', and takes any value",
+            "3:14: inputs.q.type is 'strnig', so it accepts any value (did you mean 'string'?)",
+            "4:15: outputs.a.type is 'customer', so it accepts any value",
         ]
 
 
@@ -116,9 +116,9 @@ class TestSyntaxes:
         with pytest.raises(PromptFileError) as caught:
             v1("inputs: {q: {type: array}}", "user:\n{% if q %}{{#q}}{{/q}}{% endif %}")
         assert str(caught.value).splitlines()[0] == (
-            "<string>:6:1: Jinja, line 2: unexpected char '#' at 18; {{#name}} begins a section of Mustache: "
-            "write {% for %} or {% if %}, or write all of the template in Mustache and add the line "
-            "'template: {format: mustache}' to the front matter"
+            "<string>:6:1: Jinja, line 2: unexpected char '#' at 18; {{#name}} is a Mustache section: write "
+            "{% for %} or {% if %}, or write the whole template in Mustache and add 'template: {format: mustache}' to "
+            "the front matter"
         )
 
     def test_nunjucks_is_jinja(self) -> None:
@@ -150,7 +150,7 @@ class TestRequests:
     def test_a_realtime_file_loads(self) -> None:
         prompt = Prompty.loads("---\nmodel: {api: realtime, configuration: {type: openai}}\n---\nuser:\nhi")
         assert messages(prompt) == [("user", "hi")]
-        with pytest.raises(FormatError, match="openai has no interface 'realtime'"):
+        with pytest.raises(FormatError, match="openai has no API 'realtime'"):
             prompt.request()
 
     def test_tools_in_another_file_convert(self, tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ class TestValues:
         with pytest.raises(SlotError) as caught:
             v1("inputs: {q: {type: string}}", self.FILE).messages({"q": "Hi"})
         assert str(caught.value) == (
-            "Jinja: no value for 'history'; the slots are 'history', 'q'; undefined='empty' (--undefined empty) reads "
-            "a name without a value as empty"
+            "Jinja: no value for 'history'; the slots are 'history', 'q'; undefined='empty' (--undefined empty) "
+            "renders undefined variables as empty text"
         )
         lenient = v1("inputs: {q: {type: string}}", self.FILE, undefined="empty")
         assert messages(lenient, {"q": "Hi"}) == [("system", "Be brief."), ("user", "Hi")]
@@ -185,7 +185,7 @@ class TestValues:
         """A text alone was ambiguous beside a list."""
         prompt = v1("inputs: {pages: {type: list, default: []}, q: {type: string}, n: {type: int}}")
         assert messages(prompt, "Why?") == [("user", "Why?")]
-        with pytest.raises(SlotError, match="a text alone could be the value of 'a', 'b', 'n'"):
+        with pytest.raises(SlotError, match="a bare text could be the value of 'a', 'b', 'n'"):
             v1("inputs: {a: {type: string}, b: {type: string}, n: {type: int}}", "user:\n{{a}}{{b}}").messages("x")
 
     def test_messages_of_a_thread_stay_messages(self) -> None:

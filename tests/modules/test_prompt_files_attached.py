@@ -66,7 +66,7 @@ def test_what_of_a_file_is_not_sent_is_in_the_report(server: ModelServer) -> Non
     report = module_of("online", server).prompt(prompt).payload({}).report
     assert [(each.kind, each.text or each.reason) for each in report] == [
         ("tools", "notes"),
-        ("metadata", "the attribute 'mood' is the template's own"),
+        ("metadata", "the attribute 'mood' is not part of a message"),
     ]
 
 

@@ -71,9 +71,7 @@ def test_no_member_is_written_outside(tmp_path: Path, temporary: Path, name: str
         (tmp_path / "evil.prompty").unlink()
     before = files_in(tmp_path)
     if name.startswith("pkg"):
-        with pytest.raises(
-            PromptFileError, match=r"a.zip/pkg/.*: the archive member '\.\.' is not a valid file name"
-        ):
+        with pytest.raises(PromptFileError, match=r"a.zip/pkg/.*: the archive member '\.\.' is not a valid file name"):
             library(archive)
         assert list(temporary.iterdir()) == []
     else:

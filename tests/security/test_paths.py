@@ -233,7 +233,7 @@ def test_check_reads_nothing_outside_of_its_directory(base: Path) -> None:
     (base.parent / "secret.yaml").write_text(f"type: chat\ninstruction: [{HIDDEN}]\n")
     ran = run_in_process("check", str(base))
     assert ran.status == 1
-    assert f"{base}/in/spy.prompty:1:1: LP001 'spy.prompty' lies outside allowed roots" in ran.out
+    assert f"{base}/in/spy.prompty:1:1: LP001 'spy.prompty' is outside the allowed roots" in ran.out
     assert "in 3 files" in ran.out
     assert HIDDEN not in ran.out + ran.err
     ran = run_in_process("check", str(base), "--root", str(base.parent))
@@ -247,7 +247,7 @@ def test_no_name_makes_windows_ask_another_machine(
 ) -> None:
     """To resolve such a name is to log in there: the naive version hands over a hash of the user's password."""
     asked = resolving_as_windows(monkeypatch)
-    with pytest.raises(LazyPromptError, match=r"lies outside|is not in|there is no"):
+    with pytest.raises(LazyPromptError, match=r"is outside|lies outside|is not in|there is no|not found"):
         way(base, "//evil/share/a.txt")
     assert str(base) in asked
     assert not [path for path in asked if "evil" in path]
@@ -264,7 +264,7 @@ def test_a_pipe_is_not_waited_for(base: Path, way: Callable[[Path, str], str]) -
     (base / "pipe.txt").write_text("")
     reading.join(5)
     assert not reading.is_alive()
-    with pytest.raises(LazyPromptError, match="not a regular file|there is no file"):
+    with pytest.raises(LazyPromptError, match="not a regular file|not found"):
         way(base, "pipe.txt")
     # A library shows none.
     os.mkfifo(base / "pipe.prompty")
@@ -303,7 +303,7 @@ def test_a_name_with_a_nul_is_refused(base: Path, way: Callable[[Path, str], str
         naive(base, "in/deep/a.txt\0.md")
     with pytest.raises(LazyPromptError):
         way(base, "in/deep/a.txt\0.md")
-    with pytest.raises(PromptFileError, match=r"<string>:2:15: .* is no path of a file"):
+    with pytest.raises(PromptFileError, match=r"<string>:2:15: .* is not a valid path"):
         Prompty.loads('---\nmetadata: {a: "${file:in/deep/a.txt\\0.md}"}\n---\n', base)
 
 

@@ -56,7 +56,7 @@ def test_aliases_of_aliases_are_counted(way: Callable[[str, Path], object], tmp_
     assert counted(yaml.safe_load(laughs(5))) > 20_000
 
     def load() -> None:
-        with pytest.raises(PromptFileError, match=r":\d+:\d+: .*more than 100000 values, with what the aliases"):
+        with pytest.raises(PromptFileError, match=r":\d+:\d+: .*more than 100000 values, with aliases expanded"):
             way(laughs(9), tmp_path)
 
     assert peak_of(load) < 20_000_000
@@ -69,7 +69,7 @@ def test_an_alias_of_a_long_text_is_counted_by_its_characters(
     """The naive version gives 100 MB for a file of 1 MB."""
     bomb = f"metadata:\n  a: &a {'x' * 1_000_000}\n  b: [{', '.join(['*a'] * 100)}]"
     assert sum(map(len, yaml.load(bomb, yaml.CSafeLoader)["metadata"]["b"])) == 100_000_000
-    with pytest.raises(PromptFileError, match="more than 5000000 characters, with what the aliases stand for"):
+    with pytest.raises(PromptFileError, match="more than 5000000 characters, with aliases expanded"):
         way(bomb, tmp_path)
 
 
@@ -101,7 +101,7 @@ def test_no_tag_makes_an_object(
     """The naive version calls whatever the file names."""
     made = yaml.load(text, yaml.UnsafeLoader)  # noqa: S506 - that is the naive version
     assert isinstance(made, kind)
-    with pytest.raises(PromptFileError, match=r":\d+:\d+: .*the tag !!python/.* is not read"):
+    with pytest.raises(PromptFileError, match=r":\d+:\d+: .*the tag !!python/.* is not supported"):
         way(f"metadata:\n  a: {text}", tmp_path)
 
 
@@ -109,13 +109,13 @@ def test_no_tag_makes_an_object(
 @pytest.mark.parametrize(
     ("text", "naive", "says"),
     [
-        ("x: 1\n  x: 2", {"x": 2}, "'x' stands here a second time"),
-        ("<<: {x: 1}\n  y: 2", {"x": 1, "y": 2}, r"merge keys \(<<\) are not read"),
+        ("x: 1\n  x: 2", {"x": 2}, "duplicate key 'x'"),
+        ("<<: {x: 1}\n  y: 2", {"x": 1, "y": 2}, r"merge keys \(<<\) are not supported"),
         ("a: 2024-01-01", None, None),
         ("a: 0o17", None, None),
         ("a: " + "9" * 5000, ValueError, "a number of 5000 digits"),
-        ("? [a, b]\n  : 1", yaml.YAMLError, "a key is a list; keys are text"),
-        ("a: !!int 5", {"a": 5}, "the tag !!int is not read"),
+        ("? [a, b]\n  : 1", yaml.YAMLError, "a key is a list, and must be text"),
+        ("a: !!int 5", {"a": 5}, "the tag !!int is not supported"),
         ("%TAG ! tag:yaml.org,2002:python/", yaml.YAMLError, "cannot start any token"),
     ],
 )
@@ -141,5 +141,5 @@ def test_a_second_document_is_refused(tmp_path: Path) -> None:
     """The naive version, which reads the first document only, shows one prompt to a reader and another to a check."""
     text = "instruction: fine\n---\ninstruction: another"
     assert len(list(yaml.safe_load_all(text))) == 2
-    with pytest.raises(PromptFileError, match="f.yaml:2:1: a second YAML document begins"):
+    with pytest.raises(PromptFileError, match="f.yaml:2:1: a prompt file must contain exactly one YAML document"):
         of_prompt_file(text, tmp_path)

@@ -100,7 +100,7 @@ def test_a_file_that_is_no_prompt_can_be_opened_and_mended(tmp_path: Path) -> No
 
 def test_inputs_that_are_wrong_leave_their_fields(tmp_path: Path) -> None:
     seen = look(made(tmp_path), FILE.replace("{{extra}}", "{{other}}"), inputs=VALUES | {"count": "two"})
-    assert seen["error"]["message"].startswith("count is 'two', and must be of the kind integer")
+    assert seen["error"]["message"].startswith("count is 'two', and must be of kind integer")
     assert [each["name"] for each in seen["inputs"]] == ["order", "tone", "items", "count", "other"]
 
 
@@ -145,10 +145,10 @@ def test_files_are_read_as_in_a_library_and_from_there_alone(tmp_path: Path) -> 
     assert "Be kind." in look(looking, text, "a/x.prompty")["look"]["text"]
     for path in ("../../secret.md", str(tmp_path / "secret.md")):
         error = look(looking, text.replace("shared/tone.md", path), "a/x.prompty")["error"]
-        assert "lies outside allowed roots" in error["message"]
+        assert "is outside the allowed roots" in error["message"]
         assert error["line"] == 5
         error = look(looking, f"---\nname: x\nmetadata: {{a: '${{file:{path}}}'}}\n---\nHi\n", "a/x.prompty")["error"]
-        assert "lies outside allowed roots" in error["message"]
+        assert "is outside the allowed roots" in error["message"]
 
 
 def test_an_included_file_that_changed_is_read_again(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_what_was_done_to_an_attack_is_said(tmp_path: Path, attack: str, family:
 
 def test_an_attack_that_the_slot_does_not_take_is_refused_by_it(tmp_path: Path) -> None:
     seen = look(made(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "count"})
-    assert "must be of the kind integer" in seen["error"]["message"]
+    assert "must be of kind integer" in seen["error"]["message"]
     gone = look(made(tmp_path), inputs=VALUES, attack={"id": "turn", "slot": "gone"})
     assert gone["attacked"] is None
     with pytest.raises(WrongRequestError, match=r"no attack 'tunr' \(did you mean 'turn'\?\)"):

@@ -24,7 +24,7 @@ _EMPTY = _BY_KEY | {"list", "deque"}
 
 # What lives longer than a call, and why it does not grow.
 BOUNDS: dict[str, str] = {
-    "batch/calls.py:_Asking._tasks": "the calls under way, as many as may be at once",
+    "batch/calls.py:_CallRun._tasks": "the calls under way, as many as may be at once",
     "budget/summary.py:Summaries._made": "the summaries of 64 conversations",
     "budget/costs.py:CountCache._new": "the counts of 16,384 messages, and as many from before",
     "messages/backends.py:_KNOWN": "one entry a tokenizer, as long as that lives",
@@ -46,7 +46,7 @@ ONE_CALL = frozenset(
         "ResponsesCollector",
         "GeminiCollector",
         "OllamaCollector",
-        "Reader",
+        "YamlReader",
         "Snapshots",
         "Report",
         "MessageBuilder",
@@ -55,7 +55,7 @@ ONE_CALL = frozenset(
         "_Judge",
         "_ChoiceCollector",
         "_Including",
-        "_Looking",
+        "_Resolver",
         "_Simulation",
         "_Tokens",
         "_Order",
