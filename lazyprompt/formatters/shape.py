@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.json import MAX_INT_BITS, is_dict, is_list
@@ -71,12 +71,13 @@ def check_of(spec: Spec) -> Check:
         name = spec.removesuffix("|null")
         return _CHECKS[name] if name == spec else nullable(_CHECKS[name])
     if isinstance(spec, list):
-        return list_of(spec[0])
+        return list_of(cast("list[Spec]", spec)[0])
     if not isinstance(spec, Mapping):
         return spec
-    required = {key: check_of(each) for key, each in spec.items() if key[-1] not in "?."}
-    optional = {key[:-1]: check_of(each) for key, each in spec.items() if key[-1] == "?"}
-    return fields(required, optional, more="..." in spec)
+    forms = cast("Mapping[str, Spec]", spec)
+    required = {key: check_of(each) for key, each in forms.items() if key[-1] not in "?."}
+    optional = {key[:-1]: check_of(each) for key, each in forms.items() if key[-1] == "?"}
+    return fields(required, optional, more="..." in forms)
 
 
 def parts_of(kinds: Mapping[str, Spec], least: int = 1, other: Spec | None = None) -> Check:

@@ -184,9 +184,9 @@ def list_tools(tools: object) -> list[object]:
 
 def _has_items(value: object) -> TypeGuard[Iterable[object]]:
     # The order of a set differs between processes.
-    return isinstance(value, Iterable) and not (
-        isinstance(value, str | bytes | set | frozenset | Mapping) or callable(value)
-    )
+    if callable(value) or isinstance(value, str | bytes | set | frozenset | Mapping):
+        return False
+    return isinstance(value, Iterable)
 
 
 def _describe(tool: object, index: int) -> object:
