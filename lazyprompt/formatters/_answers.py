@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count, islice
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from lazyprompt._base.client_objects import (
     fields_of,
@@ -76,7 +76,7 @@ def as_dict(response: object) -> dict[str, object]:
     Raises:
         FormatError: The value is neither.
     """
-    if type(response) is dict and is_dict(response):
+    if _is_plain_dict(response):
         return response
     fields = plain_fields(response)
     if fields is None:
@@ -85,6 +85,11 @@ def as_dict(response: object) -> dict[str, object]:
             f"{type(response).__name__}"
         )
     return fields
+
+
+def _is_plain_dict(value: object) -> TypeGuard[dict[str, object]]:
+    # Clients have subclasses of dict, which must be converted.
+    return type(value) is dict
 
 
 def from_openai_chat(answer: Fields, provider: str) -> Msg:
