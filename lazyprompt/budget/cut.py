@@ -77,10 +77,11 @@ def is_empty(text: str) -> bool:
     return text in ("", CUT_MARK)
 
 
-def _pieces(text: str, ends: re.Pattern[str] | None, unbroken: Iterable[_Span]) -> list[str]:
+def _pieces(text: str, ends: re.Pattern[str] | None, unbroken: Sequence[_Span]) -> list[str]:
     """Split a text at the places where it may be cut."""
     places = _between_letters(text) if ends is None else (match.end() for match in ends.finditer(text))
-    cuts = [0, *(place for place in _outside(places, unbroken) if 0 < place < len(text)), len(text)]
+    allowed = _outside(places, unbroken) if unbroken else places
+    cuts = [0, *(place for place in allowed if 0 < place < len(text)), len(text)]
     return [text[begin:end] for begin, end in pairwise(cuts)]
 
 

@@ -128,6 +128,6 @@ def test_a_megabyte_is_no_matter() -> None:
         "<a " * 300_000,
     )
     for text in (*texts, "[" * 500_000 + "]" * 500_000, "<a>" * 100_000 + "</a>" * 100_000 + "x. " * 50_000):
-        begun = time.perf_counter()
+        begun = time.process_time()
         assert len(shorten(text, 5_000, len, "middle")) <= 5_000
-        assert time.perf_counter() - begun < 10
+        assert time.process_time() - begun < 10
