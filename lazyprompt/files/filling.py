@@ -112,7 +112,7 @@ class Filling:
         if name != INPUT and not self._is_of_user(name, given):
             raise SlotError(
                 f"a bare {type(text).__name__} is the user's text, but the input {name!r} of {self.called} is in no "
-                f"user turn; pass a dict, {dict_form(self.names)}"
+                f"user turn; give a dict, {dict_form(self.names)}"
             )
         return given
 
@@ -140,7 +140,7 @@ class Filling:
                 return INPUT
             if left:
                 could = f"a bare text could be the value of {listed(left)} of {self.called}"
-                raise SlotError(f"{could}; pass a dict, {dict_form(left)}")
+                raise SlotError(f"{could}; give a dict, {dict_form(left)}")
         why = "already has a value for each input" if self.names else "has no input"
         raise SlotError(f"{self.called} {why}, so it accepts no bare text")
 

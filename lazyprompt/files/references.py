@@ -113,7 +113,7 @@ class References:
         path = Path() if is_elsewhere else Path(os.path.realpath(joined))
         if not any(path.is_relative_to(os.path.realpath(root)) for root in roots):
             raise ValueError(
-                f"{given!r} is outside the allowed roots: only the directory of the file that names it and "
+                f"{given!r} is outside allowed roots: only the directory of the file that names it and "
                 "allowed_roots= (--root) are read"
             )
         if self.trace is not None:

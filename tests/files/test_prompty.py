@@ -358,7 +358,7 @@ class TestAsPrompter:
         assert [tool["name"] for tool in prompt.tools_for()] == ["w", "m"]
         with pytest.raises(
             SlotError,
-            match=r"could be the value of 'a', 'b' of <string>; pass a dict, {'a'",
+            match=r"could be the value of 'a', 'b' of <string>; give a dict, {'a'",
         ):
             Prompty.loads("---\ninputs: {a: x, b: y}\n---\n{{ a }}{{ b }}").generate_prompt("hi")
 

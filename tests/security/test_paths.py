@@ -233,7 +233,7 @@ def test_check_reads_nothing_outside_of_its_directory(base: Path) -> None:
     (base.parent / "secret.yaml").write_text(f"type: chat\ninstruction: [{HIDDEN}]\n")
     ran = run_in_process("check", str(base))
     assert ran.status == 1
-    assert f"{base}/in/spy.prompty:1:1: LP001 'spy.prompty' is outside the allowed roots" in ran.out
+    assert f"{base}/in/spy.prompty:1:1: LP001 'spy.prompty' is outside allowed roots" in ran.out
     assert "in 3 files" in ran.out
     assert HIDDEN not in ran.out + ran.err
     ran = run_in_process("check", str(base), "--root", str(base.parent))

@@ -258,7 +258,7 @@ class TestInputs:
         inner.mkdir()
         (tmp_path / "s.json").write_text("{}")
         (inner / "p.prompty").write_text("---\nsample: ../s.json\n---\nx")
-        with pytest.raises(PromptFileError, match="outside the allowed roots"):
+        with pytest.raises(PromptFileError, match="outside allowed roots"):
             Prompty.load(inner / "p.prompty")
 
     def test_outputs(self) -> None:
