@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
+from lazyprompt.budget.budget import Budget
 from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter as TemplateTokenCounter
 from lazyprompt.compat.agentscope_messages import (
     AudioBlock,
@@ -27,15 +29,17 @@ from lazyprompt.compat.agentscope_messages import (
     VideoBlock,
 )
 from lazyprompt.compat.prompt_engine import PromptEngine
-from lazyprompt.errors import FormatError, did_you_mean, import_extra
+from lazyprompt.errors import BudgetError, FormatError, did_you_mean, import_extra
 from lazyprompt.formatters import counters
+from lazyprompt.formatters._merge import TAGS_HEADING
 from lazyprompt.formatters.formatter import ChatFormatter, MultiAgentFormatter
 from lazyprompt.messages import msg as messages
 from lazyprompt.tokens import counter as chars
 from lazyprompt.tokens.openai import TiktokenCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from asyncio import AbstractEventLoop
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
     from lazyprompt.formatters._job import Messages
     from lazyprompt.formatters.profile import HistoryStyle
@@ -51,16 +55,18 @@ __all__ = [
     "DashScopeMultiAgentFormatter", "DashScopeMultiModalWrapper", "DeepSeekChatFormatter",
     "DeepSeekMultiAgentFormatter", "FormatterBase", "GeminiChatFormatter", "GeminiChatWrapper",
     "GeminiMultiAgentFormatter", "GeminiTokenCounter", "HuggingFaceTokenCounter", "ImageBlock", "LiteLLMChatWrapper",
-    "MessageList", "Msg", "OllamaChatFormatter", "OllamaChatWrapper", "OllamaGenerationWrapper",
-    "OllamaMultiAgentFormatter", "OpenAIChatFormatter", "OpenAIChatWrapper", "OpenAIFormatter",
-    "OpenAIMultiAgentFormatter", "OpenAIResponseChatFormatter", "OpenAIResponseMultiAgentFormatter",
-    "OpenAITokenCounter", "PromptEngine", "TextBlock", "ThinkingBlock", "TokenCounterBase", "ToolResultBlock",
-    "ToolUseBlock", "TruncatedFormatterBase", "URLSource", "VideoBlock", "Wrapper", "ZhipuAIChatWrapper",
+    "MessageList", "MoonshotChatFormatter", "MoonshotMultiAgentFormatter", "Msg", "OllamaChatFormatter",
+    "OllamaChatWrapper", "OllamaGenerationWrapper", "OllamaMultiAgentFormatter", "OpenAIChatFormatter",
+    "OpenAIChatWrapper", "OpenAIFormatter", "OpenAIMultiAgentFormatter", "OpenAIResponseChatFormatter",
+    "OpenAIResponseFormatter", "OpenAIResponseMultiAgentFormatter", "OpenAITokenCounter", "PromptEngine", "TextBlock",
+    "ThinkingBlock", "TokenCounterBase", "ToolResultBlock", "ToolUseBlock", "TruncatedFormatterBase", "URLSource",
+    "VideoBlock", "Wrapper", "XAIChatFormatter", "XAIMultiAgentFormatter", "ZhipuAIChatWrapper",
 ]
 # fmt: on
 
 MessageList: TypeAlias = list[dict[str, Any]]
 GivenMessages: TypeAlias = "Msg | Messages | Sequence[Msg | messages.Msg | Mapping[str, object] | None]"
+MessageGroup: TypeAlias = Literal["tool_sequence", "agent_message"]
 MediaList: TypeAlias = list[tuple[str, ContentBlock]]
 _Sent = TypeVar("_Sent", str, MessageList)
 # The arguments that say of which media in tool results the model is shown more than the address.
@@ -259,21 +265,18 @@ class Counter(Protocol):
         ...
 
 
-class _Waiting:
-    """A counter for a formatter that runs in a thread: what must be awaited is, on the event loop."""
+class _CounterInThread:
+    """A counter for code that runs in a thread: it awaits another one on the event loop."""
 
-    def __init__(self, counter: Counter, loop: asyncio.AbstractEventLoop) -> None:
-        self._counter, self._loop = counter, loop
+    def __init__(self, count: Callable[[MessageList], Coroutine[Any, Any, int]], loop: AbstractEventLoop) -> None:
+        self._count, self._loop = count, loop
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:  # noqa: ARG002 - see the docstring
-        """The tokens of messages; AgentScope's formatters are never given tools."""
-        counted = self._counter.count([dict(message) for message in messages])
-        if asyncio.iscoroutine(counted):
-            return asyncio.run_coroutine_threadsafe(counted, self._loop).result()
-        return counted
+        """Return the tokens of messages; AgentScope's formatters have no tools."""
+        return asyncio.run_coroutine_threadsafe(self._count([*map(dict, messages)]), self._loop).result()
 
     def count_text(self, text: str) -> int:
-        """The tokens of a text: AgentScope's counters know messages only."""
+        """Return the tokens of a text, as a message: AgentScope's counters count only messages."""
         return self.count([{"role": "user", "content": text}])
 
 
@@ -281,7 +284,7 @@ class FormatterBase(ABC):
     """AgentScope's base of all formatters, for formatters of your own: override ``format``."""
 
     @abstractmethod
-    async def format(self, msgs: GivenMessages) -> MessageList:
+    async def format(self, *args: Any, **kwargs: Any) -> MessageList:
         """Format messages as the provider takes them."""
 
     @staticmethod
@@ -330,25 +333,123 @@ class FormatterBase(ABC):
 
 
 class TruncatedFormatterBase(FormatterBase):
-    """A formatter of AgentScope 1.x.
+    """AgentScope 1's base of formatters with a token limit, for formatters of your own.
+
+    Override ``_format``; or ``_format_tool_sequence`` for messages with tool calls and results, and
+    ``_format_agent_message`` for all others. Override ``_truncate`` or ``_count`` for a limit of your own.
 
     Args:
         token_counter: The counter of the messages' tokens, awaited or not.
-        max_tokens: The most tokens; the oldest messages are dropped first.
-        media: What may read the local files that messages name.
-        promote: ``promote_tool_result_images``, ``…_audios`` and ``…_videos``: False writes the address of such a block
-            in a tool's result as text, as AgentScope does by default. Here the model is shown them by default.
-
-    Raises:
-        FormatError: There is a limit and no counter, or no such argument.
+        max_tokens: The token limit.
     """
 
-    provider: ClassVar[str]
-    kind: ClassVar[type[ChatFormatter]]
+    def __init__(self, token_counter: Counter | None = None, max_tokens: int | None = None) -> None:
+        self.token_counter, self.max_tokens = token_counter, max_tokens
 
-    def __init_subclass__(cls, provider: str = "", kind: type[ChatFormatter] | None = None) -> None:
-        cls.provider, cls.kind = provider or cls.provider, kind or cls.kind
+    async def format(self, msgs: GivenMessages, **_: object) -> MessageList:
+        """Format messages as the provider takes them; the oldest are dropped until they fit.
+
+        Raises:
+            BudgetError: Not even the messages that are always kept fit.
+        """
+        kept: list[Any] = [*cast("Sequence[Any]", msgs)] if isinstance(msgs, list | tuple) else [msgs]
+        while True:
+            formatted = await self._format(kept)
+            tokens = None if self.max_tokens is None else await self._count(formatted)
+            if self.max_tokens is None or tokens is None or tokens <= self.max_tokens:
+                return formatted
+            before, kept = len(kept), await self._truncate(kept)
+            if len(kept) >= before:
+                raise BudgetError(f"the messages have {tokens} of {self.max_tokens} tokens, and _truncate dropped none")
+
+    async def _format(self, msgs: list[Msg]) -> MessageList:
+        """Format all messages."""
+        has_system = bool(msgs) and msgs[0].role == "system"
+        formatted = [await self._format_system_message(msgs[0])] if has_system else []
+        is_first = True
+        async for kind, group in self._group_messages(msgs[has_system:]):
+            if kind == "tool_sequence":
+                formatted += await self._format_tool_sequence(group)
+            else:
+                formatted += await self._format_agent_message(group, is_first)
+                is_first = False
+        return formatted
+
+    async def _format_system_message(self, msg: Msg) -> dict[str, Any]:
+        """Format a first message of the system."""
+        return {"role": "system", "content": msg.get_content_blocks("text")}
+
+    async def _format_tool_sequence(self, msgs: list[Msg]) -> MessageList:
+        """Format messages with tool calls and results."""
+        raise NotImplementedError(f"{type(self).__name__} formats no tool calls; override _format_tool_sequence")
+
+    async def _format_agent_message(self, msgs: list[Msg], is_first: bool = True) -> MessageList:  # noqa: FBT001, FBT002 - AgentScope's signature
+        """Format messages without tool calls and results; ``is_first`` is True for the first of them."""
+        raise NotImplementedError(f"{type(self).__name__} formats no messages; override _format_agent_message")
+
+    async def _count(self, msgs: MessageList) -> int | None:
+        """Return the tokens of formatted messages, or None without a counter."""
+        if self.token_counter is None:
+            return None
+        # A counter that is not awaited may block.
+        counted = await asyncio.to_thread(self.token_counter.count, msgs)
+        return await counted if asyncio.iscoroutine(counted) else counted
+
+    async def _truncate(self, msgs: list[Msg]) -> list[Msg]:
+        """Return the messages that fit: the system text, the newest user's turn, and the newest of the others.
+
+        Raises:
+            BudgetError: Not even those that are always kept fit.
+        """
+        loop = asyncio.get_running_loop()
+
+        async def count(formatted: MessageList) -> int:
+            return await self._count(formatted) or 0
+
+        async def count_kept(kept: Sequence[int]) -> int:
+            return await count(await self._format([msgs[at] for at in kept]))
+
+        def cost(kept: Sequence[int], _: object) -> int:
+            return asyncio.run_coroutine_threadsafe(count_kept(kept), loop).result()
+
+        # As few messages are dropped as possible, as in AgentScope.
+        budget = Budget(self.max_tokens, _CounterInThread(count, loop), low_water=1)
+        fitted = await asyncio.to_thread(budget.fitted, [*map(_read, msgs)], cost)
+        return [msgs[at] for at in fitted.kept]
+
+    @staticmethod
+    async def _group_messages(msgs: list[Msg]) -> AsyncIterator[tuple[MessageGroup, list[Msg]]]:
+        """Yield runs of messages with and without tool calls and results."""
+        for has_tools, group in groupby(msgs, lambda msg: msg.has_content_blocks(("tool_use", "tool_result"))):
+            yield "tool_sequence" if has_tools else "agent_message", [*group]
+
+
+class Formatter(TruncatedFormatterBase):
+    """A formatter of AgentScope for a user and an assistant.
+
+    Args:
+        token_counter: The counter of the messages' tokens, awaited or not.
+        max_tokens: The token limit; the oldest messages are dropped first.
+        media: The loader of local files that messages name.
+        promote: ``promote_tool_result_images``, ``…_audios`` and ``…_videos``: False writes the address of such a block
+            in a tool's result as text, as AgentScope does by default. By default, the model is shown the media.
+
+    Raises:
+        FormatError: There is a limit without a counter, or an unknown argument.
+    """
+
+    provider: ClassVar[str] = ""
+    kind: ClassVar[type[ChatFormatter]] = ChatFormatter
+
+    def __init_subclass__(cls, provider: str = "") -> None:
+        cls.provider = provider or cls.provider
         cls.__doc__ = cls.__doc__ or f"AgentScope's {cls.__name__}: the {cls.kind.__name__} of ``{cls.provider}``."
+        for name in ("_format_system_message", "_format_tool_sequence", "_format_agent_message"):
+            if name in vars(cls):
+                raise FormatError(
+                    f"{cls.__name__}.{name} would never be called: a provider's formatter formats the whole "
+                    "conversation at once; override _format, or derive the class from TruncatedFormatterBase"
+                )
 
     def __init__(
         self,
@@ -360,24 +461,45 @@ class TruncatedFormatterBase(FormatterBase):
     ) -> None:
         if unknown := promote.keys() - _PROMOTED.keys():
             raise FormatError(f"{type(self).__name__} takes no {min(unknown)!r}{did_you_mean(min(unknown), _PROMOTED)}")
-        self.token_counter, self.max_tokens, self._media = token_counter, max_tokens, media
+        if max_tokens is not None and token_counter is None:
+            raise FormatError("max_tokens needs a token_counter")
+        super().__init__(token_counter, max_tokens)
         self._as_text = tuple(kind for name, kind in _PROMOTED.items() if not promote.get(name, True))
-        # Only a counter makes a limit one; a limit without is refused here.
-        self.formatter = self.kind(self.provider, media=media, max_tokens=max_tokens if token_counter is None else None)
+        self.formatter = self.kind(self.provider, media=media)
 
-    async def format(self, msgs: GivenMessages) -> MessageList:
-        """Format messages as the provider takes them; none make an empty list."""
-        if not msgs and not isinstance(msgs, str):
+    async def _format(self, msgs: list[Msg]) -> MessageList:
+        """Format all messages; none make an empty list."""
+        if not msgs:
             return []
         given = _with_addresses(_read(msgs), self._as_text)
-        if self.token_counter is None or self.max_tokens is None:
-            return cast("MessageList", _sent(await self.formatter.aformat(given), self.formatter))
-        counter = _Waiting(self.token_counter, asyncio.get_running_loop())
-        limited = self.kind(self.provider, media=self._media, token_counter=counter, max_tokens=self.max_tokens)
-        return cast("MessageList", _sent(await asyncio.to_thread(limited.format, given), limited))
+        return cast("MessageList", _sent(await self.formatter.aformat(given), self.formatter))
 
 
-Formatter = TruncatedFormatterBase
+class SpeakersFormatter(Formatter):
+    """A formatter of AgentScope for many speakers.
+
+    Args:
+        token_counter: As of :class:`Formatter`.
+        max_tokens: As of :class:`Formatter`.
+        conversation_history_prompt: The text before the first history.
+        media: As of :class:`Formatter`.
+        promote: As of :class:`Formatter`.
+    """
+
+    kind = MultiAgentFormatter
+
+    def __init__(
+        self,
+        token_counter: Counter | None = None,
+        max_tokens: int | None = None,
+        *,
+        conversation_history_prompt: str = TAGS_HEADING,
+        media: MediaResolver | None = None,
+        **promote: bool,
+    ) -> None:
+        super().__init__(token_counter, max_tokens, media=media, **promote)
+        self.conversation_history_prompt = conversation_history_prompt
+        self.formatter = MultiAgentFormatter(self.provider, heading=conversation_history_prompt, media=media)
 
 
 # fmt: off
@@ -390,19 +512,24 @@ class GeminiChatWrapper(Wrapper[MessageList], provider="gemini"): ...
 class ZhipuAIChatWrapper(Wrapper[MessageList], provider="zhipu"): ...
 class LiteLLMChatWrapper(Wrapper[MessageList], provider="litellm"): ...
 
-class OpenAIChatFormatter(Formatter, provider="openai", kind=ChatFormatter): ...
-class OpenAIMultiAgentFormatter(Formatter, provider="openai", kind=MultiAgentFormatter): ...
-class AnthropicChatFormatter(Formatter, provider="anthropic", kind=ChatFormatter): ...
-class AnthropicMultiAgentFormatter(Formatter, provider="anthropic", kind=MultiAgentFormatter): ...
-class DashScopeChatFormatter(Formatter, provider="dashscope", kind=ChatFormatter): ...
-class DashScopeMultiAgentFormatter(Formatter, provider="dashscope", kind=MultiAgentFormatter): ...
-class GeminiChatFormatter(Formatter, provider="gemini", kind=ChatFormatter): ...
-class GeminiMultiAgentFormatter(Formatter, provider="gemini", kind=MultiAgentFormatter): ...
-class OllamaChatFormatter(Formatter, provider="ollama", kind=ChatFormatter): ...
-class OllamaMultiAgentFormatter(Formatter, provider="ollama", kind=MultiAgentFormatter): ...
-class DeepSeekChatFormatter(Formatter, provider="deepseek", kind=ChatFormatter): ...
-class DeepSeekMultiAgentFormatter(Formatter, provider="deepseek", kind=MultiAgentFormatter): ...
-class OpenAIResponseChatFormatter(Formatter, provider="openai-responses", kind=ChatFormatter): ...
-class OpenAIResponseMultiAgentFormatter(Formatter, provider="openai-responses", kind=MultiAgentFormatter): ...
+class OpenAIChatFormatter(Formatter, provider="openai"): ...
+class OpenAIMultiAgentFormatter(SpeakersFormatter, provider="openai"): ...
+class AnthropicChatFormatter(Formatter, provider="anthropic"): ...
+class AnthropicMultiAgentFormatter(SpeakersFormatter, provider="anthropic"): ...
+class DashScopeChatFormatter(Formatter, provider="dashscope"): ...
+class DashScopeMultiAgentFormatter(SpeakersFormatter, provider="dashscope"): ...
+class GeminiChatFormatter(Formatter, provider="gemini"): ...
+class GeminiMultiAgentFormatter(SpeakersFormatter, provider="gemini"): ...
+class OllamaChatFormatter(Formatter, provider="ollama"): ...
+class OllamaMultiAgentFormatter(SpeakersFormatter, provider="ollama"): ...
+class DeepSeekChatFormatter(Formatter, provider="deepseek"): ...
+class DeepSeekMultiAgentFormatter(SpeakersFormatter, provider="deepseek"): ...
+class OpenAIResponseChatFormatter(Formatter, provider="openai-responses"): ...
+class OpenAIResponseMultiAgentFormatter(SpeakersFormatter, provider="openai-responses"): ...
+class MoonshotChatFormatter(Formatter, provider="moonshot"): ...
+class MoonshotMultiAgentFormatter(SpeakersFormatter, provider="moonshot"): ...
+class XAIChatFormatter(Formatter, provider="xai"): ...
+class XAIMultiAgentFormatter(SpeakersFormatter, provider="xai"): ...
 # fmt: on
 OpenAIFormatter = OpenAIChatFormatter
+OpenAIResponseFormatter = OpenAIResponseChatFormatter

@@ -37,11 +37,13 @@ class Merging(NamedTuple):
         layout: The layout of a history.
         style: The style of a history.
         single: True to write a single message as a history too.
+        heading: The text before a history; None for the style's own.
     """
 
     layout: HistoryLayout
     style: HistoryStyle
     single: bool
+    heading: str | None = None
 
 
 class Job(NamedTuple):

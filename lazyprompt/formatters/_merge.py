@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lazyprompt.formatters._repair import join_contents
 from lazyprompt.messages.msg import Block, TextBlock, ThinkingBlock
@@ -28,12 +28,31 @@ if TYPE_CHECKING:
 
     Names: TypeAlias = dict[tuple[str, str], str]
 
-_TAGS_NOTE = "# Conversation History\nThe content between <history></history> tags contains your conversation history\n"
-# What stands before the lines of a history, and behind them: of the first run of messages, and of a later one.
-_FRAMES: dict[HistoryStyle, tuple[tuple[str, str], tuple[str, str]]] = {
-    "tags": ((f"{_TAGS_NOTE}<history>\n", "\n</history>"), ("<history>\n", "\n</history>")),
-    "conversation": (("## Conversation History\n", ""), ("## Conversation History\n", "")),
-    "dialogue": (("## Dialogue History\n", ""), ("## Dialogue History\n", "")),
+TAGS_HEADING = (
+    "# Conversation History\nThe content between <history></history> tags contains your conversation history\n"
+)
+
+
+class _Frame(NamedTuple):
+    """The text around the lines of a history.
+
+    Attributes:
+        heading: The text before the opening of a history.
+        opening: The text before its lines.
+        closing: The text after its lines.
+        repeats: True if each history has the heading, not only the first.
+    """
+
+    heading: str
+    opening: str
+    closing: str
+    repeats: bool
+
+
+_FRAMES: dict[HistoryStyle, _Frame] = {
+    "tags": _Frame(TAGS_HEADING, "<history>\n", "\n</history>", repeats=False),
+    "conversation": _Frame("## Conversation History\n", "", "", repeats=True),
+    "dialogue": _Frame("## Dialogue History\n", "", "", repeats=True),
 }
 STYLES = tuple(_FRAMES)
 
@@ -56,17 +75,18 @@ def merge_speakers(turns: list[Turn], job: Job) -> list[Turn]:
     merging, notes = job.merging, job.notes
     if merging is None or not (merging.single or sum(turn[0] != "system" for turn in turns) > 1):
         return turns
-    layout, style = merging.layout, merging.style
+    layout, frame = merging.layout, _FRAMES[merging.style]
+    if merging.heading is not None:
+        frame = frame._replace(heading=merging.heading)
     names = written_names(turn[:2] for turn in turns)
     new: list[Turn] = []
-    later = False
     for stays, group in groupby(turns, lambda turn: turn[0] in _STAYING or calls_tools(turn[2])):
         run = [*group]
         if stays:
             new += run
         else:
-            new.append(("user", "", _history(run, names, _FRAMES[style][later], layout, notes), run[0][3]))
-            later = True
+            new.append(("user", "", _history(run, names, frame, layout, notes), run[0][3]))
+            frame = frame if frame.repeats else frame._replace(heading="")
     return _with_system(new, layout)
 
 
@@ -93,7 +113,7 @@ def _one_text(first: Content, second: Content, between: str) -> Content:
     return (*before, *behind)
 
 
-def _history(run: list[Turn], names: Names, frame: tuple[str, str], layout: HistoryLayout, notes: Notes) -> Content:
+def _history(run: list[Turn], names: Names, frame: _Frame, layout: HistoryLayout, notes: Notes) -> Content:
     """Write a run of messages: as text if it has no media, else as blocks."""
     blocks: list[Block] = []
     media: list[Block] = []
@@ -106,7 +126,7 @@ def _history(run: list[Turn], names: Names, frame: tuple[str, str], layout: Hist
         else:
             blocks += [TextBlock("\n".join(lines)), piece] if lines else [piece]
             lines = []
-    before, after = frame
+    before, after = frame.heading + frame.opening, frame.closing
     if not blocks:
         text = before + "\n".join(lines) + after
         return (TextBlock(text), *media) if media else text

@@ -463,6 +463,7 @@ class MultiAgentFormatter(ChatFormatter):
         provider: The provider's name, or a profile of your own.
         history_style: The style of a history: between ``<history>`` tags (``tags``), or after a line
             ``## Conversation History`` (``conversation``) or ``## Dialogue History`` (``dialogue``).
+        heading: The text before a history, with its line end; None for the style's own.
         settings: The settings of :class:`ChatFormatter`.
 
     Raises:
@@ -472,7 +473,12 @@ class MultiAgentFormatter(ChatFormatter):
     __slots__ = ("history_style",)
 
     def __init__(
-        self, provider: str | Profile, *, history_style: HistoryStyle = "tags", **settings: Unpack[FormatterSettings]
+        self,
+        provider: str | Profile,
+        *,
+        history_style: HistoryStyle = "tags",
+        heading: str | None = None,
+        **settings: Unpack[FormatterSettings],
     ) -> None:
         if history_style not in STYLES:
             known = ", ".join(STYLES)
@@ -481,7 +487,7 @@ class MultiAgentFormatter(ChatFormatter):
         super().__init__(provider, **settings)
         self.history_style: HistoryStyle = history_style
         layout = self.profile.layout(history_style)
-        self._merging = Merging(layout, history_style, single=True)
+        self._merging = Merging(layout, history_style, single=True, heading=heading)
         if layout.changes:
             self.profile = self.profile.but(**layout.changes)
 

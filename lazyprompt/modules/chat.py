@@ -328,6 +328,8 @@ class ChatModule(ABC):
     def _common(self, params: Mapping[str, Any], stops: Sequence[str] = ()) -> dict[str, Any]:
         """Return the parameters of a call over those of every call, with ``stop`` as a list."""
         given = {**self._params, **params}
+        if "llm_chat_history" in given:
+            raise ModuleError("'llm_chat_history' is LazyLLM's name for the earlier messages; give them as history=")
         stop: object = given.pop("stop", None) or ()
         own = [stop] if isinstance(stop, str) else stop
         if not isinstance(own, list | tuple) or not all(isinstance(each, str) for each in cast("list[object]", own)):
@@ -674,7 +676,7 @@ def check_settings(settings: Settings, concurrency: int | None, error: type[Modu
 
 
 def check_params(params: Mapping[str, Any], payload: Mapping[str, Any], error: type[ModuleError]) -> Mapping[str, Any]:
-    """Refuse parameters that would put something else in the place of what the prompter made, or of the model."""
+    """Refuse parameters that would replace the prompt or the model."""
     for name in params:
         if name in ("model", "stream") or name in payload:
             raise error(

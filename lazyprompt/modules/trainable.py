@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from functools import cached_property, partial
 from pathlib import Path
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from lazyprompt.modules.telemetry import CallHook
     from lazyprompt.rendering.markers import Markers
 
+_LOG = logging.getLogger("lazyprompt")
 # An engine may load a long prompt for a while before its first word.
 TIMEOUT = 600.0
 RETRIES = 2
@@ -150,7 +152,9 @@ class TrainableModule(ChatModule):
     def start(
         self, *, port: int | None = None, timeout: float = 120.0, log: str | Path | None = None, **options: object
     ) -> Self:
-        """Start the engine and wait until it is ready; nothing if it runs.
+        """Start the engine and wait until it is ready.
+
+        An engine that runs already is left alone. With ``url=``, a log record of ``lazyprompt`` says so.
 
         Args:
             port: The port at 127.0.0.1; None for any that is free.
@@ -165,7 +169,8 @@ class TrainableModule(ChatModule):
             EngineError: It did not start; the message has the last lines of its log, its command and what to do.
         """
         if self._url is not None:
-            raise EngineError(f"the engine runs already, at {self._url!r}: with url= there is nothing to start")
+            _LOG.info("start() does nothing: the engine at %r was started elsewhere", self._url)
+            return self
         if not self.base_model:
             raise EngineError("there is no model to start an engine with: give base_model")
         if self.engine is OTHER:
@@ -207,7 +212,7 @@ class TrainableModule(ChatModule):
         return self._running.process.url
 
     def __enter__(self) -> Self:
-        return self if self._url is not None else self.start()
+        return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()

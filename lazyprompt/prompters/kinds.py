@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from lazyprompt._base.json import checked_text
 from lazyprompt.errors import HistoryError, TemplateError
 from lazyprompt.prompters.prompter import Prompter
 from lazyprompt.rendering.prompt_template import (
@@ -39,6 +40,7 @@ class ChatPrompter(Prompter):
         extro_keys: An alternative spelling of ``extra_keys``.
         syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
         budget: The budget of each prompt, or token limits by slot name.
+        skills: Text without slots after the instruction, such as the descriptions of an agent's skills.
 
     Raises:
         TemplateError: The instruction or an extra key is invalid.
@@ -59,8 +61,11 @@ class ChatPrompter(Prompter):
         extro_keys: str | Iterable[str] | None = None,
         syntax: Syntax = "slots",
         budget: BudgetLike | None = None,
+        skills: str | None = None,
     ) -> None:
         template = ChatInstructionTemplate(instruction, _one_of(extra_keys, extro_keys), syntax)
+        if text := checked_text(skills, "skills", TemplateError):
+            template = template.followed_by(text if enable_system else f"{text}\n\n")
         super().__init__(
             template if enable_system else template.at_user_level(),
             ChatPromptTemplate(system_turn=enable_system),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
@@ -160,6 +161,15 @@ class InstructionTemplate:
         parse = type(self._system)
         changed._system = parse("", "instruction")  # noqa: SLF001 - a copy of our own
         changed._user = parse(self._system.text + self._user.text, "user")  # noqa: SLF001 - a copy of our own
+        return changed
+
+    def followed_by(self, text: str) -> Self:
+        """Return a copy whose system-level part ends with a text without slots, on a line of its own."""
+        changed = copy(self)
+        parse, before = type(self._system), self._system.text
+        line_end = "\n" if before and not before.endswith("\n") else ""
+        literal = _in_slots(text) if parse is SlotTemplate else f"{{{{ {json.dumps(text, ensure_ascii=False)} }}}}"
+        changed._system = parse(before + line_end + literal, "instruction")  # noqa: SLF001 - a copy of our own
         return changed
 
     @property
@@ -365,6 +375,11 @@ def _extra_block(names: tuple[str, ...], syntax: Syntax) -> str:
         return ""
     slot = "{%s}" if syntax == "slots" else "{{ %s }}"
     return EXTRA_KEYS + "".join(f"### {name}:\n{slot % name}\n\n" for name in names)
+
+
+def _in_slots(text: str) -> str:
+    """Return a text as the slot syntax writes it: braces around a name are doubled."""
+    return re.sub(r"\{([^{}\s]+)\}", lambda run: f"{{{run[0]}}}" if run[1].isidentifier() else run[0], text)
 
 
 def _parser(syntax: str) -> type[SlotSyntax]:

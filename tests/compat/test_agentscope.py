@@ -59,7 +59,7 @@ WRAPPERS = {
 }
 FORMATTERS = {
     f"{name}{kind}Formatter": (name.lower(), kind)
-    for name in ("OpenAI", "Anthropic", "DashScope", "Gemini", "Ollama", "DeepSeek")
+    for name in ("OpenAI", "Anthropic", "DashScope", "Gemini", "Ollama", "DeepSeek", "Moonshot", "XAI")
     for kind in ("Chat", "MultiAgent")
 }
 SYSTEM = Msg("system", "You're a helpful assistant", role="system")
@@ -67,7 +67,7 @@ TALK = [Msg("Bob", "Hi!", "assistant"), Msg("Alice", "Nice to meet you!", "assis
 TEXT = "\nBob: Hi!\nAlice: Nice to meet you!"
 
 
-def run(formatter: Formatter, messages: Any) -> MessageList:
+def run(formatter: agentscope.FormatterBase, messages: Any) -> MessageList:
     return asyncio.run(formatter.format(messages))
 
 
@@ -105,6 +105,7 @@ def test_all_is_what_is_there() -> None:
         assert all(hasattr(module, name) for name in module.__all__)
     assert set(agentscope.__all__) >= {*WRAPPERS, *FORMATTERS, "OpenAIFormatter", "PromptEngine", "Msg", "TextBlock"}
     assert OpenAIFormatter is OpenAIChatFormatter
+    assert agentscope.OpenAIResponseFormatter is agentscope.OpenAIResponseChatFormatter
 
 
 def test_a_key_is_not_kept() -> None:
@@ -251,6 +252,82 @@ def test_characters_are_counted_as_ours() -> None:
     messages = [{"role": "user", "name": "Bob", "content": "Hi."}]
     assert asyncio.run(CharTokenCounter().count(messages)) == 6
     assert asyncio.run(CharTokenCounter().count(messages, [{"type": "x"}])) == 6 + len('{"type": "x"}')
+
+
+@pytest.mark.parametrize("name", [name for name, (_, kind) in FORMATTERS.items() if kind == "MultiAgent"])
+def test_the_prompt_of_a_history_may_be_another(name: str) -> None:
+    # It was refused as an unknown argument.
+    formatter = getattr(agentscope, name)(conversation_history_prompt="以下是对话记录\n")
+    (made,) = run(formatter, TALK)
+    text = made["parts"][0]["text"] if "parts" in made else made["content"]
+    assert text == f"以下是对话记录\n<history>{TEXT}\n</history>"
+    assert getattr(agentscope, name)().conversation_history_prompt.startswith("# Conversation History\n")
+    with pytest.raises(FormatError, match="takes no 'conversation_history_prompt'"):
+        getattr(agentscope, name.replace("MultiAgent", "Chat"))(conversation_history_prompt="")
+
+
+CALL = Msg("Friday", [ToolUseBlock("1", "f", {})], "assistant")
+RESULT = Msg("system", [ToolResultBlock("1", "f", "42")], "system")
+
+
+class Words:
+    def count(self, messages: MessageList) -> int:
+        return sum(len(str(message["content"]).split()) for message in messages)
+
+
+class Lines(agentscope.TruncatedFormatterBase):
+    """A formatter written for AgentScope: it overrides what its guide names."""
+
+    async def _format_tool_sequence(self, msgs: list[Msg]) -> MessageList:
+        return await DashScopeChatFormatter().format(msgs)
+
+    async def _format_agent_message(self, msgs: list[Msg], is_first: bool = True) -> MessageList:  # noqa: FBT001, FBT002 - AgentScope's signature
+        lines = [f"{msg.name}> {msg.get_text_content()}" for msg in msgs]
+        return [{"role": "user", "content": "\n".join(["So far:", *lines] if is_first else lines)}]
+
+
+def test_a_formatter_of_ones_own_formats_runs_of_messages() -> None:
+    # TruncatedFormatterBase could not be subclassed: it was the provider's formatter itself, without a provider.
+    made = run(Lines(), [SYSTEM, *TALK, CALL, RESULT, TALK[0]])
+    assert made[:2] == [
+        {"role": "system", "content": [{"type": "text", "text": "You're a helpful assistant"}]},
+        {"role": "user", "content": "So far:\nBob> Hi!\nAlice> Nice to meet you!"},
+    ]
+    assert [each["role"] for each in made[2:-1]][-2:] == ["assistant", "tool"]
+    assert made[-1] == {"role": "user", "content": "Bob> Hi!"}
+    with pytest.raises(NotImplementedError, match="override _format_agent_message"):
+        run(agentscope.TruncatedFormatterBase(), TALK)
+
+
+def test_a_formatter_of_ones_own_has_a_limit() -> None:
+    talk = [Msg("Bob", f"question {at}", "user") for at in range(50)]
+    made = run(Lines(Words(), 9), talk)
+    assert made == [{"role": "user", "content": "So far:\nBob> question 48\nBob> question 49"}]
+    with pytest.raises(BudgetError):
+        run(Lines(Words(), 3), talk)
+
+
+class Newest(DashScopeChatFormatter):
+    """A provider's formatter with another strategy, as AgentScope's guide suggests."""
+
+    async def _truncate(self, msgs: list[Msg]) -> list[Msg]:
+        return msgs[-1:]
+
+
+def test_a_provider_s_formatter_may_truncate_otherwise() -> None:
+    talk = [Msg("Bob", "one two", "user"), Msg("Friday", "three", "assistant"), Msg("Bob", "four", "user")]
+    assert run(Newest(Words(), 2), talk) == [{"role": "user", "content": "four"}]
+    assert run(Newest(Words(), 4), talk) == run(DashScopeChatFormatter(), talk)
+    with pytest.raises(BudgetError, match="have 1 of 0 tokens, and _truncate dropped none"):
+        run(Newest(Words(), 0), talk[-1:])
+
+
+def test_a_method_that_would_not_be_called_is_refused() -> None:
+    with pytest.raises(FormatError, match="override _format, or derive the class from TruncatedFormatterBase"):
+
+        class Mine(DashScopeMultiAgentFormatter):
+            async def _format_agent_message(self, msgs: list[Msg], is_first: bool = True) -> MessageList:  # noqa: FBT001, FBT002 - AgentScope's signature
+                raise NotImplementedError
 
 
 def test_formatters_pickle() -> None:

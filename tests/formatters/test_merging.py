@@ -154,6 +154,16 @@ def test_media_stand_where_they_were_shown(provider: str) -> None:
     assert shown == ["Ann: hi", "Bob: see", "PNG", "Bob: and", "/9j/", "Eve:", "PNG", "Bot:", "PNG", "</history>"]
 
 
+@pytest.mark.parametrize("style", STYLES)
+def test_the_heading_of_a_history_may_be_another(style: HistoryStyle) -> None:
+    talk = [Msg("Bob", "Hi!", "user"), Msg("Alice", "Hello!", "user")]
+    formatter = MultiAgentFormatter("openai", history_style=style, heading="Earlier:\n")
+    heading, closing = HEADERS[style]
+    opening = "<history>\n" if heading.endswith("<history>\n") else ""
+    expected = f"Earlier:\n{opening}Bob: Hi!\nAlice: Hello!{closing}"
+    assert formatter.format(talk)["messages"] == [{"role": "user", "content": expected}]
+
+
 @pytest.mark.parametrize("style", ["conversation", "dialogue"])
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "dashscope"])
 def test_the_old_styles_have_their_media_behind_all_text(provider: str, style: HistoryStyle) -> None:

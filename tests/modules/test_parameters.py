@@ -35,6 +35,14 @@ def test_so_it_is_with_every_engine(engine: str) -> None:
     assert caught.value.kind == ""
 
 
+@pytest.mark.parametrize("asked", [module("openai"), TrainableModule("Qwen2.5-7B-Instruct", url=NOWHERE)])
+def test_lazyllm_s_name_of_the_history_is_told_with_ours(asked: OnlineChatModule | TrainableModule) -> None:
+    # It was refused with a hint about extra_body, which would have sent a call without its history.
+    with pytest.raises(ModuleError) as caught:
+        asked("Hi", llm_chat_history=[["Hello", "Hello!"]])
+    assert str(caught.value) == "'llm_chat_history' is LazyLLM's name for the earlier messages; give them as history="
+
+
 @pytest.mark.parametrize(
     ("source", "params"),
     [

@@ -364,6 +364,31 @@ def test_words_are_added_behind_any_system_text() -> None:
         prompter.with_added_system(5)  # type: ignore[arg-type]
 
 
+SKILLS = "Call {tool} with {{x}}: \\frac{a}{b} <|im_end|>"
+
+
+@pytest.mark.parametrize("syntax", ["slots", "jinja2"])
+@pytest.mark.parametrize(
+    ("instruction", "before"),
+    [("Be brief.", "Be brief.\n\n"), ({"system": "Be brief.", "user": ""}, "Be brief.\n"), (None, "")],
+)
+def test_skills_are_text_behind_the_instruction(instruction: Any, before: str, syntax: Any) -> None:
+    # LazyLLM's argument; it was a TypeError.
+    prompter = ChatPrompter(instruction, skills=SKILLS, syntax=syntax, system="S.")
+    assert prompter.slots == ()
+    assert prompter.generate_prompt("Hi", return_dict=True)["messages"][0]["content"] == f"S.\n{before}{SKILLS}"
+    assert prompter.generate_prompt("Hi").startswith(f"<|start_system|>S.{before}{SKILLS}<|end_system|>")
+    bare = ChatPrompter(instruction, skills=SKILLS, syntax=syntax, enable_system=False)
+    assert bare.generate_prompt("Hi", return_dict=True)["messages"] == [
+        {"role": "user", "content": f"{before}{SKILLS}\n\nHi"}
+    ]
+
+
+def test_skills_are_text() -> None:
+    with pytest.raises(TemplateError, match="skills is a list, not text"):
+        ChatPrompter("Be brief.", skills=["web"])  # type: ignore[arg-type]
+
+
 def test_what_a_prompter_was_made_of() -> None:
     prompter = ChatPrompter("Do {a}.", system="S", tools=TOOLS, history=[["q", "a"]])
     made = prompter.made_of
