@@ -18,16 +18,21 @@ from lazyprompt._base.roles import ROLES, SYSTEM_ROLES, Role
 from lazyprompt.budget.budget import Budget
 from lazyprompt.budget.summary import SUMMARY
 from lazyprompt.errors import BudgetError, FormatError, HistoryError, MediaError, SummaryWarning, did_you_mean
+from lazyprompt.formatters._guard import guard_for
 from lazyprompt.formatters._merge import inert_text
 from lazyprompt.formatters.providers import PROVIDERS, profile_of
-from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock
+from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, message_of
 from lazyprompt.messages.parse import parse_message
+from lazyprompt.safety.policy import guard as guard_parts
 from lazyprompt.safety.speakers import one_line, written_names
 from lazyprompt.templates.slots import SlotTemplate, value_text
 
 if TYPE_CHECKING:
     from lazyprompt.budget.units import Item
+    from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters._job import MessageLike
+    from lazyprompt.formatters.profile import Profile
+    from lazyprompt.safety.policy import Safety
     from lazyprompt.tokens.counter import Form
 
 PromptType: TypeAlias = Literal["string", "list"]
@@ -75,12 +80,23 @@ class PromptEngine:
             whole, a list by the contents of its messages.
         summarize_model: A function from messages ``{"role", "name", "content"}``, the oldest first, to their summary.
         max_summary_length: The longest summary; a longer one is cut.
+        safety: The treatment of control sequences in values, names and messages: ``neutralize``, ``raise`` or ``off``.
+            By default they are neutralised unless the provider is a hosted one.
 
     Raises:
         FormatError: A setting is unknown or does not fit another one.
+        SafetyError: There is no such treatment.
     """
 
-    __slots__ = ("_length", "_summarize_model", "max_length", "max_summary_length", "prompt_type", "shrink_policy")
+    __slots__ = (
+        "_guard",
+        "_length",
+        "_summarize_model",
+        "max_length",
+        "max_summary_length",
+        "prompt_type",
+        "shrink_policy",
+    )
 
     def __init__(
         self,
@@ -92,12 +108,15 @@ class PromptEngine:
         length: Callable[[str], int] = len,
         summarize_model: Summarizer | None = None,
         max_summary_length: int = 200,
+        safety: Safety | None = None,
     ) -> None:
+        profile = _profile_for(model_or_provider)
         self.prompt_type: PromptType = (
-            _type_for(model_or_provider)
+            _type_for(model_or_provider, profile)
             if prompt_type is None
             else _checked("prompt_type", prompt_type, get_args(PromptType))
         )
+        self._guard = guard_for(profile, None, safety)
         self.shrink_policy: ShrinkPolicy = _checked("shrink_policy", shrink_policy, get_args(ShrinkPolicy))
         if shrink_policy == "summarize" and summarize_model is None:
             raise FormatError('shrink_policy "summarize" needs a model; give summarize_model=, or "truncate"')
@@ -127,6 +146,7 @@ class PromptEngine:
             FormatError: A part is neither, or a message has no content or one that is not text.
             SlotError: A value is no text and cannot become one.
             BudgetError: Even what always stays is longer than ``max_length``.
+            SafetyError: A value, a name or a message holds a control sequence, and ``safety`` is ``raise``.
         """
         pieces = self._pieces(parts, format_map)
         if self.max_length is not None:
@@ -149,11 +169,11 @@ class PromptEngine:
             if isinstance(part, str):
                 text = well_formed(str.__str__(part), where, FormatError)
                 if format_map is not None:
-                    filled = _filled(text, format_map)
+                    filled = _filled(text, format_map, self._guard)
                     text = _with_own_lines(filled) if self.prompt_type == "string" else "".join(filled)
                 pieces.append(_Piece("user" if pieces else "system", "", text, spoken=False))
             elif part is not None:
-                pieces += _conversation(part, where)
+                pieces += _conversation(part, where, self._guard)
         speakers = ((piece.role, piece.name) for piece in pieces if piece.spoken and piece.name)
         names = written_names(speakers, one_line if self.prompt_type == "string" else str)
         return [
@@ -166,7 +186,7 @@ class PromptEngine:
         length, is_string = cache(self._length), self.prompt_type == "string"
 
         def left(kept: Iterable[int], replaced: Mapping[int, Item]) -> list[_Piece]:
-            return [_summary_piece(replaced[at], is_string=is_string) if at in replaced else pieces[at] for at in kept]
+            return [self._summary(replaced[at]) if at in replaced else pieces[at] for at in kept]
 
         def size(kept: Iterable[int], replaced: Mapping[int, Item]) -> int:
             found = left(kept, replaced)
@@ -197,16 +217,32 @@ class PromptEngine:
             warn(f"the oldest messages are left out: {fitted.report.failure}", SummaryWarning, stacklevel=3)
         return left(fitted.kept, fitted.replaced)
 
+    def _summary(self, item: Item) -> _Piece:
+        """Return a budget's message with a summary as a piece."""
+        text = str(cast("Form", item)["content"])
+        piece = _guarded(_Piece("user", "", text, spoken=False), "the summary", self._guard)
+        return piece._replace(text=_set_in(piece.text)) if self.prompt_type == "string" else piece
+
     def __repr__(self) -> str:
         settings = f"prompt_type={self.prompt_type!r}, max_length={self.max_length!r}"
         return f"PromptEngine({settings}, shrink_policy={self.shrink_policy!r})"
 
 
-def _type_for(model: object) -> PromptType:
-    """The form that a model, or its provider, takes."""
-    provider = model if isinstance(model, str) else getattr(model, "provider", None)
-    if isinstance(provider, str) and provider in PROVIDERS:
-        return "list" if profile_of(provider).turns else "string"
+def _provider_name(model: object) -> object:
+    return model if isinstance(model, str) else getattr(model, "provider", None)
+
+
+def _profile_for(model: object) -> Profile | None:
+    """Return the rules of a model's provider; None if it is unknown."""
+    provider = _provider_name(model)
+    return profile_of(provider) if isinstance(provider, str) and provider in PROVIDERS else None
+
+
+def _type_for(model: object, profile: Profile | None) -> PromptType:
+    """Return the form that a model, or its provider, takes."""
+    if profile is not None:
+        return "list" if profile.turns else "string"
+    provider = _provider_name(model)
     if isinstance(provider, str):
         given = f"the provider {provider!r} is unknown{did_you_mean(provider, PROVIDERS)}"
     else:
@@ -226,14 +262,14 @@ def _check_limit(setting: str, limit: object) -> None:
         raise FormatError(f"{setting} is {limit!r}; give a positive whole number")
 
 
-def _conversation(part: object, where: str, depth: int = 0) -> Iterator[_Piece]:
-    """The messages of a part that is not the developer's own."""
+def _conversation(part: object, where: str, guard: MessageGuard | None, depth: int = 0) -> Iterator[_Piece]:
+    """Yield the messages of a part that is not the developer's own."""
     if isinstance(part, Msg | Mapping):
-        yield _message(cast("MessageLike", part), where)
+        yield _guarded(_message(cast("MessageLike", part), where), where, guard)
     elif isinstance(part, list | tuple) and depth < MAX_DEPTH:
         for index, item in enumerate(cast("Sequence[object]", part)):
             if item is not None:
-                yield from _conversation(item, f"{where}[{index}]", depth + 1)
+                yield from _conversation(item, f"{where}[{index}]", guard, depth + 1)
     elif isinstance(part, str):
         raise FormatError(f"{where} is text in a conversation; give a message, or your own text as a part by itself")
     elif isinstance(part, list | tuple):
@@ -268,12 +304,21 @@ def _message(given: MessageLike, where: str) -> _Piece:
     return _Piece(message.role, name, message.text, spoken=True)
 
 
-def _filled(text: str, values: Mapping[str, object]) -> Sequence[str]:
-    """The developer's text and the values in turn."""
+def _guarded(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piece:
+    """Return a piece without control sequences in its name and text."""
+    if guard is None:
+        return piece
+    message = guard.message(message_of(piece.name, piece.text, piece.role), where)
+    return piece._replace(name=message.speaker or piece.name, text=message.text)
+
+
+def _filled(text: str, values: Mapping[str, object], guard: MessageGuard | None) -> Sequence[str]:
+    """Return the developer's text and the values in turn, without control sequences in the values."""
     template = SlotTemplate(text)
-    return template.fill(
+    filled = template.filled(
         {slot: value_text(values[slot], slot) if slot in values else f"{{{slot}}}" for slot in template.slots}
     )
+    return filled.parts if guard is None else guard_parts(guard.controls, filled.parts, filled.slots, guard.policy)
 
 
 def _with_own_lines(parts: Sequence[str]) -> str:
@@ -299,12 +344,6 @@ def _string(pieces: list[_Piece]) -> str:
 def _set_in(text: str) -> str:
     """Text whose further lines are set in: none of them passes for a message, or for what the developer wrote."""
     return inert_text("  ".join(text.splitlines(keepends=True)))
-
-
-def _summary_piece(item: Item, *, is_string: bool) -> _Piece:
-    """Return a budget's message with a summary as a piece."""
-    text = str(cast("Form", item)["content"])
-    return _Piece("user", "", _set_in(text) if is_string else text, spoken=False)
 
 
 class _Measure:

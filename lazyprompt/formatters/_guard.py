@@ -75,6 +75,13 @@ class MessageGuard(NamedTuple):
                 notes.add(f"messages[{at}]", "safety", "changed", _WHY)
         return changed
 
+    def message(self, message: Msg, name: str) -> Msg:
+        """Return one message without control sequences; errors call it by a name."""
+        parts = _Parts()
+        with_texts(message, parts.collector(name, "history", _answer_in(message)))
+        texts = parts.guarded(self, {})
+        return message if texts is None else with_texts(message, _putting(texts))
+
     def tools(self, tools: list[JsonObject], notes: Notes, found: dict[str, str]) -> list[JsonObject]:
         """Return tools in a provider's form without control sequences; see :meth:`messages`."""
         parts = _Parts()
@@ -106,18 +113,18 @@ class MessageGuard(NamedTuple):
         return all(map(self.controls.is_clean, [*texts, *(inner for text in texts for inner in _texts_in_json(text))]))
 
 
-def guard_for(profile: Profile, model: str | None, safety: Safety | None) -> MessageGuard | None:
+def guard_for(profile: Profile | None, model: str | None, safety: Safety | None) -> MessageGuard | None:
     """Return the guard of a formatter; None if nothing is searched.
 
     Args:
-        profile: The provider's rules.
+        profile: The provider's rules; None for an unknown server, which may tokenize texts with a chat template.
         model: The model.
         safety: The treatment of control sequences; None for the provider's default.
 
     Raises:
         SafetyError: The treatment is unknown.
     """
-    policy = (NEUTRALIZE if profile.tokenizes else OFF) if safety is None else policy_of(safety)
+    policy = policy_of(safety) if safety is not None else NEUTRALIZE if profile is None or profile.tokenizes else OFF
     return MessageGuard(controls_for_model(model), policy) if policy.looks else None
 
 
