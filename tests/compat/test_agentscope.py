@@ -32,6 +32,7 @@ from lazyprompt.compat.agentscope import (
     OpenAIFormatter,
     PromptEngine,
     TextBlock,
+    ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
     URLSource,
@@ -43,7 +44,7 @@ from lazyprompt.media.resolver import MediaResolver
 from support.paths import EXAMPLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -268,6 +269,27 @@ def test_the_prompt_of_a_history_may_be_another(name: str) -> None:
 
 CALL = Msg("Friday", [ToolUseBlock("1", "f", {})], "assistant")
 RESULT = Msg("system", [ToolResultBlock("1", "f", "42")], "system")
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "thinking"),
+    [
+        ("MoonshotChatFormatter", ({}, {}, {}), {"reasoning_content": "Hm."}),
+        ("XAIChatFormatter", ({"name": "system"}, {"name": "Bob"}, {"name": "Friday"}), {}),
+    ],
+)
+def test_formatters_of_version_2_send_what_their_providers_read(
+    name: str, names: Sequence[dict[str, str]], thinking: dict[str, str]
+) -> None:
+    call = Msg("Friday", [ThinkingBlock("Hm."), TextBlock("I look."), ToolUseBlock("1", "f", {})], "assistant")
+    function = {"name": "f", "arguments": "{}"}
+    assert run(getattr(agentscope, name)(), [SYSTEM, Msg("Bob", "Where?", "user"), call, RESULT]) == [
+        {"role": "system", "content": "You're a helpful assistant", **names[0]},
+        {"role": "user", "content": "Where?", **names[1]},
+        {"role": "assistant", "content": "I look.", **names[2], **thinking}
+        | {"tool_calls": [{"id": "1", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "1", "content": "42"},
+    ]
 
 
 class Words:
