@@ -1,9 +1,9 @@
-"""AgentScope's names, of its versions 0.1 and 1.x, over this package: change the imports, and a program runs on.
+"""AgentScope's names of versions 0.1 and 1.x: change the imports of a program, and it runs.
 
-What AgentScope returns is the messages alone. The account of what could not be carried over is in the payload of
-``.formatter.format(...)``, which each wrapper and formatter has.
+Wrappers and formatters return messages without a report, as AgentScope's do. For the payload with its report, call
+their ``.formatter.format(...)``.
 """
-# ruff: noqa: D101, E701 - the classes that differ in a name only are a table below
+# ruff: noqa: D101, E701 - classes that differ only in their names are a table below
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from lazyprompt._base.json import is_list, is_sequence
 from lazyprompt.budget.budget import Budget
 from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter as TemplateTokenCounter
 from lazyprompt.compat.agentscope_messages import (
@@ -69,7 +70,7 @@ GivenMessages: TypeAlias = "Msg | Messages | Sequence[Msg | messages.Msg | Mappi
 MessageGroup: TypeAlias = Literal["tool_sequence", "agent_message"]
 MediaList: TypeAlias = list[tuple[str, ContentBlock]]
 _Sent = TypeVar("_Sent", str, MessageList)
-# The arguments that say of which media in tool results the model is shown more than the address.
+# Arguments that show the model a kind of media in tool results, and not only its address.
 _PROMOTED: dict[str, type[Block]] = {
     "promote_tool_result_images": messages.ImageBlock,
     "promote_tool_result_audios": messages.AudioBlock,
@@ -78,7 +79,7 @@ _PROMOTED: dict[str, type[Block]] = {
 
 
 def _sent(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - a string from one wrapper, a list from others
-    """The messages of a payload, system text that stands apart put first."""
+    """Return the messages of a payload, with a separate system text as the first message."""
     sent = payload[formatter.profile.form.messages_key]
     if "system" in payload:
         return [{"role": "system", "content": payload["system"]}, *sent]
@@ -88,16 +89,16 @@ def _sent(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - 
 
 
 def _read(given: Any) -> Any:  # noqa: ANN401 - messages, and lists of them within lists
-    """Return messages as lazyprompt has them."""
+    """Return messages as lazyprompt's Msg."""
     if isinstance(given, Msg):
         return given.to_message()
-    return [_read(each) for each in cast("list[object]", given)] if isinstance(given, list) else given
+    return [_read(each) for each in given] if is_list(given) else given
 
 
 def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa: ANN401 - as above
-    """Return messages in whose tool results blocks of some kinds are the text of their addresses."""
-    if isinstance(given, list):
-        return [_with_addresses(each, kinds) for each in cast("list[object]", given)]
+    """Return messages with the addresses of some kinds of blocks as text in tool results."""
+    if is_list(given):
+        return [_with_addresses(each, kinds) for each in given]
     if not kinds or not isinstance(given, messages.Msg) or isinstance(given.content, str):
         return given
     content = [
@@ -120,14 +121,14 @@ def _named(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]) -> 
 
 
 class Wrapper(Generic[_Sent]):
-    """A model wrapper of AgentScope 0.x: its ``format`` only, nothing is ever sent.
+    """A model wrapper of AgentScope 0.x, with ``format`` only: it sends nothing.
 
     Args:
-        config_name: Kept as it is.
+        config_name: The name of the configuration; it has no effect.
         model_name: The model.
-        api_key: Taken for the call's sake, and not kept.
-        media: What may read the local files that messages name.
-        anything: What else AgentScope's wrappers take; not looked at.
+        api_key: Ignored, and not kept.
+        media: The loader of local files that messages name.
+        anything: Other arguments of AgentScope's wrappers; they have no effect.
     """
 
     provider: ClassVar[str]
@@ -135,7 +136,7 @@ class Wrapper(Generic[_Sent]):
 
     def __init_subclass__(cls, provider: str = "") -> None:
         cls.provider = provider or cls.provider
-        cls.__doc__ = cls.__doc__ or f"AgentScope's {cls.__name__}: its ``format``, as the provider ``{cls.provider}``."
+        cls.__doc__ = cls.__doc__ or f"AgentScope's {cls.__name__}: ``format`` for the provider ``{cls.provider}``."
 
     def __init__(
         self,
@@ -156,30 +157,31 @@ class Wrapper(Generic[_Sent]):
         )
 
     def format(self, *msgs: GivenMessages) -> _Sent:
-        """Format messages and lists of messages; ``None`` is passed over."""
-        return cast("_Sent", _sent(self.formatter.format(*map(_read, msgs)), self.formatter))
+        """Format messages and lists of messages; ``None`` is skipped."""
+        sent: _Sent = _sent(self.formatter.format(*map(_read, msgs)), self.formatter)
+        return sent
 
 
 class TokenCounterBase(ABC):
-    """AgentScope's base of all token counters, for counters of your own: override ``count``, which is awaited."""
+    """AgentScope's base class for token counters of your own: override ``count``."""
 
     @abstractmethod
     async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
-        """Return the tokens of messages and tools."""
+        """Return the number of tokens of messages and tools."""
 
 
 class _Own(TokenCounterBase):
-    """A counter of the package under AgentScope's name.
+    """A counter of lazyprompt with AgentScope's interface.
 
     Args:
-        counter: The counter that counts.
+        counter: The counter of lazyprompt.
     """
 
     def __init__(self, counter: CountsMessages) -> None:
         self._counter = counter
 
     async def count(self, messages: MessageList, tools: MessageList | None = None, **_: object) -> int:
-        """Return the tokens of messages and tools, counted in a thread: some counters ask a provider."""
+        """Return the number of tokens, counted in a thread: some counters call a provider."""
         return await asyncio.to_thread(self._counter.count, messages, tools)
 
 
@@ -191,11 +193,11 @@ class CharTokenCounter(_Own):
 
 
 class OpenAITokenCounter(_Own):
-    """AgentScope's OpenAITokenCounter, as :class:`lazyprompt.TiktokenCounter` counts.
+    """AgentScope's OpenAITokenCounter: counts as :class:`lazyprompt.TiktokenCounter` does.
 
     Args:
         model_name: The model.
-        options: Arguments of :class:`lazyprompt.TiktokenCounter`, as ``bpe_file``: nothing is downloaded here.
+        options: Arguments of :class:`lazyprompt.TiktokenCounter`, such as ``bpe_file``; nothing is downloaded.
 
     Raises:
         TokenizerError: The vocabulary is not on this machine.
@@ -207,11 +209,11 @@ class OpenAITokenCounter(_Own):
 
 
 class AnthropicTokenCounter(_Own):
-    """AgentScope's AnthropicTokenCounter, as :class:`lazyprompt.AnthropicTokenCounter` counts.
+    """AgentScope's AnthropicTokenCounter: counts as :class:`lazyprompt.AnthropicTokenCounter` does.
 
     Args:
         model_name: The model.
-        api_key: The key; without one, the client takes that of the environment.
+        api_key: The key; None for that of the environment.
         client_args: Further arguments of ``anthropic.Anthropic``.
 
     Raises:
@@ -225,11 +227,11 @@ class AnthropicTokenCounter(_Own):
 
 
 class GeminiTokenCounter(_Own):
-    """AgentScope's GeminiTokenCounter, as :class:`lazyprompt.GeminiTokenCounter` counts.
+    """AgentScope's GeminiTokenCounter: counts as :class:`lazyprompt.GeminiTokenCounter` does.
 
     Args:
         model_name: The model.
-        api_key: The key; without one, the client takes that of the environment.
+        api_key: The key; None for that of the environment.
         client_args: Further arguments of ``google.genai.Client``.
 
     Raises:
@@ -243,11 +245,11 @@ class GeminiTokenCounter(_Own):
 
 
 class HuggingFaceTokenCounter(_Own):
-    """AgentScope's HuggingFaceTokenCounter, as :class:`lazyprompt.HuggingFaceTokenCounter` counts: from local files.
+    """AgentScope's HuggingFaceTokenCounter: counts as :class:`lazyprompt.HuggingFaceTokenCounter` does.
 
     Args:
         pretrained_model_name_or_path: The directory of the model, or its ``tokenizer.json``; nothing is downloaded.
-        anything: Other arguments of AgentScope's, which concern downloads; they have no effect.
+        anything: AgentScope's arguments for downloads; they have no effect.
 
     Raises:
         TokenizerError: There is no tokenizer at the path.
@@ -258,85 +260,81 @@ class HuggingFaceTokenCounter(_Own):
 
 
 class Counter(Protocol):
-    """A token counter of AgentScope, or one that does not have to be awaited."""
+    """A token counter, awaited as AgentScope's are or not."""
 
     def count(self, messages: MessageList, /) -> int | Coroutine[Any, Any, int]:
-        """The tokens of messages."""
+        """Return the number of tokens of messages."""
         ...
 
 
 class _CounterInThread:
-    """A counter for code that runs in a thread: it awaits another one on the event loop."""
+    """A counter for code in a thread that awaits another counter on the event loop."""
 
     def __init__(self, count: Callable[[MessageList], Coroutine[Any, Any, int]], loop: AbstractEventLoop) -> None:
         self._count, self._loop = count, loop
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: object = None) -> int:  # noqa: ARG002 - see the docstring
-        """Return the tokens of messages; AgentScope's formatters have no tools."""
+        """Return the number of tokens of messages; AgentScope's formatters have no tools."""
         return asyncio.run_coroutine_threadsafe(self._count([*map(dict, messages)]), self._loop).result()
 
     def count_text(self, text: str) -> int:
-        """Return the tokens of a text, as a message: AgentScope's counters count only messages."""
+        """Return the number of tokens of a text as a message: AgentScope's counters count only messages."""
         return self.count([{"role": "user", "content": text}])
 
 
 class FormatterBase(ABC):
-    """AgentScope's base of all formatters, for formatters of your own: override ``format``."""
+    """AgentScope's base class for formatters of your own: override ``format``."""
 
     @abstractmethod
     async def format(self, *args: Any, **kwargs: Any) -> MessageList:
-        """Format messages as the provider takes them."""
+        """Format messages for the provider."""
 
     @staticmethod
     def assert_list_of_msgs(msgs: object) -> None:
-        """Refuse what is no list of messages.
+        """Check that an argument is a list of messages.
 
         Raises:
-            TypeError: It is none.
+            TypeError: The argument is not a list, or an item of it is not a message.
         """
-        if not isinstance(msgs, list):
+        if not is_list(msgs):
             raise TypeError(f"the messages are a list of Msg, not a {type(msgs).__name__}")
-        for index, msg in enumerate(cast("list[object]", msgs)):
+        for index, msg in enumerate(msgs):
             if not isinstance(msg, Msg | messages.Msg):
                 raise TypeError(f"the messages are a list of Msg; number {index} is a {type(msg).__name__}")
 
     @staticmethod
-    def convert_tool_result_to_string(output: str | Sequence[ContentBlock] | None) -> tuple[str, MediaList]:
+    def convert_tool_result_to_string(output: str | Sequence[Mapping[str, Any]] | None) -> tuple[str, MediaList]:
         """Return a tool's output as text, and its media.
 
-        An address stands in the text. What is given as base64 has none: AgentScope writes it to a temporary file and
-        gives its path, this writes its type.
+        The text contains the address of each medium. Base64 data has no address: AgentScope writes the data to a
+        temporary file, lazyprompt writes the media type.
 
         Args:
             output: Text, or blocks of text and media.
 
         Returns:
-            The text, and each picture, sound or video with its address.
-
-        Raises:
-            HistoryError: Something in it is no block.
+            The text, and the address and block of each medium.
         """
         if output is None or isinstance(output, str):
             return output or "", []
         texts: list[str] = []
         media: MediaList = []
         for block in output:
-            fields = cast("Mapping[str, Any]", block)
-            if fields["type"] == "text":
-                texts.append(fields["text"])
+            if block["type"] == "text":
+                texts.append(block["text"])
                 continue
-            source = fields["source"]
+            source = block["source"]
             where = source["url"] if source["type"] == "url" else f"(base64 data of type {source['media_type']})"
-            texts.append(f"The returned {fields['type']} can be found at: {where}")
+            texts.append(f"The returned {block['type']} can be found at: {where}")
             media.append((where, block))
         return texts[0] if len(texts) == 1 else "\n".join(f"- {text}" for text in texts), media
 
 
 class TruncatedFormatterBase(FormatterBase):
-    """AgentScope 1's base of formatters with a token limit, for formatters of your own.
+    """AgentScope 1's base class for formatters of your own with a token limit.
 
-    Override ``_format``; or ``_format_tool_sequence`` for messages with tool calls and results, and
-    ``_format_agent_message`` for all others. Override ``_truncate`` or ``_count`` for a limit of your own.
+    Override ``_format``; or override ``_format_tool_sequence`` for messages with tool calls and results, and
+    ``_format_agent_message`` for all others. Override ``_truncate`` or ``_count`` to trim or count differently.
 
     Args:
         token_counter: The counter of the messages' tokens, awaited or not.
@@ -347,12 +345,12 @@ class TruncatedFormatterBase(FormatterBase):
         self.token_counter, self.max_tokens = token_counter, max_tokens
 
     async def format(self, msgs: GivenMessages, **_: object) -> MessageList:
-        """Format messages as the provider takes them; the oldest are dropped until they fit.
+        """Format messages for the provider, and drop the oldest until the result fits.
 
         Raises:
-            BudgetError: Not even the messages that are always kept fit.
+            BudgetError: The messages that are always kept exceed the limit.
         """
-        kept: list[Any] = [*cast("Sequence[Any]", msgs)] if isinstance(msgs, list | tuple) else [msgs]
+        kept: list[Any] = [*msgs] if is_sequence(msgs) else [msgs]
         while True:
             formatted = await self._format(kept)
             tokens = None if self.max_tokens is None else await self._count(formatted)
@@ -376,7 +374,7 @@ class TruncatedFormatterBase(FormatterBase):
         return formatted
 
     async def _format_system_message(self, msg: Msg) -> dict[str, Any]:
-        """Format a first message of the system."""
+        """Format a system message at the beginning."""
         return {"role": "system", "content": msg.get_content_blocks("text")}
 
     async def _format_tool_sequence(self, msgs: list[Msg]) -> MessageList:
@@ -384,22 +382,22 @@ class TruncatedFormatterBase(FormatterBase):
         raise NotImplementedError(f"{type(self).__name__} formats no tool calls; override _format_tool_sequence")
 
     async def _format_agent_message(self, msgs: list[Msg], is_first: bool = True) -> MessageList:  # noqa: FBT001, FBT002 - AgentScope's signature
-        """Format messages without tool calls and results; ``is_first`` is True for the first of them."""
+        """Format messages without tool calls and results; ``is_first`` is True for the first such run."""
         raise NotImplementedError(f"{type(self).__name__} formats no messages; override _format_agent_message")
 
     async def _count(self, msgs: MessageList) -> int | None:
-        """Return the tokens of formatted messages, or None without a counter."""
+        """Return the number of tokens of formatted messages, or None without a counter."""
         if self.token_counter is None:
             return None
-        # A counter that is not awaited may block.
+        # A synchronous counter may block.
         counted = await asyncio.to_thread(self.token_counter.count, msgs)
         return await counted if asyncio.iscoroutine(counted) else counted
 
     async def _truncate(self, msgs: list[Msg]) -> list[Msg]:
-        """Return the messages that fit: the system text, the newest user's turn, and the newest of the others.
+        """Return the messages that fit: the system text, the newest user turn, and the newest of the others.
 
         Raises:
-            BudgetError: Not even those that are always kept fit.
+            BudgetError: The system text and the newest user turn exceed the limit.
         """
         loop = asyncio.get_running_loop()
 
@@ -412,7 +410,7 @@ class TruncatedFormatterBase(FormatterBase):
         def cost(kept: Sequence[int], _: object) -> int:
             return asyncio.run_coroutine_threadsafe(count_kept(kept), loop).result()
 
-        # As few messages are dropped as possible, as in AgentScope.
+        # Drop as few messages as possible, as AgentScope does.
         budget = Budget(self.max_tokens, _CounterInThread(count, loop), low_water=1)
         fitted = await asyncio.to_thread(budget.fitted, [*map(_read, msgs)], cost)
         return [msgs[at] for at in fitted.kept]
@@ -424,7 +422,7 @@ class TruncatedFormatterBase(FormatterBase):
             yield "tool_sequence" if has_tools else "agent_message", [*group]
 
 
-class Formatter(TruncatedFormatterBase):
+class ChatFormatterBase(TruncatedFormatterBase):
     """A formatter of AgentScope for a user and an assistant.
 
     Args:
@@ -432,10 +430,10 @@ class Formatter(TruncatedFormatterBase):
         max_tokens: The token limit; the oldest messages are dropped first.
         media: The loader of local files that messages name.
         promote: ``promote_tool_result_images``, ``…_audios`` and ``…_videos``: False writes the address of such a block
-            in a tool's result as text, as AgentScope does by default. By default, the model is shown the media.
+            in a tool's result as text, which is AgentScope's default. By default, the model sees the media.
 
     Raises:
-        FormatError: There is a limit without a counter, or an unknown argument.
+        FormatError: ``max_tokens`` has no ``token_counter``, or an argument is unknown.
     """
 
     provider: ClassVar[str] = ""
@@ -468,22 +466,23 @@ class Formatter(TruncatedFormatterBase):
         self.formatter = self.kind(self.provider, media=media)
 
     async def _format(self, msgs: list[Msg]) -> MessageList:
-        """Format all messages; none make an empty list."""
+        """Format all messages."""
         if not msgs:
             return []
         given = _with_addresses(_read(msgs), self._as_text)
-        return cast("MessageList", _sent(await self.formatter.aformat(given), self.formatter))
+        sent: MessageList = _sent(await self.formatter.aformat(given), self.formatter)
+        return sent
 
 
-class SpeakersFormatter(Formatter):
+class MultiAgentFormatterBase(ChatFormatterBase):
     """A formatter of AgentScope for many speakers.
 
     Args:
-        token_counter: As of :class:`Formatter`.
-        max_tokens: As of :class:`Formatter`.
+        token_counter: The counter of the messages' tokens, awaited or not.
+        max_tokens: The token limit; the oldest messages are dropped first.
         conversation_history_prompt: The text before the first history.
-        media: As of :class:`Formatter`.
-        promote: As of :class:`Formatter`.
+        media: The loader of local files that messages name.
+        promote: The treatment of media in tool results, as in :class:`ChatFormatterBase`.
     """
 
     kind = MultiAgentFormatter
@@ -512,24 +511,24 @@ class GeminiChatWrapper(Wrapper[MessageList], provider="gemini"): ...
 class ZhipuAIChatWrapper(Wrapper[MessageList], provider="zhipu"): ...
 class LiteLLMChatWrapper(Wrapper[MessageList], provider="litellm"): ...
 
-class OpenAIChatFormatter(Formatter, provider="openai"): ...
-class OpenAIMultiAgentFormatter(SpeakersFormatter, provider="openai"): ...
-class AnthropicChatFormatter(Formatter, provider="anthropic"): ...
-class AnthropicMultiAgentFormatter(SpeakersFormatter, provider="anthropic"): ...
-class DashScopeChatFormatter(Formatter, provider="dashscope"): ...
-class DashScopeMultiAgentFormatter(SpeakersFormatter, provider="dashscope"): ...
-class GeminiChatFormatter(Formatter, provider="gemini"): ...
-class GeminiMultiAgentFormatter(SpeakersFormatter, provider="gemini"): ...
-class OllamaChatFormatter(Formatter, provider="ollama"): ...
-class OllamaMultiAgentFormatter(SpeakersFormatter, provider="ollama"): ...
-class DeepSeekChatFormatter(Formatter, provider="deepseek"): ...
-class DeepSeekMultiAgentFormatter(SpeakersFormatter, provider="deepseek"): ...
-class OpenAIResponseChatFormatter(Formatter, provider="openai-responses"): ...
-class OpenAIResponseMultiAgentFormatter(SpeakersFormatter, provider="openai-responses"): ...
-class MoonshotChatFormatter(Formatter, provider="moonshot"): ...
-class MoonshotMultiAgentFormatter(SpeakersFormatter, provider="moonshot"): ...
-class XAIChatFormatter(Formatter, provider="xai"): ...
-class XAIMultiAgentFormatter(SpeakersFormatter, provider="xai"): ...
+class OpenAIChatFormatter(ChatFormatterBase, provider="openai"): ...
+class OpenAIMultiAgentFormatter(MultiAgentFormatterBase, provider="openai"): ...
+class AnthropicChatFormatter(ChatFormatterBase, provider="anthropic"): ...
+class AnthropicMultiAgentFormatter(MultiAgentFormatterBase, provider="anthropic"): ...
+class DashScopeChatFormatter(ChatFormatterBase, provider="dashscope"): ...
+class DashScopeMultiAgentFormatter(MultiAgentFormatterBase, provider="dashscope"): ...
+class GeminiChatFormatter(ChatFormatterBase, provider="gemini"): ...
+class GeminiMultiAgentFormatter(MultiAgentFormatterBase, provider="gemini"): ...
+class OllamaChatFormatter(ChatFormatterBase, provider="ollama"): ...
+class OllamaMultiAgentFormatter(MultiAgentFormatterBase, provider="ollama"): ...
+class DeepSeekChatFormatter(ChatFormatterBase, provider="deepseek"): ...
+class DeepSeekMultiAgentFormatter(MultiAgentFormatterBase, provider="deepseek"): ...
+class OpenAIResponseChatFormatter(ChatFormatterBase, provider="openai-responses"): ...
+class OpenAIResponseMultiAgentFormatter(MultiAgentFormatterBase, provider="openai-responses"): ...
+class MoonshotChatFormatter(ChatFormatterBase, provider="moonshot"): ...
+class MoonshotMultiAgentFormatter(MultiAgentFormatterBase, provider="moonshot"): ...
+class XAIChatFormatter(ChatFormatterBase, provider="xai"): ...
+class XAIMultiAgentFormatter(MultiAgentFormatterBase, provider="xai"): ...
 # fmt: on
 OpenAIFormatter = OpenAIChatFormatter
 OpenAIResponseFormatter = OpenAIResponseChatFormatter

@@ -1,5 +1,5 @@
-"""AgentScope's names of its version 0.0, over this package: as in 0.1, but a history is headed as a dialogue."""
-# ruff: noqa: D101, E701 - a table, as in the module for 0.1
+"""AgentScope's names of version 0.0: as in version 0.1, except that a history has the heading of a dialogue."""
+# ruff: noqa: D101, E701 - classes that differ only in their names are a table
 
 from __future__ import annotations
 

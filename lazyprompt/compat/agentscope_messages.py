@@ -1,5 +1,5 @@
-"""AgentScope's messages: blocks that are dicts, and ``Msg`` with the methods of its version 1."""
-# ruff: noqa: D101 - the blocks that differ in their fields only are a table below
+"""AgentScope's messages: blocks that are dicts, and ``Msg`` with the methods of version 1."""
+# ruff: noqa: D101 - blocks that differ only in their fields are a table below
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
-# The key under which AgentScope keeps Gemini's thought signature.
+# AgentScope's key for Gemini's thought signature.
 _SIGNATURE = "thought_signature"
 
 
 class Block(dict[str, Any]):
-    """A block as AgentScope 1 has it: a dict of its fields, which are attributes too.
+    """A block of AgentScope 1: a dict whose keys are attributes too.
 
     Args:
-        values: The fields in the order of ``names``.
+        values: The values of the fields, in the order of ``names``.
         fields: The fields by name; ``type`` may be left out.
     """
 
@@ -65,19 +65,19 @@ ContentBlock: TypeAlias = "Mapping[str, Any] | messages.Block"
 
 
 class Msg:
-    """A message as AgentScope 1 has it; its content may change.
+    """A mutable message of AgentScope 1.
 
     Args:
         name: The speaker.
         content: Text, or blocks.
         role: ``user``, ``assistant`` or ``system``.
-        metadata: JSON values beside the message; they are not sent.
-        timestamp: The time of the message, as ``2026-01-31 09:30:00.000``; by default now.
+        metadata: JSON values that are not sent.
+        timestamp: The time of the message, such as ``2026-01-31 09:30:00.000``; by default the current time.
         invocation_id: The id of the API call.
-        url: The address of a picture, sound or video that goes with the text, or several (version 0).
+        url: The address of an image, audio or video of version 0, or several.
 
     Raises:
-        HistoryError: A field has a wrong shape.
+        HistoryError: A field has a wrong type.
     """
 
     def __init__(
@@ -97,33 +97,33 @@ class Msg:
         self.id = uuid4().hex
         self.timestamp = timestamp or datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         self.invocation_id = invocation_id
-        self.to_message()  # refuses what is no message here, not at its first use
+        self.to_message()  # raises now, and not at the first use
 
     def to_message(self) -> messages.Msg:
-        """Return the message as lazyprompt has it.
+        """Return the message as lazyprompt's Msg.
 
         Raises:
-            HistoryError: A field has a wrong shape.
+            HistoryError: A field has a wrong type.
         """
         content = self.content if isinstance(self.content, str) else [_plain(block) for block in self.content]
         return messages.Msg(self.name, content, self.role, self.url)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as JSON values."""
+        """Return the message as a dict of JSON values."""
         content = self.content if isinstance(self.content, str) else list(self.content)
         fields = ("id", "name", "role", "metadata", "timestamp", "invocation_id")
         return {"content": content, **{field: getattr(self, field) for field in fields}}
 
     @classmethod
     def from_dict(cls, json_data: Mapping[str, Any]) -> Msg:
-        """Return the message of a dict that :meth:`to_dict` made.
+        """Create a message from a dict of :meth:`to_dict`.
 
         Args:
             json_data: The dict; ``id``, ``metadata``, ``timestamp`` and ``invocation_id`` may be missing.
 
         Raises:
-            KeyError: There is no name, content or role.
-            HistoryError: A field has a wrong shape.
+            KeyError: The name, content or role is missing.
+            HistoryError: A field has a wrong type.
         """
         further = {key: json_data.get(key) for key in ("metadata", "timestamp", "invocation_id")}
         made = cls(json_data["name"], json_data["content"], json_data["role"], **further)
@@ -134,7 +134,7 @@ class Msg:
         """Return the text of the message, or None if it has none.
 
         Args:
-            separator: The text between two text blocks.
+            separator: The separator of text blocks.
         """
         texts = [block["text"] for block in self.get_content_blocks("text")]
         return separator.join(texts) if texts else None
@@ -158,7 +158,7 @@ class Msg:
         """Return True if the message has a block of a type.
 
         Args:
-            block_type: As of :meth:`get_content_blocks`.
+            block_type: The type of the blocks, or several types; None for any.
         """
         return bool(self.get_content_blocks(block_type))
 
@@ -167,7 +167,7 @@ class Msg:
 
 
 def _plain(block: ContentBlock) -> messages.BlockLike:
-    """Return a block as lazyprompt has it: Gemini's signature has another name there."""
+    """Return a block with lazyprompt's name for Gemini's signature."""
     if not isinstance(block, dict) or _SIGNATURE not in block:
         return block
     return {"signature" if name == _SIGNATURE else name: value for name, value in block.items()}

@@ -1,19 +1,18 @@
-"""PromptEngine: pieces of a prompt joined to a string or a list, kept within a length.
+"""PromptEngine: joins texts and messages to a string or a list of messages within a length limit.
 
-What the developer wrote and what a conversation holds stay two things to the end: slots are filled in the one only,
-nothing in the other can pass for a line of its own, and only the other is ever left out.
+The developer's texts and the conversation are treated differently throughout. Only the texts have slots. Only messages
+are dropped, and none of them can forge a line of its own.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 from warnings import warn
 
-from lazyprompt._base.json import MAX_DEPTH, well_formed
+from lazyprompt._base.json import MAX_DEPTH, is_mapping, is_sequence, well_formed
 from lazyprompt._base.roles import ROLES, SYSTEM_ROLES, Role
 from lazyprompt.budget.budget import Budget
 from lazyprompt.budget.summary import SUMMARY
@@ -28,6 +27,8 @@ from lazyprompt.safety.speakers import one_line, written_names
 from lazyprompt.templates.slots import SlotTemplate, value_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
     from lazyprompt.budget.units import Item
     from lazyprompt.formatters._guard import MessageGuard
     from lazyprompt.formatters._job import MessageLike
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
 PromptType: TypeAlias = Literal["string", "list"]
 ShrinkPolicy: TypeAlias = Literal["truncate", "summarize"]
 Summarizer: TypeAlias = "Callable[[list[dict[str, str]]], str]"
-# A message, or a list of them.
+# A message, or a nested list of messages.
 Conversation: TypeAlias = "MessageLike | Sequence[Conversation | None]"
-# The developer's own text, or a conversation.
+# The developer's text, or a conversation.
 Part: TypeAlias = "str | Conversation | None"
 
-# A summary replaces only as many messages as must go.
+# With a summary, as few messages as possible are replaced.
 _LOW_WATER = 0.999999
 
 _Choice = TypeVar("_Choice", PromptType, ShrinkPolicy)
@@ -53,10 +54,10 @@ class _Piece(NamedTuple):
     """A piece of a prompt.
 
     Attributes:
-        role: Whose it is.
-        name: The name of the speaker, where one was given.
-        text: What it says.
-        spoken: True if it belongs to a conversation; else it is the developer's own.
+        role: The role.
+        name: The speaker; empty if none was given.
+        text: The text.
+        spoken: True for a message of a conversation, False for the developer's text.
     """
 
     role: Role
@@ -66,25 +67,24 @@ class _Piece(NamedTuple):
 
 
 class PromptEngine:
-    """Joins a system prompt, a conversation, hints and the like to one prompt. It keeps nothing of a call.
+    """Joins a system prompt, a conversation and hints to one prompt.
 
     Args:
-        model_or_provider: A provider's name, or an object whose ``provider`` is one: it decides the ``prompt_type``
-            where none is given.
-        prompt_type: ``string`` or ``list``; a provider that knows no turns takes a string, any other a list.
-        max_length: The longest prompt; the oldest messages of the conversation make way. What the developer wrote, the
-            newest message, and system messages, always stay.
-        shrink_policy: What becomes of the oldest messages: ``truncate`` leaves them out, ``summarize`` puts a summary
-            in their place; where there can be none, a warning says so, and they are left out.
-        length: What measures a text: ``len``, or the ``count_text`` of a token counter. A string is measured as a
-            whole, a list by the contents of its messages.
-        summarize_model: A function from messages ``{"role", "name", "content"}``, the oldest first, to their summary.
-        max_summary_length: The longest summary; a longer one is cut.
+        model_or_provider: A provider's name, or an object whose ``provider`` is one.
+        prompt_type: ``string`` or ``list``. By default, ``string`` for a provider without turns, ``list`` for others.
+        max_length: The maximum length of the prompt; the oldest messages are dropped first. The developer's texts, the
+            newest message and system messages are never dropped.
+        shrink_policy: The treatment of the oldest messages: ``truncate`` drops them, ``summarize`` replaces them by a
+            summary. If the summary fails, a warning says so and they are dropped.
+        length: The measure of a text, such as ``len`` or the ``count_text`` of a token counter. A string is measured as
+            a whole, a list by the contents of its messages.
+        summarize_model: A function that summarizes messages ``{"role", "name", "content"}``, oldest first.
+        max_summary_length: The maximum length of a summary; a longer one is cut.
         safety: The treatment of control sequences in values, names and messages: ``neutralize``, ``raise`` or ``off``.
             By default they are neutralised unless the provider is a hosted one.
 
     Raises:
-        FormatError: A setting is unknown or does not fit another one.
+        FormatError: A setting is unknown, or conflicts with another one.
         SafetyError: There is no such treatment.
     """
 
@@ -130,22 +130,21 @@ class PromptEngine:
         """Join parts to a prompt.
 
         Args:
-            parts: Text, which is the developer's own; messages (Msg or dicts) and lists of them, which are a
-                conversation and not trusted; ``None`` is passed over. They stay as they are.
-            format_map: Values for the slots ``{name}`` of the developer's own text. A slot without a value stays as it
-                is, ``{{name}}`` becomes ``{name}``, and no other brace means anything. A conversation has no slots, and
-                neither has a value.
+            parts: Strings, which are the developer's trusted texts, and untrusted messages (Msg or dicts) and lists of
+                messages. ``None`` is skipped.
+            format_map: Values for the slots ``{name}`` of the developer's texts. A slot without a value is left
+                unchanged, and ``{{name}}`` becomes ``{name}``. Messages and values have no slots.
 
         Returns:
-            A string with a line for each text and each message, ``name: content`` (further lines of a content are set
-            in, so that none passes for another line). Or a list of messages ``{"role", "name", "content"}``: a text at
-            the very beginning is the system's, any other the user's; a message without a role has that of its name, or
-            is the user's.
+            A string with a line for each text, and a line ``name: content`` for each message; further lines of a
+            message are indented. Or a list of messages ``{"role", "name", "content"}``: a text at the very beginning is
+            a system message, any other text a user message. A message without a role gets the role of its name, or
+            ``user``.
 
         Raises:
-            FormatError: A part is neither, or a message has no content or one that is not text.
-            SlotError: A value is no text and cannot become one.
-            BudgetError: Even what always stays is longer than ``max_length``.
+            FormatError: A part has a wrong type, or a message has no content or content that is not text.
+            SlotError: A value can't be converted to text.
+            BudgetError: The parts that are never dropped exceed ``max_length``.
             SafetyError: A value, a name or a message holds a control sequence, and ``safety`` is ``raise``.
         """
         pieces = self._pieces(parts, format_map)
@@ -161,7 +160,7 @@ class PromptEngine:
         ]
 
     def _pieces(self, parts: tuple[Part, ...], format_map: Mapping[str, object] | None) -> list[_Piece]:
-        if not isinstance(cast("object", format_map), Mapping | None):
+        if format_map is not None and not is_mapping(format_map):
             raise FormatError(f"format_map is a {type(format_map).__name__}; give a dict of values by their names")
         pieces: list[_Piece] = []
         for index, part in enumerate(parts):
@@ -182,7 +181,7 @@ class PromptEngine:
         ]
 
     def _fitting(self, pieces: list[_Piece], most: int) -> list[_Piece]:
-        """Return the pieces that fit, with a summary of the others where one is asked for."""
+        """Return the pieces that fit, with a summary of the dropped ones if the policy is ``summarize``."""
         length, is_string = cache(self._length), self.prompt_type == "string"
 
         def left(kept: Iterable[int], replaced: Mapping[int, Item]) -> list[_Piece]:
@@ -207,7 +206,7 @@ class PromptEngine:
             _Measure(length),
             policy or "oldest",
             protect=stays,
-            # As in AgentScope, no more goes than must, unless a summary takes its place.
+            # Drop as few messages as possible, as AgentScope does.
             low_water=_LOW_WATER if policy else 1,
             summary_tokens=length(SUMMARY) + self.max_summary_length,
         )
@@ -263,16 +262,16 @@ def _check_limit(setting: str, limit: object) -> None:
 
 
 def _conversation(part: object, where: str, guard: MessageGuard | None, depth: int = 0) -> Iterator[_Piece]:
-    """Yield the messages of a part that is not the developer's own."""
-    if isinstance(part, Msg | Mapping):
-        yield _guarded(_message(cast("MessageLike", part), where), where, guard)
-    elif isinstance(part, list | tuple) and depth < MAX_DEPTH:
-        for index, item in enumerate(cast("Sequence[object]", part)):
+    """Yield the messages of a part that is not the developer's text."""
+    if isinstance(part, Msg) or is_mapping(part):
+        yield _guarded(_message(part, where), where, guard)
+    elif is_sequence(part) and depth < MAX_DEPTH:
+        for index, item in enumerate(part):
             if item is not None:
                 yield from _conversation(item, f"{where}[{index}]", guard, depth + 1)
     elif isinstance(part, str):
         raise FormatError(f"{where} is text in a conversation; give a message, or your own text as a part by itself")
-    elif isinstance(part, list | tuple):
+    elif is_sequence(part):
         raise FormatError(f"{where[:20]}… is a list nested deeper than {MAX_DEPTH} levels, or one that holds itself")
     else:
         raise FormatError(
@@ -284,7 +283,8 @@ def _message(given: MessageLike, where: str) -> _Piece:
     if isinstance(given, Msg):
         message, name = given, given.name
     else:
-        name = cast("str", given.get("name") or "")
+        named = given.get("name")
+        name = named if isinstance(named, str) else ""  # parse_message refuses any other name
         role = given.get("role") or (name if name in ROLES else "user")
         if given.get("content") is None and not given.get("tool_calls"):
             raise FormatError(f"{where}, from {name or role!r}, has no content; give its text")
@@ -322,7 +322,7 @@ def _filled(text: str, values: Mapping[str, object], guard: MessageGuard | None)
 
 
 def _with_own_lines(parts: Sequence[str]) -> str:
-    """Filled text in which no line that begins in a value passes for a message."""
+    """Return filled text in which no line that begins in a value looks like a message."""
     made = [inert_text(part) if index % 2 else part for index, part in enumerate(parts)]
     ends = list(accumulate(map(len, made)))
     lines = "".join(made).splitlines(keepends=True)
@@ -342,12 +342,12 @@ def _string(pieces: list[_Piece]) -> str:
 
 
 def _set_in(text: str) -> str:
-    """Text whose further lines are set in: none of them passes for a message, or for what the developer wrote."""
+    """Return text with its further lines indented, so that none looks like a message or the developer's text."""
     return inert_text("  ".join(text.splitlines(keepends=True)))
 
 
 class _Measure:
-    """The length of texts as a counter."""
+    """A token counter that returns the length of texts."""
 
     def __init__(self, length: Callable[[str], int]) -> None:
         self.count_text = length

@@ -17,10 +17,10 @@ from lazyprompt.compat import agentscope, agentscope_0_0
 from lazyprompt.compat.agentscope import (
     AnthropicChatFormatter,
     CharTokenCounter,
+    ChatFormatterBase,
     DashScopeChatFormatter,
     DashScopeChatWrapper,
     DashScopeMultiAgentFormatter,
-    Formatter,
     GeminiChatFormatter,
     GeminiChatWrapper,
     ImageBlock,
@@ -94,7 +94,7 @@ def test_every_formatter_is_there(name: str) -> None:
     provider, kind = FORMATTERS[name]
     made = getattr(agentscope, name)
     formatter = made()
-    assert isinstance(formatter, Formatter)
+    assert isinstance(formatter, ChatFormatterBase)
     assert type(formatter.formatter) is (ChatFormatter if kind == "Chat" else MultiAgentFormatter)
     assert formatter.formatter.provider == formatter.provider == provider
     assert name in (made.__doc__ or "")
