@@ -197,7 +197,7 @@ class PromptEngine:
         ]
         if (least := size(stays, {})) > most:
             raise BudgetError(
-                f"what the developer wrote and the newest message alone have a length of {least}, and max_length is "
+                f"the developer's texts and the newest message have a length of {least}, and max_length is "
                 f"{most}; give more room, or shorter text"
             )
         policy = self._summarize_model if self.shrink_policy == "summarize" else None
@@ -296,8 +296,8 @@ def _message(given: MessageLike, where: str) -> _Piece:
     others |= {"url"} if message.urls else set()
     if others or message.role == "tool":
         raise FormatError(
-            f"{where}, from {message.name!r}, holds what is no text: {', '.join(sorted(others or {'tool_result'}))}; "
-            "a PromptEngine joins text only, a ChatFormatter carries all"
+            f"{where}, from {message.name!r}, contains {', '.join(sorted(others or {'tool_result'}))}; a PromptEngine "
+            "joins text only, use a ChatFormatter"
         )
     if not isinstance(message.content, str) and not any(isinstance(block, TextBlock) for block in message.content):
         raise FormatError(f"{where}, from {message.name!r}, has no content; give its text")

@@ -165,12 +165,12 @@ IMAGE = ImageBlock(Base64Source("image/png", "AAAA"))
         ({"role": "user", "content": 3}, r"parts\[1\].content is a int, not a list"),
         ({"role": "user", "content": "\ud800"}, r"parts\[1\]: the message of 'user' has a lone surrogate"),
         ("\ud800", r"parts\[1\] has a lone surrogate"),
-        (Msg("Bob", [IMAGE], "user"), r"parts\[1\], from 'Bob', holds what is no text: image; .*ChatFormatter"),
-        (Msg("Bob", "look", "user", url="https://x.org/a.png"), r"from 'Bob', holds what is no text: url"),
-        ([Msg("F", [TextBlock("a"), ToolUseBlock("1", "f")], "assistant")], r"parts\[1\]\[0\].*: tool_use"),
-        ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]}, "no text: tool_use"),
-        ({"role": "tool", "tool_call_id": "1", "content": "a"}, "no text: tool_result"),
-        (Msg("tool", "a", "tool"), "no text: tool_result"),
+        (Msg("Bob", [IMAGE], "user"), r"parts\[1\], from 'Bob', contains image; .*ChatFormatter"),
+        (Msg("Bob", "look", "user", url="https://x.org/a.png"), r"from 'Bob', contains url"),
+        ([Msg("F", [TextBlock("a"), ToolUseBlock("1", "f")], "assistant")], r"parts\[1\]\[0\].* contains tool_use"),
+        ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]}, "contains tool_use"),
+        ({"role": "tool", "tool_call_id": "1", "content": "a"}, "contains tool_result"),
+        (Msg("tool", "a", "tool"), "contains tool_result"),
     ],
 )
 def test_what_is_no_part_is_refused_with_its_place(engine: PromptEngine, part: Any, match: str) -> None:
