@@ -222,10 +222,10 @@ def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
     """Return True if the installed client knows the parameters: a newer one may know fewer."""
     if source is None:
         return True
-    from lazyprompt.modules.clients._base import Settings
+    from lazyprompt.modules.clients._base import ClientSettings
 
     try:
-        source_named(source).client(Settings(None, None, 1.0, 0, {})).params(params)
+        source_named(source).client(ClientSettings(None, None, 1.0, 0, {})).params(params)
     except MissingExtraError:  # reported when the model is asked
         return True
     except ModuleError:

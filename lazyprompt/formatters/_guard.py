@@ -76,11 +76,11 @@ class MessageGuard(NamedTuple):
         return changed
 
     def message(self, message: Msg, name: str) -> Msg:
-        """Return one message without control sequences; errors call it by a name."""
+        """Return one message without control sequences; ``name`` is its name in errors."""
         parts = _Parts()
         with_texts(message, parts.collector(name, "history", _answer_in(message)))
         texts = parts.guarded(self, {})
-        return message if texts is None else with_texts(message, _putting(texts))
+        return message if texts is None else with_texts(message, _replacer(texts))
 
     def tools(self, tools: list[JsonObject], notes: Notes, found: dict[str, str]) -> list[JsonObject]:
         """Return tools in a provider's form without control sequences; see :meth:`messages`."""

@@ -1,13 +1,14 @@
-"""The layout of a local model's prompts, the BOS that an engine adds to them, and the form of its answers."""
+"""The layout of a local model's prompts, the BOS that an engine adds, and the form of the model's answers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.json import is_list
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.answers.forms import FORMS, form_in
 from lazyprompt.answers.parser import ResponseParser
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.encoding import TokenizerLike
     from lazyprompt.messages.prompt import Rendered
-    from lazyprompt.modules.clients._base import Settings
+    from lazyprompt.modules.clients._base import ClientSettings
     from lazyprompt.prompters.prompter import Prompter
     from lazyprompt.prompters.targets import TextTarget
 
-# Seconds that the question for a BOS may take: it is asked once, also by those who must not wait for long.
+# Timeout in seconds of the request that asks an engine for its BOS.
 _SOON = 10.0
-# What opens a thought, in any form.
+# The opening tags of a thought in all forms.
 _THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
 
 
-class Layout(NamedTuple):
+class PromptLayout(NamedTuple):
     """The layout of a model's prompts.
 
     Attributes:
-        template: Its chat template; None where markers lay them out.
-        markers: Its markers.
-        answers: The form of its answers, as of :class:`~lazyprompt.ResponseParser`.
+        template: The chat template; None if markers are used.
+        markers: The markers.
+        answers: The form of the answers, a name of :class:`~lazyprompt.ResponseParser`.
     """
 
     template: ChatTemplate | None
@@ -47,7 +48,7 @@ class Layout(NamedTuple):
 
     @property
     def bos(self) -> str:
-        """The beginning-of-text token of its prompts, or ""."""
+        """The prompts' beginning-of-text token, or ""."""
         if self.template is not None:
             return self.template.special_tokens.get("bos_token", "")
         return self.markers.bos
@@ -57,19 +58,18 @@ class Layout(NamedTuple):
 
         Args:
             rendered: The prompt.
-            as_ids: True if token ids are sent, in which untrusted text is never that token; in text, engines read the
-                token in any case.
+            as_ids: True if token ids are sent, in which untrusted text never becomes that token.
         """
         at, opening = next(((at, part) for at, part in enumerate(rendered.parts) if part), (0, ""))
         return bool(self.bos) and opening.startswith(self.bos) and (not as_ids or is_trusted(at, opening))
 
     def target(self, prompter: Prompter) -> TextTarget:
-        """Return what lays out the prompts of a prompter."""
+        """Return the target that renders a prompter's prompts."""
         return prompter.text_target(self.markers if self.template is None else None, self.template)
 
 
-class Given(NamedTuple):
-    """A caller's settings of a layout; None leaves a setting to the model.
+class LayoutSettings(NamedTuple):
+    """A caller's settings of a layout; None is the model's own.
 
     Attributes:
         template: The chat template, its path or its text.
@@ -82,31 +82,31 @@ class Given(NamedTuple):
     answers: str | None
 
     def check(self) -> None:
-        """Refuse what is wrong in itself, whatever the model is.
+        """Check the settings that don't depend on the model.
 
         Raises:
-            TemplateError: Both a template and markers are given, or there is no such family or form.
+            TemplateError: Both a template and markers are given, or the family or form is unknown.
         """
         if self.template is not None and self.markers is not None:
-            raise TemplateError("chat_template= and markers= both say how prompts are laid out; give one of them")
+            raise TemplateError("chat_template= and markers= both set the layout of prompts; give one of them")
         if isinstance(self.markers, str):
             Markers.for_model(self.markers)
         if self.answers is not None:
             ResponseParser(self.answers)
 
 
-def layout_of(base_model: str, given: Given) -> Layout:
-    """Return the layout of a model's prompts: as it was given, of the model's own template, or of its family.
+def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
+    """Return the layout of a model's prompts: the caller's, that of the model's template, or that of its family.
 
     Args:
-        base_model: The model's file or directory, or its name; empty where only a server knows it.
+        base_model: The model's file, directory or name; empty if only a server knows it.
         given: The caller's settings.
 
     Returns:
-        The layout. A template that was given as text, or in a file of its own, has the special tokens of the model.
+        The layout. A template given as text, or in a file of its own, gets the model's special tokens.
 
     Raises:
-        TemplateError: There is neither a template nor a family, or the template is wrong.
+        TemplateError: The model has neither a template nor a family, or the template is invalid.
         TokenizerError: A file cannot be read.
     """
     if isinstance(given.template, ChatTemplate):
@@ -133,24 +133,24 @@ def layout_of(base_model: str, given: Given) -> Layout:
 
 
 def opens_thought(prompt: str) -> bool:
-    """Return True if a prompt ends by opening a thought, so that the answer begins within it."""
+    """Return True if a prompt ends with the opening tag of a thought."""
     return prompt.rstrip().endswith(_THOUGHTS)
 
 
-def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> Layout:
-    # What the template itself writes is what the model was taught; a name may be that of another model inside.
+def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> PromptLayout:
+    # The model was trained on the template's own text; its name may be that of another model.
     text = f"{template.text}\n{template.jinja(tools=True).text}"
-    return Layout(template, template.markers, answers or form_in(text, _known(base_model)))
+    return PromptLayout(template, template.markers, answers or form_in(text, _known(base_model)))
 
 
-def _by_markers(markers: Markers | str, base_model: str, answers: str | None) -> Layout:
+def _by_markers(markers: Markers | str, base_model: str, answers: str | None) -> PromptLayout:
     if isinstance(markers, Markers):
-        return Layout(None, markers, answers or _known(markers.family or base_model))
-    return Layout(None, Markers.for_model(markers), answers or _known(markers))
+        return PromptLayout(None, markers, answers or _known(markers.family or base_model))
+    return PromptLayout(None, Markers.for_model(markers), answers or _known(markers))
 
 
 def _known(name: str) -> str:
-    """Return the name if the form of its answers is known; else that of the form in which lazyprompt writes."""
+    """Return the name if it is a known form of answers, else ``hermes``, the form that lazyprompt writes."""
     try:
         ResponseParser(name)
     except TemplateError:
@@ -161,20 +161,21 @@ def _known(name: str) -> str:
 def added_by(tokenizer: TokenizerLike) -> list[int]:
     """Return the ids that a tokenizer puts before each text."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if not hasattr(backend, "post_processor"):  # of all packages, tokenizers alone adds any
+    if not hasattr(backend, "post_processor"):  # only the package tokenizers adds any
         return []
-    made = cast("tokenizers.Tokenizer", backend).encode("a")
+    own: tokenizers.Tokenizer = backend
+    made = own.encode("a")
     return [token for token, _ in takewhile(lambda one: one[1], zip(made.ids, made.special_tokens_mask, strict=True))]
 
 
-def added_by_llama_cpp(url: str, settings: Settings) -> list[int] | None:
-    """Return the ids that llama.cpp puts before each text: its file says so, or else the kind of its vocabulary.
+def added_by_llama_cpp(url: str, settings: ClientSettings) -> list[int] | None:
+    """Return the ids that llama.cpp puts before each text; None if the server doesn't tell.
 
-    None is for a server that does not tell, being another or out of reach: the call itself will say so.
+    An unreachable server is an error of the call that follows.
     """
-    # An HTTP client that somebody gave is not ours to close.
+    # A given HTTP client must not be closed here.
     own = {name: value for name, value in settings.options.items() if name != "http_client"}
-    # The client wants a base URL, and is asked for another address.
+    # The client requires a base URL; the request has an address of its own.
     asked = settings._replace(base_url=url, retries=0, timeout=min(settings.timeout, _SOON), options=own)
     client = CompletionsClient(asked, Server())
     try:
@@ -186,4 +187,4 @@ def added_by_llama_cpp(url: str, settings: Settings) -> list[int] | None:
     finally:
         client.close()
     tokens = fields_of(answer).get("tokens")
-    return cast("list[int]", tokens) if isinstance(tokens, list) else None
+    return [token for token in tokens if isinstance(token, int)] if is_list(tokens) else None

@@ -1,19 +1,20 @@
-"""The answers to one request, read: whole ones, those in pieces, and those of a form that was asked for."""
+"""Reads the answers to one request: whole or streamed, as text or with a requested JSON schema."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeGuard
 
-from lazyprompt._base.json import JsonObject, checked_object
+from lazyprompt._base.json import JsonObject, checked_object, is_mapping
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import Reply, value_at
 from lazyprompt.modules._restoring import NOTHING, RestoredDeltas, restored
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+
     from pydantic import BaseModel
 
     from lazyprompt.answers.parser import Delta, ResponseParser
@@ -24,38 +25,38 @@ if TYPE_CHECKING:
     from lazyprompt.safety.restoring import Restorer
 
 _ADVICE = {
-    "refusal": "the model refused to answer; its words are in .partial: ask in another way",
-    "content_filter": "the provider held the answer back for its content; what came of it is in .partial: change what "
-    "is asked, or the provider's safety settings",
-    "length": "the answer ended at the limit of tokens before any text: give a larger max_tokens",
-    "broken call": "the model wrote a call of a tool that is none: ask again; what came is in .partial",
+    "refusal": "the model refused to answer; its text is in .partial: ask differently",
+    "content_filter": "the provider's content filter withheld the answer; the received part is in .partial: change the "
+    "prompt, or the provider's safety settings",
+    "length": "the answer reached the token limit before any text: give a larger max_tokens",
+    "broken call": "the model wrote a malformed tool call: ask again; the received part is in .partial",
 }
-_EMPTY = "the model answered nothing: ask again, or in another way"
-# Its input is empty: a function whose arguments all have defaults would be called with those.
+_EMPTY = "the model's answer is empty: ask again, or differently"
+# The input of such a call is empty, and would run a function with its defaults.
 _BROKEN = (
-    "the model called the tool {!r} with arguments that are no JSON object: {!r:.200}; ask again; what came is in "
-    ".partial"
+    "the model called the tool {!r} with arguments that are not a JSON object: {!r:.200}; ask again; the received part "
+    "is in .partial"
 )
 _CUT_CALL = (
-    "the answer ended at the limit of tokens in a call of a tool, which may have lost arguments: give a larger "
-    "max_tokens; what came is in .partial"
+    "the answer reached the token limit inside a tool call, which may have lost arguments: give a larger max_tokens; "
+    "the received part is in .partial"
 )
 
 
 ResponseFormat: TypeAlias = "type[BaseModel] | Mapping[str, Any]"
 
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
-# What the JSON of an answer begins with, by the type that its schema asks for.
+# The first character of JSON, by the schema's type.
 _OPENS = {"object": "{", "array": "["}
 
 
-class Structure(NamedTuple):
-    """The form that an answer is to have.
+class AnswerSchema(NamedTuple):
+    """The JSON schema of an answer.
 
     Attributes:
-        name: Its name.
-        schema: Its JSON schema.
-        model: The pydantic model that it is of; None where it was given as a schema.
+        name: The name.
+        schema: The JSON schema.
+        model: The pydantic model; None if only a schema was given.
     """
 
     name: str
@@ -63,22 +64,19 @@ class Structure(NamedTuple):
     model: type[BaseModel] | None
 
     @classmethod
-    def of(cls, response_format: ResponseFormat) -> Structure:
-        """Return the form of a pydantic model, or of a JSON schema, by itself or in OpenAI's ``response_format``.
+    def of(cls, response_format: ResponseFormat) -> AnswerSchema:
+        """Read a pydantic model, or a JSON schema, by itself or in OpenAI's ``response_format``.
 
         Raises:
-            FormatError: It is neither.
+            FormatError: The argument is neither.
         """
-        from pydantic import BaseModel  # noqa: PLC0415 - slow, and only such answers need it
-
-        given = cast("object", response_format)
-        if isinstance(given, type) and issubclass(given, BaseModel):
-            return cls(given.__name__, given.model_json_schema(), given)
-        if not isinstance(given, Mapping):
+        if _is_model(response_format):
+            return cls(response_format.__name__, response_format.model_json_schema(), response_format)
+        if not is_mapping(response_format):
             raise FormatError(
                 f"response_format is a pydantic model or a JSON schema as a dict, not {response_format!r}"
             )
-        fields = checked_object(cast("Mapping[str, object]", given), "response_format", FormatError)
+        fields = checked_object(response_format, "response_format", FormatError)
         if fields.get("type") == "json_object":
             return cls("answer", {"type": "object"}, None)
         if "json_schema" not in fields:
@@ -91,26 +89,33 @@ class Structure(NamedTuple):
 
     @property
     def instruction(self) -> str:
-        """The instruction for a model that no provider holds to the form."""
+        """The instruction for a model whose provider does not enforce a schema."""
         schema = json.dumps(self.schema, ensure_ascii=False)
         return f"Answer with one JSON value and nothing else: no words before or behind it. Its JSON schema:\n{schema}"
 
     def read(self, text: str) -> object:
-        """Return the object in an answer: JSON, alone, in a fence, or with words around it.
+        """Parse the JSON of an answer: alone, in a fence, or with text around it.
 
-        It is an object of the model; or the value of the JSON, which is not held against a schema here.
+        Returns:
+            An object of the pydantic model, or the JSON value, which is not validated against the schema.
 
         Raises:
-            ValueError: There is no JSON, or it is none of the model.
+            ValueError: There is no JSON, or the pydantic model refuses it.
         """
         kind = self.schema.get("type")
         found = _json_in(text, _OPENS.get(kind, "") if isinstance(kind, str) else "")
-        # As JSON: of Python's values, a strict model would take no dates, and numbers would be rounded.
-        return cast("object", json.loads(found)) if self.model is None else self.model.model_validate_json(found)
+        # Validate JSON, not Python values: strict models refuse dates as strings, and numbers would be rounded.
+        return json.loads(found) if self.model is None else self.model.model_validate_json(found)
+
+
+def _is_model(value: object) -> TypeGuard[type[BaseModel]]:
+    from pydantic import BaseModel  # noqa: PLC0415 - slow, and only such answers need it
+
+    return isinstance(value, type) and issubclass(value, BaseModel)
 
 
 def _json_in(text: str, opens: str) -> str:
-    """Return the JSON value in an answer that begins with one of these signs; ``""`` is for any.
+    """Return the JSON value in an answer that begins with one of these characters; ``""`` is for any.
 
     Raises:
         ValueError: There is none.
@@ -123,7 +128,7 @@ def _json_in(text: str, opens: str) -> str:
             return found
         if _is_json(whole):
             raise ValueError(f"it is JSON, and does not begin with {opens}")
-        # With words around it. Only the first place counts: behind it, there are parts of a value that is broken.
+        # Text surrounds the JSON. Try only the first place: later ones are parts of a broken value.
         begin = min((at for sign in opens or "{[" if (at := text.find(sign)) >= 0), default=None)
         if begin is None:
             raise ValueError("there is no JSON in it")
@@ -140,16 +145,16 @@ def _is_json(text: str) -> bool:
     return True
 
 
-class Reader(NamedTuple):
+class AnswerReader(NamedTuple):
     """Reads the answers to one request.
 
     Attributes:
-        parse: Parses a whole answer, given as a dict.
-        collector: Makes a collector of the pieces of an answer.
-        parser: Makes the parser of raw text, for a local model; None for a provider.
-        heard: Called with the events and the message of each answer that came to its end; the event of an answer that
-            is not streamed is the answer itself.
-        restorer: Restores the neutralised sequences of the prompt.
+        parse: A function that parses a whole answer, given as a dict.
+        collector: A function that creates a collector of a stream's events.
+        parser: A function that creates the parser of raw text, for a local model; None for a provider.
+        heard: A function called with the events and the message of each complete answer. An answer that is not streamed
+            is its only event.
+        restorer: The restorer of the prompt's neutralised sequences.
     """
 
     parse: Callable[[Mapping[str, Any]], Msg]
@@ -159,7 +164,7 @@ class Reader(NamedTuple):
     restorer: Restorer = NOTHING
 
     def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
-        """Return a whole answer, and as a dict."""
+        """Return the message of a whole answer, and the answer as a dict."""
         fields = as_dict(answer)
         message = restored(self.parse(fields), self.restorer)
         if self.heard is not None:
@@ -167,28 +172,30 @@ class Reader(NamedTuple):
         return message, fields
 
 
-def text_reader(parser: Callable[[], ResponseParser], collector: Callable[[], Collector], restorer: Restorer) -> Reader:
+def text_reader(
+    parser: Callable[[], ResponseParser], collector: Callable[[], Collector], restorer: Restorer
+) -> AnswerReader:
     """Return a reader of the raw text of a local model."""
 
     def parse(answer: Mapping[str, Any]) -> Msg:
         return _with_usage(parser().parse(_raw_text(answer)), answer)
 
-    return Reader(parse, collector, parser, restorer=restorer)
+    return AnswerReader(parse, collector, parser, restorer=restorer)
 
 
 class CutError(Exception):
-    """A stream that ended without its end."""
+    """A stream that stopped before its final event."""
 
 
-class Answer:
-    """An answer under way, and the part of it that has come.
+class PartialAnswer:
+    """The received part of an answer.
 
     Args:
         exchange: The request, and the reader of its answer.
 
     Attributes:
         reply: The whole answer; None before its end.
-        begun: True if a piece of it has come.
+        begun: True if an event was received.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -201,7 +208,7 @@ class Answer:
         self.begun = False
 
     def feed(self, event: object) -> list[Delta]:
-        """Return the pieces that are new in an event."""
+        """Return the new pieces in an event."""
         self.begun = True
         if self._reader.heard is not None:
             self._events.append(event)
@@ -214,7 +221,7 @@ class Answer:
         """Return the pieces that were held back until the end.
 
         Raises:
-            CutError: It is not the end.
+            CutError: The stream had no final event.
         """
         if not self._collector.complete:
             raise CutError
@@ -224,7 +231,7 @@ class Answer:
         return [*self._restored.feed(self._text.rest), *self._restored.finish()]
 
     def message(self) -> tuple[Msg, dict[str, Any]]:
-        """Return the answer so far, and as the provider gives it."""
+        """Return the message of the answer so far, and the answer as a dict."""
         answer = self._collector.answer()
         parsed = self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer)
         parsed = restored(parsed, self._reader.restorer)
@@ -233,12 +240,12 @@ class Answer:
         return parsed, answer
 
     def partial(self) -> Reply | None:
-        """Return the part of the answer that has come, or None."""
+        """Return the received part of the answer, or None."""
         if self.reply is not None or not self.begun:
             return self.reply
         try:
             return self._exchange.partial(*self.message())
-        except FormatError:  # no more of it than its frame
+        except FormatError:  # nothing but its envelope was received
             return None
 
 
@@ -252,20 +259,20 @@ _COUNTS: tuple[tuple[tuple[str | int, ...], tuple[str | int, ...]], ...] = (
 
 
 def _raw_text(answer: Mapping[str, Any]) -> str:
-    """Return the text that an engine wrote.
+    """Return the text of an engine's answer.
 
     Raises:
-        FormatError: It is no answer of an engine.
+        FormatError: The answer has no text.
     """
     for path in _TEXTS:
         found = value_at(answer, path)
         if isinstance(found, str):
             return found
-    raise FormatError(f"this is no answer of an engine: it has no text; it has {', '.join(map(repr, answer))}")
+    raise FormatError(f"not an answer of an engine: it has no text, only {', '.join(map(repr, answer))}")
 
 
 def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
-    """Return a message with the tokens that the engine counted."""
+    """Return a message with the engine's token counts."""
     for paths in _COUNTS:
         prompt, completion = (value_at(answer, path) for path in paths)
         if isinstance(prompt, int) and isinstance(completion, int):
@@ -279,43 +286,43 @@ def _with_usage(message: Msg, answer: Mapping[str, Any]) -> Msg:
 
 
 class Exchange(NamedTuple):
-    """A request, and how its answer is read.
+    """A request, and the reader of its answer.
 
     Attributes:
-        request: What is sent.
+        request: The request.
         reader: The reader of its answer.
-        structure: The form that the answer is to have.
+        structure: The JSON schema of the answer, or None.
         user_text: The user's text, or None if the history awaits the answer.
         trim: The report of the budget, or None without one.
         report: The report of the payload.
-        tools: The tools that the model is offered, for a local model.
+        tools: The tools that a local model is offered.
     """
 
     request: Request
-    reader: Reader
-    structure: Structure | None = None
+    reader: AnswerReader
+    structure: AnswerSchema | None = None
     user_text: str | None = None
     trim: TrimReport | None = None
     report: Report = ()
     tools: Sequence[JsonObject] = ()
 
     def partial(self, message: Msg, raw: dict[str, Any], parsed: object = None) -> Reply:
-        """Return an answer as a reply, without judging it: it may be part of one."""
+        """Return an answer, whole or partial, as a reply without checks."""
         return Reply(message, raw, parsed, self.user_text, self.trim, self.report)
 
     def reply(self, message: Msg, raw: dict[str, Any]) -> Reply:
         """Return a whole answer as a reply.
 
         Raises:
-            ModuleError: It is a refusal, was held back, is empty, has half a call or a broken one, or has not the form
-                that was asked for.
+            ModuleError: The answer is refused, filtered or empty, has an incomplete or malformed call, or doesn't fit
+                the requested schema.
         """
         reply = self.partial(message, raw)
         if reply.finish in ("refusal", "content_filter"):
             raise ModuleError(_ADVICE[reply.finish], kind="refusal", partial=reply)
         if reply.finish == "broken call":
             raise ModuleError(_ADVICE[reply.finish], kind="invalid", partial=reply)
-        # Not all providers show that arguments are cut off: what is left of them may be whole JSON, or nothing.
+        # Cut arguments may look complete: the rest can be valid JSON, or empty.
         if reply.finish == "length" and message.blocks and message.blocks[-1].type == "tool_use":
             raise ModuleError(_CUT_CALL, kind="invalid", partial=reply)
         free = message.native.custom_calls() if message.native else ()
@@ -324,21 +331,21 @@ class Exchange(NamedTuple):
             raise ModuleError(_BROKEN.format(broken.name, broken.raw_input), kind="invalid", partial=reply)
         if not reply.strip() and all(block.type in ("text", "thinking") for block in message.blocks):
             raise ModuleError(_ADVICE.get(reply.finish or "", _EMPTY), kind="empty", partial=reply)
-        if self.structure is None or reply.tool_calls:  # with calls, the answer is yet to come
+        if self.structure is None or reply.tool_calls:  # with calls, the answer comes later
             return reply
         try:
             return self.partial(message, raw, self.structure.read(reply))
         except ValueError as error:
             raise ModuleError(
-                f"the answer is no {self.structure.name}: {error}; it is in .partial: ask again, or give a larger "
-                "max_tokens where it was cut off",
+                f"the answer is not a {self.structure.name}: {error}; it is in .partial: ask again, or give a larger "
+                "max_tokens if it was cut off",
                 kind="invalid",
                 partial=reply,
             ) from error
 
 
 class _End:
-    """The waits for a whole answer. It holds no stream, so one that is dropped is closed at once."""
+    """The callbacks for a whole answer. It has no reference to the stream, so a dropped stream closes immediately."""
 
     __slots__ = ("reply", "then")
 
@@ -363,17 +370,17 @@ class _Stream:
         """The whole answer.
 
         Raises:
-            ModuleError: The stream is not at its end.
+            ModuleError: The stream has not ended.
         """
         if self._end.reply is None:
-            raise ModuleError("the answer is not whole yet: iterate over the stream to its end first")
+            raise ModuleError("the answer is not complete yet: iterate over the stream to its end first")
         return self._end.reply
 
     def then(self, call: Callable[[Reply], object]) -> Self:
-        """Call something with the whole answer at the end.
+        """Register a function to call with the whole answer at the end.
 
         Args:
-            call: What is called.
+            call: The function.
 
         Returns:
             The stream itself.
@@ -383,12 +390,12 @@ class _Stream:
 
 
 class ReplyStream(_Stream):
-    """An answer that comes piece by piece: iterate over it for its text, or over :meth:`deltas` for all of it.
+    """A streamed answer: iterate over it for its text, or over :meth:`deltas` for all pieces.
 
     Closing it (``with``, or ``close``) before its end closes the connection.
 
     Args:
-        deltas: Begins it; given what is called with the whole answer at the end.
+        deltas: A function that starts the stream. Its argument is called with the whole answer at the end.
     """
 
     def __init__(self, deltas: Callable[[Callable[[Reply], Any]], Generator[Delta]]) -> None:
@@ -418,7 +425,7 @@ class AsyncReplyStream(_Stream):
     """Async version of :class:`ReplyStream`, for ``async for`` and ``async with``.
 
     Args:
-        deltas: Begins it; given what is called with the whole answer at the end.
+        deltas: A function that starts the stream. Its argument is called with the whole answer at the end.
     """
 
     def __init__(self, deltas: Callable[[Callable[[Reply], Any]], AsyncGenerator[Delta]]) -> None:

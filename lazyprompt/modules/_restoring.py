@@ -1,4 +1,4 @@
-"""Answers in which the neutralised sequences of their prompt are restored, whole or piece by piece."""
+"""Restores the prompt's neutralised sequences in answers, whole or streamed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING: Final = Restorer()
 
 
 def restored(message: Msg, restorer: Restorer) -> Msg:
-    """Return an answer with its sequences restored; its native form stays as the model wrote it."""
+    """Return an answer with its sequences restored; its native form is unchanged."""
 
     def restore(text: str, *, behind_text: bool = False) -> str:  # noqa: ARG001 - the signature of a ChangeText
         return restorer.restore(text)
@@ -27,12 +27,12 @@ def restored(message: Msg, restorer: Restorer) -> Msg:
 
 
 class RestoredDeltas:
-    """The deltas of a stream with their sequences restored.
+    """Restores sequences in the deltas of a stream.
 
-    An end of a delta that may begin a sequence is held back until the next delta of the same text.
+    The end of a delta that may begin a sequence is held back until the next delta of the same text.
 
     Args:
-        restorer: Restores the sequences.
+        restorer: The restorer of the sequences.
     """
 
     def __init__(self, restorer: Restorer) -> None:
@@ -40,7 +40,7 @@ class RestoredDeltas:
         self._held: Delta | None = None
 
     def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
-        """Return the deltas that are certain."""
+        """Return the deltas that no later delta can change."""
         return [certain for delta in deltas for certain in self._certain(delta)] if self._restorer else [*deltas]
 
     def finish(self) -> list[Delta]:

@@ -1,4 +1,4 @@
-"""Requests: a bounded number at once, retried if that may help, with every failure as one kind of error."""
+"""Sends requests: limits concurrency, retries, and converts every failure to one kind of error."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import operator
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
 from threading import BoundedSemaphore
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from lazyprompt.errors import FormatError, LazyPromptError, import_extra
-from lazyprompt.modules._reading import Answer, CutError, Exchange
+from lazyprompt.modules._reading import CutError, Exchange, PartialAnswer
 from lazyprompt.modules.clients._faults import Fault, FaultKind, hide, redirected_to
 from lazyprompt.modules.telemetry import CallHook, CallRecord, span_of
 
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
     from lazyprompt.answers.parser import Delta
     from lazyprompt.formatters.reply import Reply
-    from lazyprompt.modules.clients._base import OfficialClient, Settings
+    from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
-# What may be gone by itself soon. Once a stream has begun, nothing is tried again: its beginning would come twice.
+# Faults to retry. A stream that has begun is never retried: its beginning would be repeated.
 _PASSING: frozenset[FaultKind] = frozenset(("rate limit", "server", "timeout", "connection", "cut"))
 _PASSING_STATUSES = frozenset((408, 409))
-# Seconds before the second attempt, and at most before any; a server that asks for more than that is not waited for.
+# Seconds before the first retry, and the maximum before any; there is no retry if a server asks for more.
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 _ADVICE: dict[FaultKind, str] = {
-    "key": "give a right key: api_key=, or the variable of the environment",
-    "not found": "look at the model's name and the server's address",
+    "key": "give a valid key: api_key=, or the environment variable",
+    "not found": "check the model's name and the server's address",
     "overflow": "shorten it, or give a budget: budget=Budget(tokens, counter)",
-    "request": "the request breaks a rule of the server; payload(...) shows what is sent",
+    "request": "the request breaks a rule of the server; payload(...) shows it",
     "rate limit": "send less at once (concurrency=), try again later, or raise the quota",
     "server": "try again later",
     "timeout": "try again, or give a larger timeout=",
-    "connection": "is the server up, and its address right?",
-    "cut": "what came is in .partial; ask again",
-    "malformed": "is its address that of such an API?",
-    "too large": "give a larger max_answer_bytes= if the server is right",
+    "connection": "check that the server is running, and its address",
+    "cut": "the received part is in .partial; ask again",
+    "malformed": "check that its address is that of such an API",
+    "too large": "give a larger max_answer_bytes= if you expect such answers",
 }
 _LOG = logging.getLogger("lazyprompt")
-_END = object()  # behind the last event of a stream
+_END = object()  # marks the end of a stream
 
 
 class _Loop(NamedTuple):
-    """The waits of calls in one event loop: for a free place if those are bounded, and for their turn to begin."""
+    """The semaphore of an event loop, or None without a limit, and the lock with which its calls take turns."""
 
     places: asyncio.Semaphore | None
     turn: asyncio.Lock
@@ -61,17 +61,17 @@ class Sender:
     Args:
         client: The client.
         source: The name of the source or engine in records and errors.
-        settings: The settings of the client; its key shows in no error.
-        concurrency: The number of calls under way at once, in threads, and in each event loop; None for any number.
-        hooks: Functions that are given the record of each call.
-        failed: Makes the error of a fault, given its words, the fault and the part of the answer that came.
+        settings: The settings of the client; errors don't contain its key.
+        concurrency: The maximum number of concurrent calls, in threads and in each event loop; None for no limit.
+        hooks: Functions called with the record of each call.
+        failed: A function that creates the error, from its message, the fault and the received part of the answer.
     """
 
     def __init__(
         self,
         client: OfficialClient,
         source: str,
-        settings: Settings,
+        settings: ClientSettings,
         concurrency: int | None,
         hooks: Sequence[CallHook],
         failed: Callable[[str, Fault, Reply | None], LazyPromptError],
@@ -86,7 +86,7 @@ class Sender:
         self._atried: Callable[..., Any] = operator.call
         if client.retries_itself:
             return
-        # Only the extras of clients that do not retry by themselves have it.
+        # Installed only with clients that don't retry themselves.
         tenacity = import_extra("tenacity", "tenacity", client.package[1])
         self._longer = tenacity.wait_exponential_jitter(initial=_FIRST_WAIT, max=_LONGEST_WAIT, jitter=_FIRST_WAIT)
         again: dict[str, Any] = {
@@ -97,16 +97,17 @@ class Sender:
         }
 
         def aretrying(call: Callable[..., Awaitable[object]], asked: object) -> Awaitable[object]:
-            # Each thread has a state of its own in one object; tasks of one loop would share theirs.
-            return cast("Awaitable[object]", tenacity.AsyncRetrying(**again)(call, asked))
+            # Create an object for each call: tasks of one event loop would share its state.
+            waiting: Awaitable[object] = tenacity.AsyncRetrying(**again)(call, asked)
+            return waiting
 
         self._tried, self._atried = tenacity.Retrying(**again), aretrying
 
     def send(self, exchange: Exchange) -> Reply:
-        """Return the answer.
+        """Send a request, and return the answer.
 
         Raises:
-            ModuleError: There is none.
+            ModuleError: The call failed.
         """
         with self._watched(exchange) as answer, self._place:
             whole: object = self._tried(self.client.send, exchange.request)
@@ -123,14 +124,14 @@ class Sender:
             return answer.reply
 
     def stream(self, exchange: Exchange, ended: Callable[[Reply], object]) -> Generator[Delta]:
-        """Yield the answer piece by piece.
+        """Send a request, and yield the pieces of the answer.
 
         Args:
             exchange: The request, and the reader of its answer.
-            ended: Called with the whole answer at the end.
+            ended: A function called with the whole answer at the end.
 
         Raises:
-            ModuleError: There is none; the part of it that came is in the error.
+            ModuleError: The call failed; the error has the received part of the answer.
         """
         with self._watched(exchange, streamed=True) as answer, self._place:
             event, events = self._tried(self._begin, exchange)
@@ -159,13 +160,13 @@ class Sender:
         ended(answer.reply)
 
     async def _in_turn(self, make: Callable[[], Exchange]) -> Exchange:
-        """Make a request of an event loop when it is its turn.
+        """Make the requests of an event loop one at a time.
 
-        Tasks that are made together all begin in one step of their loop. With 500 of them it stood still for 0.4 to 1 s
-        while prompts and requests were made, and again when the answers came as close together. So each begins in a
-        step of its own: then it was 15 to 50 ms, and 120 where answers came in bunches all the same; with 200 under way
-        at most (``concurrency``), for httpcore looks through all connections for each of them, never more than 25. And
-        the first one imports its client, which takes up to two seconds: in a thread.
+        Tasks created together all start in one step of their loop: 500 of them blocked it for 0.4 to 1 s while prompts
+        and requests were made, and again when their answers arrived together. With a step for each, the loop was
+        blocked for 15 to 50 ms, and for 120 ms when answers arrived together. With ``concurrency=200``, it was never
+        blocked for more than 25 ms, since httpcore searches all connections for each request. The first request imports
+        the client in a thread, which takes up to two seconds.
         """
         async with self._loop().turn:
             if not self._loaded:
@@ -176,18 +177,18 @@ class Sender:
         return make()
 
     def _begin(self, exchange: Exchange) -> tuple[object, Generator[object]]:
-        """Return the first event of a stream, or `_END` if there is none, and the others."""
-        events = cast("Generator[object]", self.client.stream(exchange.request))
+        """Return the first event of a stream, or `_END` if there is none, and the iterator of the others."""
+        events = self.client.stream(exchange.request)
         return next(events, _END), events
 
     async def _abegin(self, exchange: Exchange) -> tuple[object, AsyncGenerator[object]]:
-        events = cast("AsyncGenerator[object]", self.client.astream(exchange.request))
+        events = self.client.astream(exchange.request)
         return await anext(events, _END), events
 
     @contextmanager
-    def _watched(self, exchange: Exchange, *, streamed: bool = False) -> Generator[Answer]:
-        """Record a call when it is over, and turn failures into errors of ours."""
-        answer, begun = Answer(exchange), perf_counter()
+    def _watched(self, exchange: Exchange, *, streamed: bool = False) -> Generator[PartialAnswer]:
+        """Record a call at its end, and convert failures to lazyprompt's errors."""
+        answer, begun = PartialAnswer(exchange), perf_counter()
         request = exchange.request
         failure: BaseException | None = None
         with span_of(self._source, request) as record_span:
@@ -195,13 +196,13 @@ class Sender:
                 yield answer
             except Exception as error:
                 failure = self._as_error(error, answer)
-                # Not in a loop: its variable would stay in this frame, which tracebacks show.
+                # Not in a loop: tracebacks would show its variable.
                 hide(failure, self._key)
                 hide(error, self._key)
                 if failure is error:
                     raise
                 raise failure from error
-            except BaseException as error:  # given up: the stream was closed, the task cancelled
+            except BaseException as error:  # the stream was closed, or the task cancelled
                 failure = error
                 raise
             finally:
@@ -215,17 +216,17 @@ class Sender:
         for hook in self._hooks:
             try:
                 hook(record)
-            except Exception:  # noqa: BLE001 - a fault of a hook takes no answer away from the caller; it is logged
-                _LOG.exception("a hook failed that was given the record of a call of %s", self._source)
+            except Exception:  # noqa: BLE001 - a failing hook must not cost the caller the answer
+                _LOG.exception("a hook failed on the record of a call of %s", self._source)
 
-    def _as_error(self, error: Exception, answer: Answer) -> Exception:
-        """Return a failure as an error of ours; other errors stay as they are."""
-        if isinstance(error, FormatError | RecursionError):  # too deep for Python's reader of JSON
+    def _as_error(self, error: Exception, answer: PartialAnswer) -> Exception:
+        """Convert a client's failure to lazyprompt's error; other errors are returned unchanged."""
+        if isinstance(error, FormatError | RecursionError):  # RecursionError: JSON nested too deeply
             fault: Fault | None = Fault("malformed", str(error))
         elif isinstance(error, LazyPromptError):
             return error
         elif isinstance(error, CutError):
-            cut = Fault("cut", "the stream ended without its end")
+            cut = Fault("cut", "the stream ended before its final event")
             fault = cut if answer.begun else Fault("malformed", "the stream was empty")
         else:
             fault = self.client.fault(error)
@@ -233,7 +234,7 @@ class Sender:
             return error
         if (moved := redirected_to(error)) is not None:
             fault = fault._replace(kind="not found", message=_moved(moved))
-        # Clients differ in how they call a connection that was lost; what counts is whether the answer had begun.
+        # Clients name lost connections differently; the kind depends on whether the answer had begun.
         if fault.kind in ("connection", "cut"):
             fault = fault._replace(kind="cut" if answer.begun else "connection")
         status = f" (HTTP {fault.status})" if fault.status else ""
@@ -241,14 +242,14 @@ class Sender:
         return self._failed(message, fault, answer.partial())
 
     def _may_pass(self, error: BaseException) -> bool:
-        """Return True if a further attempt may succeed."""
+        """Return True if a retry may succeed."""
         fault = self.client.fault(error) if isinstance(error, Exception) else None
         if fault is None or (fault.retry_after or 0) > _LONGEST_WAIT:
             return False
         return fault.kind in _PASSING or fault.status in _PASSING_STATUSES
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
-        """Return the seconds to wait: as long as the server asks for, or longer each time."""
+        """Return the seconds to wait: the server's ``Retry-After``, or an exponential back-off."""
         error = None if state.outcome is None else state.outcome.exception()
         fault = self.client.fault(error) if isinstance(error, Exception) else None
         if fault is not None and fault.retry_after is not None:
@@ -282,4 +283,4 @@ def _moved(location: str) -> str:
     """Describe the target of a redirect, without the parts of the address that could be secret."""
     to = urlsplit(location)
     place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else "another address"
-    return f"the server redirects to {place}, which is not followed, so that key and conversation go nowhere else"
+    return f"the server redirects to {place}; redirects are not followed, since they would send the key and prompt on"

@@ -1,4 +1,4 @@
-"""Models to ask, with a prompter attached, and conversations with them that keep their history."""
+"""Models with a prompter attached, and conversations with them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, cast
 
 from lazyprompt._base.files import read_regular, write_whole
-from lazyprompt._base.json import checked
+from lazyprompt._base.json import checked, is_mapping, is_sequence
 from lazyprompt.budget.budget import BudgetLike, read_budget
 from lazyprompt.errors import HistoryError, ModuleError, TemplateError
 from lazyprompt.formatters.report import Payload
-from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, messages_from
+from lazyprompt.messages.history import EMPTY_HISTORY, History, HistoryLike, PastLike, messages_from
 from lazyprompt.messages.msg import Msg, ToolResultBlock, ToolUseBlock, message_of
 from lazyprompt.messages.native import Native
 from lazyprompt.messages.open_calls import OpenCalls
-from lazyprompt.modules._reading import AsyncReplyStream, Exchange, ReplyStream, ResponseFormat, Structure
+from lazyprompt.modules._reading import AnswerSchema, AsyncReplyStream, Exchange, ReplyStream, ResponseFormat
 from lazyprompt.modules.tool_runner import ToolRunner, output_of
 from lazyprompt.prompters.kinds import ChatPrompter, EmptyPrompter
 from lazyprompt.prompters.prompter import Prompter
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import Prompt
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.modules._sending import Sender
-    from lazyprompt.modules.clients._base import OfficialClient, Settings
+    from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
     class HasPrompter(Protocol):
         """A prompt in a file."""
@@ -47,22 +47,22 @@ if TYPE_CHECKING:
     PrompterLike = Prompter | HasPrompter | str | Mapping[str, str] | None
 
 Step: TypeAlias = "Delta | Reply | ToolResultBlock"
-"""A step of a conversation with tools: a piece of an answer, an answer, or the result of a call."""
+"""A step of a conversation with tools: a piece of an answer, an answer, or a tool result."""
 
 _FORMAT = "lazyprompt.chat/1"
-# The largest saved conversation that is read.
+# The size limit of a saved conversation, in bytes.
 _MOST = 1_073_741_824
 
 
-class Call(NamedTuple):
+class CallArguments(NamedTuple):
     """The arguments of a call.
 
     Attributes:
-        input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with history and tools).
-        history: The turns before.
+        input: The input, as in :meth:`lazyprompt.Prompter.generate_prompt`.
+        history: The earlier messages.
         tools: The tools that the model may call.
-        response_format: The form of the answer.
-        params: Further parameters of this call.
+        response_format: A pydantic model or JSON schema for the answer.
+        params: Other parameters of this call.
     """
 
     input: object
@@ -73,11 +73,11 @@ class Call(NamedTuple):
 
 
 class ChatModule(ABC):
-    """A model that can be asked, with a prompter attached.
+    """A model with a prompter attached.
 
     Args:
-        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a text or a list) and
-            ``seed`` under these names, others under the client's own.
+        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a string or a list) and
+            ``seed``, or parameters of the client.
     """
 
     _unshared: ClassVar[tuple[str, ...]] = ("_client", "_connection")
@@ -92,7 +92,7 @@ class ChatModule(ABC):
         self._history = EMPTY_HISTORY
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy: it has a connection of its own, and a pickle holds no key."""
+        """Return the state of a copy, without the connection and, in a pickle, without the key."""
         return {name: value for name, value in vars(self).items() if name not in self._unshared}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -101,12 +101,12 @@ class ChatModule(ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Prepare the connection, which a copy does not share."""
+        """Prepare a connection; copies don't share it."""
 
     def close(self) -> None:
         """Close the connections of threads; the module can be used again.
 
-        Calls that are under way may run into their time-out.
+        Calls in progress may time out.
         """
         if (sender := self._connection.sender) is not None:
             sender.client.close()
@@ -117,44 +117,44 @@ class ChatModule(ABC):
             await sender.client.aclose()
 
     def prompt(self, prompter: PrompterLike = None, history: HistoryLike | None = None) -> Self:
-        """Attach a prompter. It stays as it is, so one serves many modules at once.
+        """Attach a prompter; it is not changed, so it can serve many modules.
 
         Args:
-            prompter: A prompter; a prompt file, whose outputs are the form of answers; an instruction as text or as
-                ``{"system": ..., "user": ...}``, for a :class:`~lazyprompt.ChatPrompter`; None for an
-                :class:`~lazyprompt.EmptyPrompter`, which sends the caller's text as it is, control sequences too.
-            history: The history that every conversation begins with.
+            prompter: A prompter; a prompt file, whose outputs become the ``response_format``; an instruction as text or
+                as ``{"system": ..., "user": ...}``, for a :class:`~lazyprompt.ChatPrompter`; None for an
+                :class:`~lazyprompt.EmptyPrompter`, which sends the caller's text unchanged, with control sequences.
+            history: Messages at the beginning of every conversation.
 
         Returns:
             The module itself.
 
         Raises:
-            TemplateError: It is no prompter, or the instruction is wrong.
-            HistoryError: The history has no accepted shape.
+            TemplateError: The argument is no prompter, or the instruction is invalid.
+            HistoryError: The history has a wrong form.
         """
-        # Both or none: what is wrong leaves the module as it was.
+        # One statement: an error leaves the module unchanged.
         self._prompter, self._history = _prompter_of(prompter), History.of(history)
         return self
 
     def share(self, prompt: PrompterLike = None, history: HistoryLike | None = None) -> Self:
         """Return a module with its own prompter on the same client or running engine.
 
-        Both modules use the same connections and limits; the engine is started and stopped by either.
+        Both modules use the same connections and limits, and either can start and stop the engine.
 
         Args:
-            prompt: As of :meth:`prompt`; None keeps this module's prompter.
-            history: The history that every conversation of the new module begins with. None keeps this module's if the
+            prompt: A prompter, as in :meth:`prompt`; None keeps this module's prompter.
+            history: Messages at the beginning of every conversation of the new module. None keeps this module's if the
                 prompter is kept.
 
         Returns:
-            The new module. This one does not change.
+            The new module.
 
         Raises:
-            TemplateError: As of :meth:`prompt`.
-            HistoryError: As of :meth:`prompt`.
+            TemplateError: The argument is no prompter, or the instruction is invalid.
+            HistoryError: The history has a wrong form.
         """
         shared = object.__new__(type(self))
-        # Not copy.copy: a copy has connections of its own.
+        # Not copy.copy: a copy gets a new connection.
         vars(shared).update(vars(self))
         if prompt is not None:
             return shared.prompt(prompt, history)
@@ -162,7 +162,7 @@ class ChatModule(ABC):
 
     @property
     def prompter(self) -> Prompter:
-        """The prompter that is attached."""
+        """The attached prompter."""
         return self._prompter
 
     def __call__(
@@ -177,22 +177,22 @@ class ChatModule(ABC):
         """Ask the model.
 
         Args:
-            input: As of :meth:`lazyprompt.Prompter.generate_prompt` (so with history and tools). None of it changes.
-            history: The turns before.
-            tools: The tools that the model may call: functions are described, never run; the calls are in the reply.
-            response_format: A pydantic model, or a JSON schema, that the answer is to be of: ``reply.parsed``.
-            params: Further parameters of this call.
+            input: The input, as in :meth:`lazyprompt.Prompter.generate_prompt`.
+            history: The earlier messages.
+            tools: The tools that the model may call. Functions are described, never run; calls are in the reply.
+            response_format: A pydantic model or JSON schema for the answer, which is then in ``reply.parsed``.
+            params: Other parameters of this call.
 
         Returns:
             The answer.
 
         Raises:
-            ModuleError: There is none: what went wrong is its ``kind``, what came is its ``partial``.
-            EngineError: The same, of a local engine.
-            LazyPromptError: The prompt cannot be made.
+            ModuleError: The call failed: the error has the ``kind`` of failure, and the received part as ``partial``.
+            EngineError: The call of a local engine failed.
+            LazyPromptError: The prompt is invalid.
         """
         if not self._streams:
-            return self._sender().send(self._exchange(Call(input, history, tools, response_format, params)))
+            return self._sender().send(self._exchange(CallArguments(input, history, tools, response_format, params)))
         stream = self.stream(input, history, tools, response_format=response_format, **params)
         for _ in stream.deltas():
             pass
@@ -209,7 +209,7 @@ class ChatModule(ABC):
     ) -> Reply:
         """Async version of a call; cancelling it closes the connection."""
         if not self._streams:
-            call = Call(input, history, tools, response_format, params)
+            call = CallArguments(input, history, tools, response_format, params)
             return await self._sender().asend(lambda: self._exchange(call))
         async with self.astream(input, history, tools, response_format=response_format, **params) as stream:
             async for _ in stream.deltas():
@@ -228,17 +228,17 @@ class ChatModule(ABC):
         """Ask the model, and return its answer as a stream.
 
         Args:
-            input: As of a call (so with all others).
-            history: The turns before.
+            input: The input, as in a call.
+            history: The earlier messages.
             tools: The tools that the model may call.
-            response_format: The form of the answer.
-            params: Further parameters of this call.
+            response_format: A pydantic model or JSON schema for the answer.
+            params: Other parameters of this call.
 
         Returns:
-            The pieces of text to iterate over; ``reply`` is the whole answer then. Nothing is sent before the first
-            piece is asked for.
+            An iterator of pieces of text, whose ``reply`` is the whole answer at the end. The request is sent with the
+            first iteration.
         """
-        exchange = self._exchange(Call(input, history, tools, response_format, params))
+        exchange = self._exchange(CallArguments(input, history, tools, response_format, params))
         sender = self._sender()
         return ReplyStream(lambda ended: sender.stream(exchange, ended))
 
@@ -251,8 +251,8 @@ class ChatModule(ABC):
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> AsyncReplyStream:
-        """Async version of :meth:`stream`, for ``async for``; the prompt is made then, too."""
-        call = Call(input, history, tools, response_format, params)
+        """Async version of :meth:`stream`, for ``async for``; iteration also renders the prompt."""
+        call = CallArguments(input, history, tools, response_format, params)
         sender = self._sender()
         return AsyncReplyStream(lambda ended: sender.astream(lambda: self._exchange(call), ended))
 
@@ -268,23 +268,23 @@ class ChatModule(ABC):
         """Return the payload of a call with these arguments; nothing is sent.
 
         Args:
-            input: As of a call (so with all others).
-            history: The turns before.
+            input: The input, as in a call.
+            history: The earlier messages.
             tools: The tools that the model may call.
-            response_format: The form of the answer.
-            params: Further parameters of this call.
+            response_format: A pydantic model or JSON schema for the answer.
+            params: Other parameters of this call.
 
         Returns:
             The arguments of the client's call, with the formatter's report.
         """
-        request = self._exchange(Call(input, history, tools, response_format, params)).request
+        request = self._exchange(CallArguments(input, history, tools, response_format, params)).request
         made = request.payload
         own = made if isinstance(made, Payload) else Payload({})
         sent = {"model": request.model, **made, **request.params}
         return Payload(sent, own.report, own.trim, own.neutralised)
 
     def continued(self) -> ChatModule:
-        """Return the model for one conversation, which may go on with the state that its engine keeps of it."""
+        """Return a module for one conversation, which can reuse the state that the engine caches."""
         return self
 
     def chat(
@@ -297,53 +297,52 @@ class ChatModule(ABC):
         """Begin a conversation with the model.
 
         Args:
-            history: The turns before.
-            tools: The tools that the model may call in all of it.
-            values: Values for slots of the prompter in all of it, as of :meth:`lazyprompt.Prompter.partial`.
+            history: The earlier messages.
+            tools: The tools that the model may call.
+            values: Values for slots of the prompter, as in :meth:`lazyprompt.Prompter.partial`.
 
         Raises:
-            SlotError: A value is for no slot.
+            SlotError: The prompter has no slot for a value.
         """
         module = self if not values else self.share(self._prompter.partial(**values), self._history.messages)
         return Chat(module, history, tools)
 
     @abstractmethod
     def _sender(self) -> Sender:
-        """Return the sender of requests, made when it is first needed."""
+        """Return the sender of requests; the first call creates it."""
 
     @abstractmethod
-    def _exchange(self, call: Call) -> Exchange:
+    def _exchange(self, call: CallArguments) -> Exchange:
         """Return the request of a call, and the reader of its answer."""
 
-    def _filled(self, prompter: Prompter, call: Call) -> Prompt:
+    def _filled(self, prompter: Prompter, call: CallArguments) -> Prompt:
         """Return the prompt of a call."""
         return prompter.fill(call.input, cast("HistoryLike | None", self._past(call.history)), call.tools)
 
-    def _past(self, history: HistoryLike | History | None) -> Sequence[Any] | None:
-        """Return the history of every conversation, and behind it that of the call."""
-        if not self._history:
-            return cast("Sequence[Any] | None", history)
-        return (self._history + History.of(history)).messages
+    def _past(self, history: PastLike) -> PastLike:
+        """Return the module's history followed by that of the call."""
+        return self._history + History.of(history) if self._history else history
 
     def _common(self, params: Mapping[str, Any], stops: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the parameters of a call over those of every call, with ``stop`` as a list."""
+        """Return the module's parameters updated by those of a call, with ``stop`` as a list."""
         given = {**self._params, **params}
         if "llm_chat_history" in given:
             raise ModuleError("'llm_chat_history' is LazyLLM's name for the earlier messages; give them as history=")
         stop: object = given.pop("stop", None) or ()
         own = [stop] if isinstance(stop, str) else stop
-        if not isinstance(own, list | tuple) or not all(isinstance(each, str) for each in cast("list[object]", own)):
-            raise ModuleError(f"stop is a text or a list of texts, not {stop!r}")
-        all_stops = [*cast("list[str]", own), *stops]
+        texts = [each for each in own if isinstance(each, str)] if is_sequence(own) else []
+        if not is_sequence(own) or len(texts) < len(own):
+            raise ModuleError(f"stop is a string or a list of strings, not {stop!r}")
+        all_stops = [*texts, *stops]
         return {
             **{name: value for name, value in given.items() if value is not None},
             **({"stop": list(dict.fromkeys(all_stops))} if all_stops else {}),
         }
 
-    def _asked(self, call: Call) -> tuple[Prompter, Structure | None, dict[str, Any]]:
-        """Return the prompter of a call, the form that is asked for, and the parameters that ask the client for it."""
+    def _asked(self, call: CallArguments) -> tuple[Prompter, AnswerSchema | None, dict[str, Any]]:
+        """Return the prompter of a call, the schema of its answer, and the parameters that request it."""
         form = self._prompter.response_format if call.response_format is None else call.response_format
-        structure = None if form is None else Structure.of(form)
+        structure = None if form is None else AnswerSchema.of(form)
         asked = None if structure is None else self._client.structured(structure.schema, structure.name)
         prompter = self._prompter
         if structure is not None and asked is None:
@@ -357,16 +356,16 @@ class ChatModule(ABC):
 class Chat:
     """A conversation: each call is a turn, and the history is kept.
 
-    A call that fails leaves the history as it was. A budget of the module or its prompter trims the payload, never the
-    history. Not to be used by several threads at once.
+    A failed call leaves the history unchanged. A budget of the module or its prompter trims the payload, never the
+    history. Not thread-safe.
 
     Args:
         module: The model.
-        history: The turns before.
-        tools: The tools that the model may call in all of the conversation.
+        history: The earlier messages.
+        tools: The tools that the model may call.
 
     Raises:
-        HistoryError: The history has no accepted shape.
+        HistoryError: The history has a wrong form.
         ToolsError: A tool cannot be described.
     """
 
@@ -375,7 +374,7 @@ class Chat:
         self._asked = module.continued()
         self._runner = ToolRunner.of(tools)
         self._history: tuple[Msg, ...] = tuple(messages_from(history))
-        # The values of the last turn that the user did not say, for the model to go on with.
+        # The last turn's values for slots outside the user's text; a call without input uses them again.
         self._values: Mapping[str, object] = {}
 
     @property
@@ -387,12 +386,13 @@ class Chat:
         """Send the user's text, and return the answer.
 
         Args:
-            input: As of a call of the module; nothing where the history waits for an answer, as behind results.
-            response_format: The form of the answer.
-            params: Further parameters of this call.
+            input: The input, as in a call of the module; None if the history already awaits the answer, such as after
+                tool results.
+            response_format: A pydantic model or JSON schema for the answer.
+            params: Other parameters of this call.
 
         Raises:
-            ModuleError: There is no answer; the history is as before.
+            ModuleError: The call failed; the history is unchanged.
         """
         return self._ask(input, self._runner, response_format, params)
 
@@ -405,7 +405,7 @@ class Chat:
     def stream(
         self, input: object = None, *, response_format: ResponseFormat | None = None, **params: Any
     ) -> ReplyStream:
-        """Return the answer of a call as a stream; the turn is kept when it is whole."""
+        """Return the answer of a call as a stream; the turn joins the history at its end."""
         return self._stream(input, self._runner, response_format, params)
 
     def astream(
@@ -425,25 +425,25 @@ class Chat:
     ) -> Reply:
         """Send the user's text, run the functions that the model calls, and return its answer.
 
-        Several calls of one answer run at once, in threads. A function that fails does not end the run: its error is
-        the result that the model reads. All calls and results are in the history.
+        Calls of one answer run in parallel threads. A failing function doesn't end the run: the model gets its error as
+        the result. All calls and results join the history.
 
         Args:
-            input: As of a call.
-            tools: Python functions that the model may call, and other tools; None for those of the chat.
-            max_rounds: The number of answers with calls that are run.
-            response_format: The form of the answer.
-            params: Further parameters of each call of the model.
+            input: The input, as in a call.
+            tools: Python functions and other tools that the model may call; None for the tools of the chat.
+            max_rounds: The maximum number of answers whose calls are run.
+            response_format: A pydantic model or JSON schema for the answer.
+            params: Other parameters of each call of the model.
 
         Returns:
-            The answer: the first one without calls, or with a call of a tool that is no function.
+            The first answer without calls, or with a call of a tool that is not a Python function.
 
         Raises:
-            ModuleError: There is no answer, or the model still calls tools after so many rounds.
+            ModuleError: A call of the model failed, or it still calls tools after ``max_rounds``.
             ToolsError: A tool cannot be described, or is async.
             HistoryError: The output of a function is no text, no list of blocks and no JSON value.
         """
-        call = Call(input, None, tools, response_format, params)
+        call = CallArguments(input, None, tools, response_format, params)
         *_, reply = (step for step in self._steps(call, max_rounds, streams=False) if isinstance(step, str))
         return reply
 
@@ -457,7 +457,7 @@ class Chat:
         **params: Any,
     ) -> Reply:
         """Async version of :meth:`run`: async functions are awaited, others run in threads."""
-        call = Call(input, None, tools, response_format, params)
+        call = CallArguments(input, None, tools, response_format, params)
         *_, reply = [step async for step in self._asteps(call, max_rounds, streams=False) if isinstance(step, str)]
         return reply
 
@@ -470,20 +470,20 @@ class Chat:
         response_format: ResponseFormat | None = None,
         **params: Any,
     ) -> Iterator[Step]:
-        """Run as :meth:`run` does, and yield each step when it happens.
+        """Run as :meth:`run` does, and yield each step.
 
         Args:
-            input: As of :meth:`run` (so with all others).
-            tools: The tools.
-            max_rounds: The number of answers with calls that are run.
-            response_format: The form of the answer.
-            params: Further parameters.
+            input: The input, as in a call.
+            tools: Python functions and other tools that the model may call; None for the tools of the chat.
+            max_rounds: The maximum number of answers whose calls are run.
+            response_format: A pydantic model or JSON schema for the answer.
+            params: Other parameters of each call of the model.
 
         Returns:
-            The steps: the pieces of an answer (:class:`Delta`), the answer (:class:`Reply`), the result of each of its
-            calls (:class:`ToolResultBlock`), and so on.
+            The steps of each round: the pieces of the answer (:class:`Delta`), the answer (:class:`Reply`), and the
+            results of its calls (:class:`ToolResultBlock`).
         """
-        return self._steps(Call(input, None, tools, response_format, params), max_rounds, streams=True)
+        return self._steps(CallArguments(input, None, tools, response_format, params), max_rounds, streams=True)
 
     def asteps(
         self,
@@ -495,17 +495,17 @@ class Chat:
         **params: Any,
     ) -> AsyncIterator[Step]:
         """Async version of :meth:`steps`."""
-        return self._asteps(Call(input, None, tools, response_format, params), max_rounds, streams=True)
+        return self._asteps(CallArguments(input, None, tools, response_format, params), max_rounds, streams=True)
 
     def add_result(self, call: ToolUseBlock, output: object) -> None:
-        """Add the result of a tool that the model called; ``chat()`` lets the model go on.
+        """Add the result of a tool call; ``chat()`` then continues the conversation.
 
         Args:
-            call: The call, out of ``reply.tool_calls``.
+            call: The call, from ``reply.tool_calls``.
             output: Its output: text, a list of blocks, or a JSON value.
 
         Raises:
-            HistoryError: It is none of these, or no such call waits for a result.
+            HistoryError: The output has another type, or no such call awaits a result.
         """
         if not isinstance(cast("object", call), ToolUseBlock):
             raise HistoryError(f"the call is a {type(call).__name__}; give one of reply.tool_calls")
@@ -516,27 +516,27 @@ class Chat:
         self._with_results([ToolResultBlock(call.id, call.name, output_of(output, call.name))])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the conversation to a JSON file, all of it or nothing.
+        """Write the conversation to a JSON file atomically.
 
         Args:
             path: The file.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         saved = {"format": _FORMAT, "messages": [_written(message) for message in self._history]}
         text = json.dumps(saved, ensure_ascii=False, indent=1)
         write_whole(Path(path), text.encode(), 0o600)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on with the conversation of a file that :meth:`save` wrote.
+        """Replace the history by the conversation in a file of :meth:`save`.
 
         Args:
             path: The file.
 
         Raises:
-            HistoryError: It holds no conversation.
-            OSError: It cannot be read.
+            HistoryError: The file contains no conversation.
+            OSError: The file cannot be read.
         """
         name = os.fspath(path)
         try:
@@ -545,9 +545,9 @@ class Chat:
             if form == _FORMAT:
                 self._history = tuple(map(_read, messages))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise HistoryError(f"{name} holds no conversation that Chat.save wrote: {error}") from error
+            raise HistoryError(f"{name} is not a conversation saved by Chat.save: {error}") from error
         if form != _FORMAT:
-            raise HistoryError(f"{name} holds a conversation of the form {form!r}; this version reads {_FORMAT!r}")
+            raise HistoryError(f"{name} is a conversation in the format {form!r}; this version reads {_FORMAT!r}")
 
     def _stream(
         self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
@@ -563,7 +563,7 @@ class Chat:
         stream = self._asked.astream(given, self._history, runner.tools, response_format=response_format, **params)
         return stream.then(self._keeper(input))
 
-    def _steps(self, call: Call, max_rounds: int, *, streams: bool) -> Iterator[Step]:
+    def _steps(self, call: CallArguments, max_rounds: int, *, streams: bool) -> Iterator[Step]:
         runner, input = self._runner_of(call.tools), call.input
         for left in reversed(range(max_rounds + 1)):
             if streams:
@@ -579,7 +579,7 @@ class Chat:
             yield from self._with_results(runner.run(reply.tool_calls))
             input = None
 
-    async def _asteps(self, call: Call, max_rounds: int, *, streams: bool) -> AsyncIterator[Step]:
+    async def _asteps(self, call: CallArguments, max_rounds: int, *, streams: bool) -> AsyncIterator[Step]:
         runner, input = self._runner_of(call.tools), call.input
         for left in reversed(range(max_rounds + 1)):
             if streams:
@@ -617,7 +617,7 @@ class Chat:
         return reply
 
     def _given(self, input: object) -> object:
-        """Return the input of a call; where the model goes on, the values of the turn that it goes on with."""
+        """Return the input of a call; without one, the values of the last turn."""
         return input if input is not None else self._values or None
 
     def _keeper(self, input: object) -> Callable[[Reply], None]:
@@ -625,10 +625,9 @@ class Chat:
 
     def _keep(self, input: object, reply: Reply) -> None:
         self._history += reply.turn
-        if isinstance(input, Mapping):
-            said = {*self.module.prompter.made_of.instruction.user_only, INPUT}
-            values = cast("Mapping[str, object]", input)
-            self._values = {name: value for name, value in values.items() if name not in said}
+        if is_mapping(input):
+            user_only = {*self.module.prompter.made_of.instruction.user_only, INPUT}
+            self._values = {name: value for name, value in input.items() if name not in user_only}
 
     def _with_results(self, results: Sequence[ToolResultBlock]) -> Sequence[ToolResultBlock]:
         self._history += tuple(message_of("", (result,), "tool") for result in results)
@@ -636,7 +635,7 @@ class Chat:
 
 
 def _check_rounds(left: int, most: int, reply: Reply) -> None:
-    """Refuse to run the calls of an answer when no round is left."""
+    """Raise an error if no round is left for the calls of an answer."""
     if not left:
         names = ", ".join(call.name for call in reply.tool_calls)
         raise ModuleError(
@@ -647,41 +646,43 @@ def _check_rounds(left: int, most: int, reply: Reply) -> None:
 
 
 class Connection:
-    """The connection of a module, made by the first call and shared by modules."""
+    """The connection of a module and those that share it; the first call opens it."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.sender: Sender | None = None
 
 
-def check_settings(settings: Settings, concurrency: int | None, error: type[ModuleError]) -> Settings:
-    """Return the settings of clients, if clients can be made with them."""
-    timeout = cast("object", settings.timeout)
-    if not isinstance(timeout, int | float) or not timeout > 0:
-        raise error(f"timeout is in seconds, and more than 0, not {timeout!r}")
-    if "api_key" in settings.options:  # where it would show
+def check_settings(settings: ClientSettings, concurrency: int | None, error: type[ModuleError]) -> ClientSettings:
+    """Check the settings of clients, and return them."""
+    if not _is_positive(settings.timeout):
+        raise error(f"timeout is in seconds, and more than 0, not {settings.timeout!r}")
+    if "api_key" in settings.options:  # reprs and logs would show it
         raise error("a key is given as api_key=, not among the options")
-    most = 1 if concurrency is None else concurrency
-    for name, value, least in (
-        ("retries", settings.retries, 0),
-        ("concurrency", most, 1),
-        ("max_answer_bytes", settings.max_answer_bytes, 1),
-    ):
-        given = cast("object", value)
-        if not isinstance(given, int):
-            raise error(f"{name} is a whole number, not {given!r}")
-        if given < least:
-            raise error(f"{name} is {least} or more, not {given}")
+    _check_number("retries", settings.retries, 0, error)
+    _check_number("concurrency", 1 if concurrency is None else concurrency, 1, error)
+    _check_number("max_answer_bytes", settings.max_answer_bytes, 1, error)
     return settings
 
 
+def _check_number(name: str, value: object, least: int, error: type[ModuleError]) -> None:
+    if not isinstance(value, int):
+        raise error(f"{name} is a whole number, not {value!r}")
+    if value < least:
+        raise error(f"{name} is {least} or more, not {value}")
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0
+
+
 def check_params(params: Mapping[str, Any], payload: Mapping[str, Any], error: type[ModuleError]) -> Mapping[str, Any]:
-    """Refuse parameters that would replace the prompt or the model."""
+    """Check that no parameter replaces the prompt or the model, and return the parameters."""
     for name in params:
         if name in ("model", "stream") or name in payload:
             raise error(
-                f"{name!r} is no parameter of a call: {' and '.join(payload)} are what the prompter makes, the model "
-                "is the module's, and module.stream(...) streams"
+                f"{name!r} is not a parameter of a call: the prompter renders {' and '.join(payload)}, the module has "
+                "the model, and module.stream(...) streams"
             )
     return params
 
@@ -690,19 +691,18 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
     """Return a prompter.
 
     Raises:
-        TemplateError: It is none, and no instruction.
+        TemplateError: The argument is no prompter and no instruction.
     """
-    given = cast("object", prompter)
-    if isinstance(given, Prompter):
-        return given
-    if isinstance(own := getattr(given, "prompter", None), Prompter):
+    if isinstance(prompter, Prompter):
+        return prompter
+    if isinstance(own := getattr(prompter, "prompter", None), Prompter):
         return own
-    if given is None:
+    if prompter is None:
         return EmptyPrompter()
-    if isinstance(given, str | Mapping):
-        return ChatPrompter(cast("str", given))
+    if isinstance(prompter, str | Mapping):
+        return ChatPrompter(prompter)
     raise TemplateError(
-        f"a prompter is a Prompter, a prompt file, an instruction, or None, not a {type(given).__name__}"
+        f"a prompter is a Prompter, a prompt file, an instruction, or None, not a {type(prompter).__name__}"
     )
 
 

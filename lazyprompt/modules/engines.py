@@ -1,7 +1,7 @@
-"""The engines that serve a local model: the commands of those that are started, and the fields of their requests.
+"""The engines that serve local models: the commands that start them, and the fields of their requests.
 
-Sources: the engines' own documentation and, where that is silent, their source: vLLM's ``CompletionRequest`` and ``vllm
-serve``; SGLang's and LMDeploy's ``CompletionRequest``; Ollama's API. llama.cpp's row is what its server was seen to do.
+Sources: the engines' documentation and source code (vLLM's ``CompletionRequest`` and ``vllm serve``, SGLang's and
+LMDeploy's ``CompletionRequest``), Ollama's API, and the observed behaviour of llama.cpp's server.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from lazyprompt._base.json import is_sequence
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError, did_you_mean, install_command
 from lazyprompt.modules.clients.ollama import connect_generate
@@ -24,24 +25,24 @@ from lazyprompt.modules.clients.openai import CompletionsClient, Server
 
 if TYPE_CHECKING:
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.modules.clients._base import OfficialClient, Settings
+    from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
-HOST: Final = "127.0.0.1"  # the address that started engines listen at
+HOST: Final = "127.0.0.1"  # the address on which started engines listen
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _HERE = Path(__file__).parent
 _OPTION = re.compile(r"[A-Za-z][\w.-]*")
-# owner/name, as model hubs write it, and name:tag or owner/name:tag, as Ollama does
+# A hub's owner/name, and Ollama's name:tag or owner/name:tag.
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _TAG = re.compile(r"[\w-][\w./-]*:[\w.-]+")
 
 
 class AnswerIds(NamedTuple):
-    """The way to the token ids of an answer.
+    """The location of token ids in an answer.
 
     Attributes:
-        fields: The fields of the request that ask for them.
-        place: Their place in the answer, and in each event of a stream.
+        fields: The fields of the request that ask for the ids.
+        place: The path of the ids in the answer, and in each event of a stream.
     """
 
     fields: Mapping[str, Any]
@@ -54,19 +55,16 @@ class Engine(NamedTuple):
     Attributes:
         name: The name of the engine.
         program: The command that starts it, or () if the user starts it. ``{python}`` is this Python, ``{here}`` this
-            directory, ``{model}``, ``{host}`` and ``{port}`` are the values of the call. Requests use the same model
-            name.
+            directory; ``{model}``, ``{host}`` and ``{port}`` are the values of the call.
         install: The command that installs it, if no extra does.
         extra: The extra that installs it.
-        package: The package that must be installed, if the program is Python's.
+        package: The Python package of the program, which must be installed.
         server: The details of its completions (``/v1/completions``), or None for Ollama's ``generate``.
-        takes_ids: True if the prompt may be token ids. Ids are never changed: the engine adds no BOS, and nothing in
-            them can become a special token that was none.
-        body: Fields of each request. They keep special tokens in the text, if the engine has a field for that.
-        no_bos: Fields that keep the engine from adding a BOS to a text that begins with one. None if it has no such
-            field. If its tokenizer adds a BOS, the text's own must be left out, or ids be sent.
-        answer_ids: The way to the token ids of an answer, or None if there is none. Without them a conversation goes
-            on as text.
+        takes_ids: True if the prompt may be token ids. The engine adds no BOS to ids.
+        body: Fields of each request, which keep special tokens in the text if the engine has a field for that.
+        no_bos: Fields that keep the engine from adding a BOS to a text that begins with one, or None. Without them, and
+            with a tokenizer that adds a BOS, the text's own BOS is left out.
+        answer_ids: The location of token ids in answers, or None. Without them a conversation continues as text.
     """
 
     name: str
@@ -82,40 +80,40 @@ class Engine(NamedTuple):
 
     @property
     def install_advice(self) -> str:
-        """The command that installs it, or an empty text."""
+        """The command that installs it, or an empty string."""
         return install_command(self.extra) if self.extra else self.install
 
     def command(self, model: str, port: int, options: Mapping[str, object] = _NOTHING) -> tuple[str, ...]:
         """Return the command line.
 
         Args:
-            model: The model, as the engine knows it.
-            port: The port to listen at.
-            options: Its own options by name: ``max_model_len=4096`` is ``--max-model-len 4096``, True the name alone,
-                False ``--no-`` and the name, a list several values, a mapping JSON, None nothing.
+            model: The engine's name or path of the model.
+            port: The port to listen on.
+            options: The engine's options by name. ``max_model_len=4096`` becomes ``--max-model-len 4096``. True is the
+                name alone, False ``--no-`` and the name, a list several values, a mapping JSON; None is left out.
 
         Returns:
             The program and its arguments.
 
         Raises:
-            EngineError: An option has no name of an option or no such value, or is set by the call itself.
+            EngineError: The name or value of an option is invalid, or the call sets the option itself.
         """
         if model.startswith("-"):
-            raise EngineError(f"a model's name does not begin with a hyphen, as {model!r} does")
+            raise EngineError(f"a model's name cannot begin with a hyphen: {model!r}")
         ours = {piece.lstrip("-") for piece in self.program if piece.startswith("--")}
         for name in options:
             if not _OPTION.fullmatch(name):
-                raise EngineError(f"{name!r} is no name of an option of {self.name}")
+                raise EngineError(f"{name!r} is not a valid option name for {self.name}")
             if name.replace("_", "-").lower() in ours:
                 raise EngineError(
-                    f"the option {name} of {self.name} is set already: model and port are given by themselves, and it"
-                    " listens at this machine alone"
+                    f"the option {name} of {self.name} is already set: model and port have arguments of their own, and"
+                    " the engine listens on this machine only"
                 )
         slots = {"here": _HERE, "python": sys.executable, "model": model, "host": HOST, "port": port}
         return (*(piece.format_map(slots) for piece in self.program), *_arguments(options))
 
-    def connect(self, settings: Settings) -> OfficialClient:
-        """Return a client for it, which sends stop strings and JSON schemas as this engine takes them.
+    def connect(self, settings: ClientSettings) -> OfficialClient:
+        """Return a client for the engine.
 
         Args:
             settings: The settings of the client; ``base_url`` is the engine's scheme, host and port.
@@ -128,9 +126,8 @@ class Engine(NamedTuple):
         """Return the arguments of the client's call besides model and prompt.
 
         Args:
-            further: More arguments of the call, as the client's ``params`` and ``structured`` return them. Their
-                ``extra_body`` are put together.
-            own_bos: True if the prompt is text that begins with a BOS of its own.
+            further: Arguments that the client's ``params`` and ``structured`` return; their ``extra_body`` are merged.
+            own_bos: True if the prompt is text that begins with a BOS.
         """
         known = {key: value for more in further for key, value in more.items() if key != "extra_body"}
         body = {**self.body, **((self.no_bos or _NOTHING) if own_bos else _NOTHING)}
@@ -138,7 +135,7 @@ class Engine(NamedTuple):
         return known | ({"extra_body": body} if body else {})
 
     def executable(self) -> str | None:
-        """Return the path of its program: beside this Python, else on ``PATH``; None if it is not installed."""
+        """Return the path of its program, next to this Python or on ``PATH``; None if it is not installed."""
         if self.package:
             return sys.executable if find_spec(self.package) else None
         beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
@@ -149,29 +146,27 @@ class Engine(NamedTuple):
 
 
 def _arguments(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield options as a command line has them."""
+    """Yield options as arguments of a command line."""
     for name, value in options.items():
         if value is None:
             continue
         dashed = name.replace("_", "-")
         yield f"--no-{dashed}" if value is False else f"--{dashed}"
-        if isinstance(value, (list, tuple)):
-            yield from map(_text, cast("list[object]", value))
+        if is_sequence(value):
+            yield from map(_text, value)
         elif not isinstance(value, bool):
             yield _text(value)
 
 
 def _text(value: object) -> str:
-    """Return a value as engines read it."""
+    """Return a value as the text of an argument."""
     if isinstance(value, Secret):
         return value.reveal()
     if isinstance(value, (bool, Mapping)):
         return json.dumps(value, default=_text)
     if isinstance(value, (str, int, float, Path)):
         return str(value)
-    raise EngineError(
-        f"an option is text, a number, a truth value, a path, a mapping or a list of these, not {value!r}"
-    )
+    raise EngineError(f"an option is text, a number, a bool, a path, a mapping or a list of these, not {value!r}")
 
 
 def _llama_cpp_schema(schema: JsonObject, _: str) -> dict[str, Any]:
@@ -194,7 +189,7 @@ _ROWS = (
     Engine(
         name="llama.cpp",
         program=(
-            # The file: of modules named with -m, one in the working directory would come first.
+            # Not -m: a module of that name in the working directory would be run instead.
             *("{python}", "-P", "{here}/llamacpp_server.py"),
             *("--model", "{model}", "--port", "{port}", "--special"),
         ),
@@ -221,10 +216,10 @@ _ROWS = (
         body=_WITH_SPECIAL,
         answer_ids=_IDS_OF_CHOICE,
     ),
-    # It takes no ids at this path (InternLM/lmdeploy#4186), and only stop strings that are one token.
+    # It accepts no ids at this path (InternLM/lmdeploy#4186), and only stop strings of one token.
     Engine(name="lmdeploy", server=Server(usage=True), body=_AS_WRITTEN),
     Engine(name="ollama", server=None),
-    # Any other server of OpenAI's completions, such as transformers or TGI. It is sent no field that it might refuse.
+    # Any other server of OpenAI's completions, such as transformers or TGI; it gets no field that it might refuse.
     Engine(name="other"),
 )
 
@@ -236,13 +231,10 @@ def engine_named(name: str) -> Engine:
     """Return the engine of a name.
 
     Args:
-        name: As in `ENGINES`; case and dots do not count.
-
-    Returns:
-        The engine.
+        name: A name of `ENGINES`; case and dots are ignored.
 
     Raises:
-        EngineError: There is none of that name.
+        EngineError: There is no such engine.
     """
     plain = {known.replace(".", ""): engine for known, engine in ENGINES.items()}
     engine = plain.get(re.sub(r"[._-]", "", name.lower()))
@@ -252,7 +244,7 @@ def engine_named(name: str) -> Engine:
 
 
 def engine_for(model: str | Path) -> Engine:
-    """Return the engine that serves a model if none is named.
+    """Return the default engine of a model.
 
     Args:
         model: A GGUF file, the directory of a model, ``owner/name`` at a hub, or Ollama's ``name:tag``.
@@ -261,7 +253,7 @@ def engine_for(model: str | Path) -> Engine:
         llama.cpp for a GGUF file, Ollama for ``name:tag``, else vLLM.
 
     Raises:
-        EngineError: It is none of these.
+        EngineError: The model is none of these.
     """
     name, path = os.fspath(model), Path(model)
     if path.is_dir():
@@ -279,8 +271,8 @@ def engine_for(model: str | Path) -> Engine:
     if _TAG.fullmatch(name):
         return ENGINES["ollama"]
     raise EngineError(
-        f"which engine serves {name!r} is not to be seen: it is no GGUF file, no directory, no owner/name at a hub"
-        f" and no name:tag of Ollama; name the engine, one of {', '.join(ENGINES)}"
+        f"cannot tell the engine of {name!r}: it is no GGUF file, no directory, no owner/name at a hub and no name:tag"
+        f" of Ollama; name the engine, one of {', '.join(ENGINES)}"
     )
 
 
@@ -290,4 +282,4 @@ def _for_directory(path: Path) -> Engine:
     files = sorted(file.name for file in path.glob("*.gguf"))
     if files:
         raise EngineError(f"{path} is a directory with GGUF files; give the path of one: {', '.join(files)}")
-    raise EngineError(f"{path} is no directory of a model: it has no config.json")
+    raise EngineError(f"{path} is not the directory of a model: it has no config.json")

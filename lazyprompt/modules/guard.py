@@ -1,16 +1,16 @@
-"""Runs a command so that it never outlives the process that asked for it.
+"""Runs a command that never outlives the parent process.
 
     python guard.py COMMAND [ARGUMENT ...]
 
-The guard is started as the leader of a session, in which the command and all that it starts live. It ends them when its
-standard input ends, which happens however the process at the other end of the pipe ended, ``kill -9`` included; on
-SIGTERM, SIGINT or SIGHUP; and when the guard's parent changes, should a child of the parent still hold the pipe. What a
-command leaves behind when it ends by itself is ended too. SIGTERM comes first, SIGKILL after `GRACE` seconds.
+The guard is the leader of a session, in which the command and its child processes run. It ends them when its standard
+input ends, which also happens when the parent is killed; on SIGTERM, SIGINT or SIGHUP; and when the guard's parent
+changes, in case a child of the parent keeps the pipe open. It also ends child processes that a finished command leaves
+behind. It sends SIGTERM first, and SIGKILL after `GRACE` seconds.
 
-A log in the temporary folder, named by the environment variable `LOG`, is removed if nobody is left to do so.
+If the parent has ended, the guard deletes the temporary log that the environment variable `LOG` names.
 
-The guard exits with the command's exit code, with 128 and the signal's number if a signal ended it (as a shell does),
-126 or 127 if it cannot be started. POSIX only.
+The exit code is that of the command, 128 plus the signal's number if a signal ended the command, and 126 or 127 if the
+command cannot be started. POSIX only.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ import psutil
 _Reason: TypeAlias = Literal["signal", "parent"] | None
 
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL
-_LOOK = 1.0  # seconds between two looks at the parent
-_PAUSE = 0.01  # seconds between two looks at what is being ended
-# Windows imports this module too, with all others, but has neither of these.
+_LOOK = 1.0  # seconds between checks on the parent
+_PAUSE = 0.01  # seconds between checks on ending processes
+# Importable on Windows too, which lacks SIGKILL and SIGHUP.
 LOG = "LAZYPROMPT_ENGINE_LOG"
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _ASKED = (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
 def members(session: int) -> list[psutil.Process]:
-    """Return the living processes of a session, but for its leader.
+    """Return the running processes of a session except its leader.
 
     Args:
         session: The id of the session's leader.
@@ -50,11 +50,11 @@ def _is_in(process: psutil.Process, session: int) -> bool:
     try:
         return os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE
     except (OSError, psutil.Error):
-        return False  # it has ended, or belongs to another user
+        return False  # the process has ended, or belongs to another user
 
 
 def listens(session: int, port: int) -> bool:
-    """Return True if a process of a session listens at a TCP port.
+    """Return True if a process of a session listens on a TCP port.
 
     Args:
         session: The id of the session's leader.
@@ -67,12 +67,12 @@ def _ports(process: psutil.Process) -> set[int]:
     try:
         connections = process.net_connections("tcp")
     except psutil.Error:
-        return set()  # it has ended
+        return set()  # the process has ended
     return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
 
 
 def send(session: int, number: int) -> None:
-    """Send a signal to each process of a session, but for its leader.
+    """Send a signal to each process of a session except its leader.
 
     Args:
         session: The id of the session's leader.
@@ -82,11 +82,11 @@ def send(session: int, number: int) -> None:
         try:
             process.send_signal(number)
         except psutil.Error:
-            continue  # it has ended meanwhile, or belongs to another user
+            continue  # the process has ended, or belongs to another user
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command and see to its end.
+    """Run a command until it ends, or end it.
 
     Args:
         arguments: The command and its arguments.
@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _woken_by_signals() -> int:
-    """Have signals write their numbers into a pipe, and return the end to read from."""
+    """Write the numbers of signals to a pipe, and return its read end."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
@@ -122,13 +122,13 @@ def _woken_by_signals() -> int:
 
 
 def _noted(*_: object) -> None:
-    """Do nothing: the pipe has the number already."""
+    """Do nothing: the number is already in the pipe."""
 
 
 def _reason_to_end(wake: int, parent: int) -> _Reason:
-    """Wait for an event, and return the reason to end, if it is one: a signal, or the end of the parent."""
+    """Wait for an event, and return the reason to end the command, if any."""
     ready, _, _ = select.select([0, wake], [], [], _LOOK)
-    # The end of the input, not something written to it.
+    # The input is closed if it is readable without data.
     is_closed = 0 in ready and not os.read(0, 1024)
     try:
         signals = os.read(wake, 1024)
@@ -140,12 +140,12 @@ def _reason_to_end(wake: int, parent: int) -> _Reason:
 
 
 def _end(engine: subprocess.Popen[bytes]) -> int:
-    """End the engine and all that it started, and return its exit code."""
+    """End the engine and its child processes, and return its exit code."""
     session = os.getpid()
     send(session, signal.SIGTERM)
     patience = time.monotonic() + GRACE
     while (engine.poll() is None or members(session)) and time.monotonic() < patience + GRACE:
-        if time.monotonic() > patience:  # again and again, for what was started meanwhile
+        if time.monotonic() > patience:  # repeatedly, for processes started meanwhile
             send(session, KILL)
         time.sleep(_PAUSE)
     code = engine.poll()

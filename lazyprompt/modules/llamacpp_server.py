@@ -1,16 +1,16 @@
-"""The server of llama.cpp, out of the wheel of xllamacpp (the extra ``local``).
+"""The server of llama.cpp, from the package xllamacpp (the extra ``local``).
 
     python llamacpp_server.py --model MODEL.gguf --port N [--NAME VALUE ...]
 
 :class:`lazyprompt.modules.process.EngineProcess` starts it. It listens at 127.0.0.1. These options have names of their
-own: ``--context`` (tokens of one request, prompt and answer together; default: what the model was trained for, or less
-where that does not fit the memory), ``--parallel`` (requests at once, default 1), ``--threads``, ``--seed`` and
-``--chat-template FILE``. Any other is a field of llama.cpp's ``CommonParams``, with hyphens or underscores: ``--n-batch
-256``, ``--special`` (true), ``--no-cont-batching`` (false), ``--sampling.temp 0``, ``--flash-attn-type enabled``. What
-is wrong with them or with the model is reported in one line, and the exit code is 1.
+own: ``--context`` (tokens of prompt and answer of one request; by default the model's context, or less if the memory is
+too small), ``--parallel`` (concurrent requests, default 1), ``--threads``, ``--seed`` and ``--chat-template FILE``. Any
+other option is a field of llama.cpp's ``CommonParams``, with hyphens or underscores: ``--n-batch 256``, ``--special``
+(true), ``--no-cont-batching`` (false), ``--sampling.temp 0``, ``--flash-attn-type enabled``. A wrong option or model is
+reported in one line, and the exit code is 1.
 
-Otherwise than llama.cpp by default: no web page, no list of what is being worked on (it shows prompts), web pages from
-elsewhere may not read the answers, nothing is downloaded, no warm-up, and warnings and errors alone are logged.
+Defaults differ from llama.cpp's: no web page, no list of current requests (it would show prompts), no access for web
+pages of other origins, no downloads, no warm-up, and a log of warnings and errors only.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import sys
 import time
 from importlib import import_module
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lazyprompt._base.files import open_regular, read_regular
+from lazyprompt._base.json import is_list
 from lazyprompt.chat_templates.source import MAX_BYTES
 from lazyprompt.errors import missing_extra, nearest
 
@@ -56,7 +57,7 @@ _DEFAULTS: dict[str, object] = {
 
 
 class _ParamError(ValueError):
-    """A field of CommonParams that is not there or does not take the value."""
+    """An option that CommonParams doesn't have, or a value that it doesn't accept."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         arguments: The command line.
 
     Returns:
-        The exit code, 1; only where the server did not start.
+        The exit code 1 if the server did not start; otherwise it never returns.
     """
     try:
         fields = {_FIELDS.get(name, name): value for name, value in _pairs(arguments)}
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     if wrong := _no_model(model):
         return _failed(wrong)
     try:
-        xllamacpp: Any = import_module("xllamacpp")  # an extra, and slow; it has no types
+        xllamacpp: Any = import_module("xllamacpp")  # an extra that is slow to import and has no types
     except ImportError:
         return _failed(str(missing_extra("xllamacpp", "local")))
     params = xllamacpp.CommonParams()
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
             fields["chat_template"] = read_regular(template, MAX_BYTES).decode()
         for name, value in (_DEFAULTS | fields).items():
             _set(params, name, value)
-        params.n_ctx *= params.n_parallel  # llama.cpp shares it out among the requests
+        params.n_ctx *= params.n_parallel  # llama.cpp divides it among the requests
     except _ParamError as error:
         return _failed(str(error))
     except OSError as error:
@@ -94,22 +95,22 @@ def main(arguments: Sequence[str]) -> int:
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        # Its message says nothing. llama.cpp writes why, from a thread that our end would cut off.
+        # The exception has no reason. llama.cpp logs it from a thread, which must not be cut off.
         time.sleep(_LOGGING)
-        return _failed(f"llama.cpp does not serve {model}; its own lines beside this one tell why")
+        return _failed(f"llama.cpp does not serve {model}; see its own log lines for the reason")
     print(f"{model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
     while True:  # until a signal
         time.sleep(_DAY)
 
 
 def _no_model(name: str) -> str:
-    """Return the fault of a model's file, as far as its first bytes show it."""
+    """Return the fault of a model's file that its first bytes show; empty if there is none."""
     try:
         with os.fdopen(open_regular(name), "rb") as file:
             magic = file.read(len(_MAGIC))
     except OSError as error:
         return f"cannot read the model {name}: {error.strerror}"
-    return "" if magic == _MAGIC else f"{name} is no GGUF file: it begins with {magic!r}, not with {_MAGIC!r}"
+    return "" if magic == _MAGIC else f"{name} is not a GGUF file: it begins with {magic!r}, not with {_MAGIC!r}"
 
 
 def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -118,7 +119,7 @@ def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     while rest:
         option = rest.pop(0)
         if not option.startswith("--") or option == "--":
-            raise _ParamError(f"{option!r} is no option: one is --name value")
+            raise _ParamError(f"{option!r} is not an option; write --name value")
         name, equals, value = option[2:].partition("=")
         if not equals and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
@@ -128,7 +129,7 @@ def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _set(params: Any, name: str, value: object) -> None:  # noqa: ANN401 - xllamacpp has no types
-    """Set a field, that of an inner object where the name has dots; text becomes what the field holds."""
+    """Set a field, or that of an inner object if the name has dots; convert text to the field's type."""
     *outer, last = name.split(".")
     for part in outer:
         params = getattr(params, part, None)
@@ -144,7 +145,7 @@ def _set(params: Any, name: str, value: object) -> None:  # noqa: ANN401 - xllam
 
 
 def _read(text: str, now: object) -> object:
-    """Return the value of a text for a field that holds a value of that kind now."""
+    """Convert a text to the type of a field's present value."""
     if isinstance(now, str):
         return text
     members: Mapping[str, object] | None = getattr(type(now), "__members__", None)
@@ -158,7 +159,7 @@ def _read(text: str, now: object) -> object:
         return _refuse(f"it is as JSON writes it, and now {json.dumps(now, default=str)}")
     if isinstance(now, bool) and not isinstance(value, bool):
         return _refuse("it is true or false")
-    return set(cast("list[object]", value)) if isinstance(now, set) and isinstance(value, list) else value
+    return set(value) if isinstance(now, set) and is_list(value) else value
 
 
 def _refuse(why: str) -> NoReturn:

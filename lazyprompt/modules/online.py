@@ -1,4 +1,4 @@
-"""Models at providers and at servers with a provider's API, called through official clients."""
+"""Models of providers, and of servers with a provider's API, called through official clients."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
-from lazyprompt.modules._reading import Exchange, Reader
+from lazyprompt.modules._reading import AnswerReader, Exchange
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
-from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, Request, Settings
+from lazyprompt.modules.chat import CallArguments, ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
 from lazyprompt.modules.sources import Source, source_named
 from lazyprompt.prompters.target_choice import ModelServer
 from lazyprompt.safety.restoring import Restorer
@@ -31,37 +31,35 @@ RETRIES = 2
 
 
 class OnlineChatModule(ChatModule):
-    """A model at a provider, asked through the provider's official client.
+    """A provider's model, called through the provider's official client.
 
-    Nothing is connected before the first call; connections are kept and used again, by all threads and by each event
-    loop.
+    It connects with the first call. All threads share connections, and each event loop has connections of its own.
 
     Args:
-        source: The provider: a name, as ``openai`` (see ``SOURCES``), or a Source of your own.
-        model: The model; None takes the source's.
-        base_url: Another address of the source, or of a server with the same API. LiteLLM's proxy has no default. A
-            server that is not a provider's own tokenizes texts with the model's chat template, so control sequences in
-            untrusted text are neutralised for it; the prompter's ``with_safety`` says otherwise.
-        api_key: The key; None takes that of the environment. It shows nowhere.
-        stream: True if calls get their answers in pieces, so that a long one does not run into the time-out.
-        timeout: Seconds to wait for a connection, for an answer as a whole, and for each event of a stream; a whole
-            stream may take 60 times as long.
-        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream (16 MB); a whole
-            stream may have four times as many bytes.
-        retries: The number of further attempts after 408, 409, 429, 5xx or a lost connection, with longer and longer
-            pauses, or as long as the server asks for.
-        concurrency: How many calls are under way at once, in threads and in each event loop; None for any number.
-        budget: The budget that makes each prompt fit.
-        context: The tokens of the model's context window, where they are not known of its name.
-        counter: The counter of a prompt's tokens: one that does not fit the window is not sent.
-        hooks: Functions that are given the record of each call when it is over; an error in one is only logged
-            (``lazyprompt``).
-        options: Further arguments of the client's constructor.
-        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or the
-            client's own.
+        source: The provider: a name such as ``openai`` (see ``SOURCES``), or a Source of your own.
+        model: The model; None for the source's default.
+        base_url: Another address of the source, or of a server with the same API; required for LiteLLM's proxy. A
+            server that is not a provider's own tokenizes texts with the model's chat template. Control sequences in
+            untrusted text are then neutralised, unless the prompter's ``with_safety`` sets another treatment.
+        api_key: The key; None for that of the environment. It never appears in reprs, errors or logs.
+        stream: True to stream the answers of calls, so that long ones don't time out.
+        timeout: The timeout in seconds of a connection, of an answer, and of each event of a stream. A whole stream may
+            take 60 times as long.
+        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream (16 MB). A whole
+            stream may be four times as large.
+        retries: The number of retries after status 408, 409, 429, 5xx or a lost connection, with back-off or the
+            server's ``Retry-After``.
+        concurrency: The maximum number of concurrent calls, in threads and in each event loop; None for no limit.
+        budget: The budget of each prompt.
+        context: The size of the model's context window in tokens; by default that of the known model.
+        counter: The counter of a prompt's tokens. A prompt that exceeds the window is not sent.
+        hooks: Functions called with the record of each finished call. Their errors are logged to ``lazyprompt``.
+        options: Other arguments of the client's constructor.
+        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens``, ``stop``, ``seed``, or parameters
+            of the client.
 
     Raises:
-        ModuleError: There is no such source, no model is named, or a setting is wrong. A missing key is an error of the
+        ModuleError: The source is unknown, no model is named, or a setting is invalid. A missing key is an error of the
             first call: :meth:`payload` needs none.
     """
 
@@ -84,7 +82,7 @@ class OnlineChatModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> None:
-        # No variable holds the key: whatever shows the locals of a traceback would show it.
+        # Keep the key out of variables, which tracebacks may show.
         api_key = api_key if api_key is None or isinstance(api_key, Secret) else Secret(api_key)
         super().__init__(params, budget, stream=stream)
         self.source = source_named(source)
@@ -99,12 +97,12 @@ class OnlineChatModule(ChatModule):
         self._formatter = ChatFormatter(self.source.provider, model=self.model)
         self._key = api_key
         address = address_of(base_url) if base_url else self.source.base_url
-        settings = Settings(address, None, timeout, retries, dict(options or {}), max_answer_bytes)
+        settings = ClientSettings(address, None, timeout, retries, dict(options or {}), max_answer_bytes)
         self._settings = check_settings(settings, concurrency, ModuleError)
         self._open()
 
     def _open(self) -> None:
-        # It has no key: it is only asked for the names of parameters.
+        # Without a key: only its parameter names are needed.
         self._client = self.source.client(self._settings)
         self._connection = Connection()
         address = self._settings.options.get("base_url") or self._settings.base_url
@@ -119,10 +117,10 @@ class OnlineChatModule(ChatModule):
                 self._connection.sender = sender
             return self._connection.sender
 
-    def _exchange(self, call: Call) -> Exchange:
+    def _exchange(self, call: CallArguments) -> Exchange:
         prompter, structure, asked = self._asked(call)
         prompt = self._filled(prompter, call)
-        # In OpenAI's own form, a model is a family that has a system text.
+        # With the provider openai, model= would name a family with a system text.
         model = None if self.source.provider == "openai" else self.model
         target = prompter.target(self.source.provider, model, server=self._server)
         fitted, trim = prompter.fitted(prompt, target)
@@ -131,18 +129,18 @@ class OnlineChatModule(ChatModule):
         self._check_length(payload)
         params = check_params(self._client.params(self._common(call.params)), payload, ModuleError)
         request = Request(self.model, payload, _joined(params, asked), prompter.origin, prompter.secrets)
-        reader = Reader(self._formatter.parse, self._client.collector, restorer=Restorer(payload.neutralised))
+        reader = AnswerReader(self._formatter.parse, self._client.collector, restorer=Restorer(payload.neutralised))
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 
     def _check_length(self, payload: Payload) -> None:
-        """Refuse a prompt that is longer than the model takes, where that is known."""
+        """Raise an error if a prompt is known to exceed the model's context window."""
         if self._counter is None or self._window is None:
             return
         count = self._counter.count(*countable(payload, self._formatter.profile))
         if count > self._window:
             raise ModuleError(
-                f"the prompt has {count} tokens, and {self.model} takes {self._window}: shorten it, or give a budget: "
-                f"budget=Budget({self._window}, counter)",
+                f"the prompt has {count} tokens, and the window of {self.model} has {self._window}: shorten it, "
+                f"or give budget=Budget({self._window}, counter)",
                 kind="overflow",
             )
 
@@ -151,7 +149,7 @@ class OnlineChatModule(ChatModule):
 
 
 def _joined(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters with those that ask for a form; dicts that both have are joined."""
+    """Return parameters updated by those that request a schema; dicts in both are merged."""
     both: dict[str, dict[str, Any]] = {
         name: {**params[name], **value}
         for name, value in asked.items()

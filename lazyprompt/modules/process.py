@@ -1,4 +1,4 @@
-"""A local engine as a process of ours: started, watched, and ended whatever happens."""
+"""A local engine as a child process: starts it, watches it, and always ends it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, RLock
-from typing import IO, TYPE_CHECKING, Final, Literal, Self, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from lazyprompt._base.files import open_own
+from lazyprompt._base.json import is_sequence
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError, import_extra
 from lazyprompt.modules.engines import HOST, Engine, engine_named
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 
 Status: TypeAlias = Literal["stopped", "starting", "running", "died"]
 
-_HEALTH = "/health"  # answers 200 once the model can be asked, and not before
-_PAUSE = 0.05  # seconds between two looks at an engine that starts
-_ANSWER = 2.0  # seconds that an answer about its health may take
-_ATTEMPTS = 3  # with another free port each, if another process takes the one that was free
-_ENDING = 0.005  # seconds between two looks at what is being ended
+_HEALTH = "/health"  # status 200 once the model is loaded
+_PAUSE = 0.05  # seconds between checks on a starting engine
+_ANSWER = 2.0  # timeout of a health check in seconds
+_ATTEMPTS = 3  # attempts with another free port, if another process takes the first one
+_ENDING = 0.005  # seconds between checks on ending processes
 
 
 def _guard() -> ModuleType:
@@ -45,18 +46,18 @@ def _guard() -> ModuleType:
 
 @dataclass(eq=False)
 class _Run:
-    """One run of an engine, from its start to its end. A process that was forked from ours can look, not end it.
+    """One run of an engine. A forked process can check on the run, but not end it.
 
     Attributes:
-        guard: The guard's process; the engine lives in its session.
-        port: The port that the engine listens at.
-        log: The file of its output.
-        offset: The begin of this run in the log, in bytes.
-        temporary: True if the log goes with it.
-        ready: True once it can be asked.
-        failed: True if it died, or was not ready in time, so that its log is kept.
-        stopping: True once its end was asked for.
-        owner: The process that started it.
+        guard: The guard's process; the engine runs in its session.
+        port: The engine's port.
+        log: The file of the engine's output.
+        offset: The start of this run in the log, in bytes.
+        temporary: True to delete the log at the end.
+        ready: True once the model is loaded.
+        failed: True if the engine died or was not ready in time; its log is then kept.
+        stopping: True once the run is being stopped.
+        owner: The id of the process that started it.
     """
 
     guard: subprocess.Popen[bytes]
@@ -71,7 +72,7 @@ class _Run:
     _lock: RLock = field(default_factory=RLock)
 
     def ended(self) -> bool:
-        """Return True if it has ended, with all that it started."""
+        """Return True if the engine and its child processes have ended."""
         if self.owner != os.getpid():
             try:
                 os.kill(self.guard.pid, 0)
@@ -81,24 +82,24 @@ class _Run:
         with self._lock:
             if self.guard.returncode is None and self.guard.poll() is not None:
                 self.failed = self.failed or not self.stopping
-                # The guard has ended all, unless it was killed. At once: no other process can have its number yet.
+                # The guard has ended every process unless it was killed. Do it now, before its id can be reused.
                 _kill_session(self.guard.pid)
             return self.guard.returncode is not None
 
     def stop(self) -> None:
-        """End it, and wait until nothing is left of it."""
+        """End the engine, and wait until its processes have ended."""
         if self.owner != os.getpid():
             return
         with self._lock:
             if not self.ended():
                 self.stopping = True
-                # The signal too: a process that was forked may hold the pipe. Popen's own way would look by itself
-                # whether it has ended, and we would not see it.
+                # A forked process may keep the pipe open, so send a signal too. Not with Popen.terminate: it would reap
+                # the process itself.
                 os.kill(self.guard.pid, signal.SIGTERM)
             self.stopping = True
             if self.guard.stdin is not None:
                 self.guard.stdin.close()
-            patience = time.monotonic() + 3 * _guard().GRACE  # it takes two at most
+            patience = time.monotonic() + 3 * _guard().GRACE  # the guard needs up to 2 * GRACE
             while not self.ended():
                 if time.monotonic() > patience:
                     os.kill(self.guard.pid, _guard().KILL)
@@ -108,7 +109,7 @@ class _Run:
 
 
 def _kill_session(leader: int) -> None:
-    """Kill what is left of a session, and give up after a while on what the system itself holds back."""
+    """Kill the remaining processes of a session; give up after ``GRACE`` seconds."""
     guard = _guard()
     patience = time.monotonic() + guard.GRACE
     while guard.members(leader) and time.monotonic() < patience:
@@ -116,20 +117,19 @@ def _kill_session(leader: int) -> None:
         time.sleep(_ENDING)
 
 
-_LINES = 15  # of the log, that an error quotes
+_LINES = 15  # the number of log lines in an error
 _BYTES = 65_536
 
 
-# Patterns of what llama.cpp, PyTorch, CUDA, vLLM, uvicorn and argparse write, and what to do then; the first that fits
-# counts.
+# Patterns in the output of llama.cpp, PyTorch, CUDA, vLLM, uvicorn and argparse, with advice; the first match counts.
 _CAUSES: Final = (
     (
         r"address already in use|couldn't bind",
-        "somebody else took the port; give another one, or none for any that is free",
+        "another process took the port; give another port, or none for any free one",
     ),
-    (r"is no GGUF file", "give it a GGUF file; a download may have been an error page or a Git LFS pointer"),
+    (r"is not a GGUF file", "give it a GGUF file; a download may have been an error page or a Git LFS pointer"),
     (r"cannot read the model", "give it the path of a GGUF file"),
-    (r"not within the file bounds|corrupted or incomplete|SafetensorError", "the file is cut off; get it again"),
+    (r"not within the file bounds|corrupted or incomplete|SafetensorError", "the file is cut off; download it again"),
     (r"unknown model architecture|architectures? .* not supported", "a newer version of the engine may know it"),
     (
         r"out ?of ?memory|bad_alloc|(cannot|failed to|unable to) allocate|no available memory|KV cache is needed",
@@ -138,67 +138,67 @@ _CAUSES: Final = (
     (r"No module named|is not installed", "something is not installed; {install}"),
     (
         r"unrecognized arguments|has no option|does not take",
-        "it does not know an option, or not with that value",
+        "it does not support an option or its value",
     ),
 )
-_KILL_CODE = 137  # of a process that SIGKILL ended
-_KILLED: Final = "the system may have killed it for want of memory; take a smaller model or a shorter context"
+_KILL_CODE = 137  # the exit code after SIGKILL
+_KILLED: Final = "the system may have run out of memory and killed it; take a smaller model or a shorter context"
 
 
 def how(code: int | None) -> str:
-    """Return how a process ended, as the end of a sentence about it.
+    """Describe the end of a process, as the predicate of a sentence.
 
     Args:
-        code: Its exit code as a shell or :mod:`subprocess` has it: a signal's number is behind 128, or negative. None
-            which only the process that started it knows.
+        code: The exit code of a shell (128 plus a signal's number) or of :mod:`subprocess` (its negative number); None
+            if unknown.
     """
     if code is None:
         return "has ended"
     number = -code if code < 0 else code - 128
     if number in set(signal.Signals):
         return f"was ended by {signal.Signals(number).name}"
-    return f"ended by itself with exit code {code}"
+    return f"ended with exit code {code}"
 
 
 def advice(lines: Iterable[str], code: int | None, install: str) -> str:
-    """Return what to do, as the last lines of the log and the exit code tell; empty where nothing is known."""
+    """Return advice for the last lines of a log and an exit code; empty if the cause is unknown."""
     text = "\n".join(lines)
     known = next((todo for pattern, todo in _CAUSES if re.search(pattern, text, re.IGNORECASE)), "")
     return known.format(install=install) or (_KILLED if code == _KILL_CODE else "")
 
 
 def tail(log: Path, offset: int) -> list[str]:
-    """Return the last lines of a log behind an offset in bytes that say something.
+    """Return the last non-empty lines of a log after an offset in bytes.
 
-    Of a line that a progress bar wrote again and again, the last state counts.
+    A progress bar's line has its last state.
     """
     try:
         with log.open("rb") as file:
             file.seek(max(offset, file.seek(0, os.SEEK_END) - _BYTES))
             text = file.read().decode("utf-8", errors="replace")
     except FileNotFoundError:
-        return [f"{log} is there no more"]
+        return [f"{log} no longer exists"]
     lines = [line.rstrip().rpartition("\r")[2] for line in text.split("\n")]
     return [line for line in lines if line][-_LINES:]
 
 
 class EngineProcess:
-    """A local engine as a process, which lives no longer than this one does, however it ends.
+    """A local engine as a child process, which never outlives this process.
 
-    Between the two stands :mod:`lazyprompt.modules.guard`. All methods may be called from any thread; the process can
-    be started again after it was stopped or died. POSIX only.
+    :mod:`lazyprompt.modules.guard` ends it. All methods are thread-safe, and an engine that was stopped or died can be
+    started again. POSIX only.
 
     Args:
         engine: The engine, or its name.
-        model: The model, as the engine knows it.
-        port: The port at 127.0.0.1; None for any that is free.
-        options: The engine's own options, as :meth:`~lazyprompt.modules.engines.Engine.command` takes them. A
-            :class:`lazyprompt.Secret` among them shows in no error, but on the command line of the process.
-        log: The file that its output is appended to; None for a temporary one, removed when all went well.
-        timeout: Seconds that it may take to be ready.
+        model: The engine's name or path of the model.
+        port: The port at 127.0.0.1; None for any free one.
+        options: The engine's options, as in :meth:`~lazyprompt.modules.engines.Engine.command`. A
+            :class:`lazyprompt.Secret` appears in no error, but on the command line of the process.
+        log: The file to append its output to; None for a temporary one, deleted after a run without failure.
+        timeout: The maximum number of seconds until the engine is ready.
 
     Raises:
-        EngineError: There is no such engine, or the port is none.
+        EngineError: The engine is unknown, or the port is invalid.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class EngineProcess:
         timeout: float = 120.0,
     ) -> None:
         self.engine = engine if isinstance(engine, Engine) else engine_named(engine)
-        self.model = os.path.expanduser(str(model))  # noqa: PTH111 - a name at a hub is no path
+        self.model = os.path.expanduser(str(model))  # noqa: PTH111 - a hub's name is not a path
         if not self.engine.program:
             raise EngineError(
                 f"lazyprompt starts llama.cpp and vLLM, not {self.engine.name}: start it by hand and give its url="
@@ -228,14 +228,14 @@ class EngineProcess:
         self._at_exit: weakref.finalize[[], EngineProcess] | None = None
 
     def start(self) -> Self:
-        """Start the engine and wait until it is ready; nothing if it runs.
+        """Start the engine and wait until it is ready; do nothing if it is running.
 
         Returns:
-            Itself.
+            The process itself.
 
         Raises:
-            EngineError: It is not installed, the port is taken, it died, was stopped, or was not ready in time. Where
-                it had begun, with the last lines of its log, its command and what to do.
+            EngineError: The engine is not installed, died, was stopped, or was not ready in time, or the port is taken.
+                The error of a started engine has the last lines of its log, its command and advice.
         """
         if os.name != "posix":
             raise EngineError("engines are started on POSIX systems only; start it by hand and give its url")
@@ -245,12 +245,12 @@ class EngineProcess:
         return self
 
     def stop(self) -> None:
-        """End the engine and wait until nothing is left of it; nothing if it does not run."""
+        """End the engine and wait until its processes have ended; do nothing if it is not running."""
         if self._run is not None:
             self._run.stop()
 
     def status(self) -> Status:
-        """Return its state: stopped, starting, running, or died by itself."""
+        """Return the engine's state."""
         run = self._run
         if run is None or run.stopping:
             return "stopped"
@@ -259,13 +259,13 @@ class EngineProcess:
         return "running" if run.ready else "starting"
 
     def why(self, wait: float = 0.0) -> str:
-        """Return the reason of its death.
+        """Describe the death of the engine.
 
         Args:
-            wait: Seconds to wait for its end: a connection is lost a moment before the process is seen to be gone.
+            wait: Seconds to wait for its end: the connection breaks a moment before the process has ended.
 
         Returns:
-            How it ended, what to do, its command and the last lines of its log; empty if it did not die.
+            The exit code or signal, advice, the command and the last lines of the log; empty if the engine did not die.
         """
         run, until = self._run, time.monotonic() + wait
         while run is not None and not run.stopping:
@@ -278,19 +278,19 @@ class EngineProcess:
 
     @property
     def url(self) -> str:
-        """Its address: scheme, host and port.
+        """The engine's address: scheme, host and port.
 
         Raises:
-            EngineError: It was not started, or was stopped.
+            EngineError: The engine was not started, or was stopped.
         """
         return f"http://{HOST}:{self._known().port}"
 
     @property
     def log(self) -> Path:
-        """The file that its output goes to.
+        """The file of the engine's output.
 
         Raises:
-            EngineError: It was not started, or was stopped.
+            EngineError: The engine was not started, or was stopped.
         """
         return self._known().log
 
@@ -305,7 +305,7 @@ class EngineProcess:
 
     def _known(self) -> _Run:
         if self._run is None or self._run.stopping:
-            raise EngineError(f"{self.engine.name} does not run; call start() first")
+            raise EngineError(f"{self.engine.name} is not running; call start() first")
         return self._run
 
     def _start(self) -> None:
@@ -316,9 +316,9 @@ class EngineProcess:
                 with _telling(f"{self.engine.name} is loading {self.model}, its log is {run.log}"):
                     self._wait(run)
             except EngineError:
-                # Between our look for a free port and its own, somebody else may have taken it.
+                # Another process may have taken the free port before the engine did.
                 if self._port is None and left and self.status() == "died" and not _is_free(run.port):
-                    run.failed = False  # so that nothing is left of it, the log included
+                    run.failed = False  # deletes the log
                     continue
                 raise
             except BaseException:
@@ -331,27 +331,27 @@ class EngineProcess:
         program = self.engine.executable()
         if program is None:
             what = f"package {self.engine.package}" if self.engine.package else f"program {self.engine.program[0]}"
-            raise EngineError(f"{self.engine.name} is not installed, there is no {what}; {self.engine.install_advice}")
+            raise EngineError(f"{self.engine.name} is not installed: no {what}; {self.engine.install_advice}")
         port = _free_port() if self._port is None else self._port
         if not _is_free(port):
-            raise EngineError(f"port {port} at {HOST} is taken; give another one, or none for any that is free")
+            raise EngineError(f"port {port} at {HOST} is taken; give another port, or none for any free one")
         _, *arguments = self.engine.command(self.model, port, self._options)
         with self._opened_log() as file:
             log, offset = self._log or Path(file.name), file.seek(0, os.SEEK_END)
             guard = subprocess.Popen(  # noqa: S603 - no shell; the program is the engine's, the rest its user's
-                # The file: with -m, a module of that name in the working directory would come first.
+                # Not -m: a module of that name in the working directory would be run instead.
                 [sys.executable, "-P", str(_guard().__file__), program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                # Output that waits in a buffer is lost when it is killed.
+                # Buffered output is lost when the process is killed.
                 env=os.environ | {"PYTHONUNBUFFERED": "1", _guard().LOG: "" if self._log else file.name},
-                # Ctrl-C is for us: we end it, it does not end beside us.
+                # Ctrl-C must not reach the engine directly: this process ends it.
                 start_new_session=True,
             )
         run = self._run = _Run(guard, port, log, offset, temporary=self._log is None)
         if self._at_exit is not None:
-            self._at_exit.detach()  # of the run before, which has ended
+            self._at_exit.detach()  # the earlier run has ended
         self._at_exit = weakref.finalize(self, run.stop)
         return run
 
@@ -368,7 +368,7 @@ class EngineProcess:
         """Wait until the engine is ready."""
         until = time.monotonic() + self._timeout
         while True:
-            # Another process may have taken the port meanwhile, and may even say that it is healthy.
+            # Another process may have taken the port, and may report that it is healthy.
             healthy = _is_healthy(f"http://{HOST}:{run.port}{_HEALTH}") and _guard().listens(run.guard.pid, run.port)
             if run.stopping:
                 raise EngineError(f"{self.engine.name} was stopped while it started")
@@ -384,7 +384,7 @@ class EngineProcess:
             time.sleep(_PAUSE)
 
     def _story(self, run: _Run, end: str, code: int | None = None) -> str:
-        """Return what happened, what to do, the command and the last lines of the log, without secrets."""
+        """Return the event, advice, the command and the last lines of the log, without secrets."""
         lines = tail(run.log, run.offset)
         shown = {name: _hidden(value) for name, value in self._options.items()}
         first = f"{self.engine.name} with the model {self.model} {end}"
@@ -393,20 +393,20 @@ class EngineProcess:
             (
                 f"{first}: {todo}" if todo else first,
                 f"command: {shlex.join(self.engine.command(self.model, run.port, shown))}",
-                f"log: {run.log}, which ends:",
-                *(f"    {line}" for line in lines or ["(it says nothing)"]),
+                f"end of the log {run.log}:",
+                *(f"    {line}" for line in lines or ["(empty)"]),
             )
         )
         for value in self._options.values():
-            for part in cast("list[object]", value) if isinstance(value, (list, tuple)) else [value]:
+            for part in value if is_sequence(value) else [value]:
                 story = part.hidden_in(story) if isinstance(part, Secret) else story
         return story
 
 
 def _hidden(value: object) -> object:
     """Return an option without secrets."""
-    if isinstance(value, (list, tuple)):
-        return [_hidden(part) for part in cast("list[object]", value)]
+    if is_sequence(value):
+        return [_hidden(part) for part in value]
     return str(value) if isinstance(value, Secret) else value
 
 
@@ -425,9 +425,9 @@ def _is_free(port: int) -> bool:
 
 
 def _is_healthy(url: str) -> bool:
-    """Return True if an engine says that it is ready.
+    """Return True if an engine reports that it is ready.
 
-    It is no call of a model: the clients have no method for it, and would try again and log by themselves.
+    The official clients have no method for that, and would retry and log by themselves.
     """
     from urllib3 import PoolManager, Timeout  # noqa: PLC0415 - slow, and not needed to describe an engine
     from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same
@@ -441,8 +441,8 @@ def _is_healthy(url: str) -> bool:
 
 @contextmanager
 def _telling(what: str) -> Generator[None]:
-    """Show on a terminal what is waited for, and for how long already."""
-    if sys.stderr is None or not sys.stderr.isatty():  # it is None where there is no console
+    """Show a text and the elapsed time on a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():  # it is None without a console
         yield
         return
     from rich.console import Console  # noqa: PLC0415 - slow, and for terminals only

@@ -1,6 +1,6 @@
-"""The sources of answers: the providers of models, with the form and the client of each.
+"""The sources of answers: providers with their payload form, client, address and keys.
 
-Sources: the providers' own quick starts, for addresses, variables of keys and names of models.
+Sources: the providers' quick starts, for addresses, environment variables and model names.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from lazyprompt._base.secret import Secret
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lazyprompt.formatters.profile import Profile
-    from lazyprompt.modules.clients._base import OfficialClient, Settings
+    from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
 
 
 class Source(NamedTuple):
@@ -27,12 +27,12 @@ class Source(NamedTuple):
 
     Attributes:
         name: The name of the source.
-        provider: The provider whose payload form it takes: a name of ``ChatFormatter``, or a profile.
+        provider: The provider whose payload form it accepts: a name of ``ChatFormatter``, or a profile.
         model: The default model, or "" if the caller must name one.
-        connect: A function that returns the client of some settings, or its name as ``module:function`` in
-            ``clients/``. The default is OpenAI's client.
-        keys: The environment variables that may hold the key. The first one that is set counts.
-        base_url: The address, or None if the client has its own. With "", the caller must give one.
+        connect: A function that creates a client from settings, or its name as ``module:function`` in ``clients/``. The
+            default is OpenAI's client.
+        keys: The environment variables of the key; the first one that is set is used.
+        base_url: The address, or None for the client's default. With "", the caller must give one.
         needs_key: True if the source refuses calls without a key.
         aliases: Other names of the source.
     """
@@ -40,17 +40,17 @@ class Source(NamedTuple):
     name: str
     provider: str | Profile = "openai"
     model: str = ""
-    connect: str | Callable[[Settings], OfficialClient] = "openai:connect"
+    connect: str | Callable[[ClientSettings], OfficialClient] = "openai:connect"
     keys: tuple[str, ...] = ()
     base_url: str | None = None
     needs_key: bool = True
     aliases: tuple[str, ...] = ()
 
     def is_hosted(self, address: str | None) -> bool:
-        """Return True if an address is a provider's, and not that of a server that its user runs.
+        """Return True if an address belongs to a provider, and not to a server of the user's own.
 
         Args:
-            address: The address that was given, or None for the source's own.
+            address: The given address, or None for the source's own.
         """
         found = address or os.environ.get(_ADDRESSES.get(self.name, "")) or self.base_url
         if found is None:
@@ -58,7 +58,7 @@ class Source(NamedTuple):
         host = f".{urlsplit(found).hostname}"
         return any(host.endswith(f".{end}") for end in _HOSTS)
 
-    def client(self, settings: Settings) -> OfficialClient:
+    def client(self, settings: ClientSettings) -> OfficialClient:
         """Return a client for the source.
 
         Args:
@@ -67,7 +67,7 @@ class Source(NamedTuple):
         if not isinstance(self.connect, str):
             return self.connect(settings)
         connect: Callable[..., OfficialClient] = resolve_name(f"lazyprompt.modules.clients.{self.connect}")
-        # OpenAI's client serves many sources, which differ in the details of a call.
+        # OpenAI's client needs the source's name: servers differ in the details of a call.
         return connect(settings) if self.base_url is None else connect(settings, self.name)
 
     def key(self, given: str | Secret | None) -> Secret | None:
@@ -77,8 +77,8 @@ class Source(NamedTuple):
             given: The caller's key; None or blank text means the key of the environment.
 
         Raises:
-            ModuleError: There is no key, and the source needs one.
-            TypeError: The key is no text.
+            ModuleError: The source needs a key, and there is none.
+            TypeError: The key is not text.
         """
         secret = Secret(given) if given is not None and not isinstance(given, Secret) else given
         if secret is not None and secret.reveal().strip():
@@ -93,21 +93,21 @@ class Source(NamedTuple):
 
 
 def _row(name: str, model: str = "", connect: str = "openai:connect", **more: Any) -> Source:
-    """Return a source. Its provider and the variable of its key are named after it by default."""
+    """Return a source whose provider and key variable are named after it by default."""
     own: dict[str, Any] = {"provider": name, "keys": (f"{name.upper()}_API_KEY",), **more}
     return Source(name, model=model, connect=connect, **own)
 
 
-# The environment variables that clients take an address from if none is given.
+# The environment variables from which clients read a default address.
 _ADDRESSES = {
     **dict.fromkeys(("openai", "openai-responses"), "OPENAI_BASE_URL"),
     "anthropic": "ANTHROPIC_BASE_URL",
     "gemini": "GOOGLE_GEMINI_BASE_URL",
 }
-# The ends of the names of providers' hosts.
+# Suffixes of the providers' host names.
 _HOSTS = (*(host for server in SERVERS.values() for host in server.hosts), "api.anthropic.com", "googleapis.com")
 _GEMINI_KEYS, _ZHIPU_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("ZHIPUAI_API_KEY", "ZAI_API_KEY")
-# DashScope's compatible mode takes OpenAI's form, with the rules that vLLM has for the same models.
+# DashScope's compatible mode accepts OpenAI's form, with vLLM's rules for the same models.
 _QWEN: dict[str, Any] = {"provider": "vllm", "aliases": ("qwen",)}
 _ROWS = (
     _row("openai", "gpt-5-mini"),
@@ -133,17 +133,17 @@ _NAMES = {name: source for source in _ROWS for name in (source.name, *source.ali
 
 
 def source_named(name: str | Source) -> Source:
-    """Return the source of a name, or the source that was given.
+    """Return the source of a name; a source is returned as it is.
 
     Args:
-        name: As in `SOURCES`, or one of its other names; or a source.
+        name: A name or alias of `SOURCES`, or a source.
 
     Raises:
-        ModuleError: There is none of that name.
+        ModuleError: There is no such source.
     """
     if isinstance(name, Source):
         return name
-    found = _NAMES.get(name.lower()) if isinstance(cast("object", name), str) else None
+    found = _NAMES.get(str(name).lower())
     if found is None:
         raise ModuleError(
             f"{_unknown(name)}; there are {', '.join(SOURCES)}; any other server with OpenAI's API is "

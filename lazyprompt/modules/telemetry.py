@@ -1,7 +1,7 @@
-"""Records of calls for hooks, a hook that logs them, and OpenTelemetry spans where its API is installed.
+"""Records of calls for hooks, a hook that logs calls, and OpenTelemetry spans if its API is installed.
 
-The names of spans and attributes are those of OpenTelemetry's semantic conventions for generative AI. No words of a
-prompt or an answer are in a span; a log has them all.
+Spans and attributes have the names of OpenTelemetry's semantic conventions for generative AI. Spans contain no text of
+prompts and answers; the log contains all of it.
 """
 
 from __future__ import annotations
@@ -9,46 +9,48 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from lazyprompt._base.json import is_mapping
 from lazyprompt._base.secret import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping
+
     from opentelemetry.trace import Tracer
 
     from lazyprompt._base.secret import SecretText
     from lazyprompt.formatters.reply import Reply
     from lazyprompt.modules.clients._base import Request
 
-# The names of providers in the conventions, if they are others.
+# The conventions' names of providers that differ from lazyprompt's.
 _PROVIDERS = {"gemini": "gcp.gemini", "xai": "x_ai", "moonshot": "moonshot_ai"}
 _PARAMS = {
     **{name: name for name in ("temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty")},
     **dict.fromkeys(("stop", "stop_sequences"), "stop_sequences"),
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"), "max_tokens"),
 }
-# The parameters that stand before the messages, so that they are a part of a cached prefix.
+# Parameters that providers render before the messages, so they belong to the cached prefix.
 _PREFIXED = ("tools", "response_format", "cache_control", "prompt_cache_options")
 _USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 
 
 class CallRecord(NamedTuple):
-    """A call that is over.
+    """A finished call.
 
     Attributes:
-        source: The source, or the engine.
-        model: The model that was asked for.
-        payload: The messages and tools, or the prompt. Not to be changed.
-        params: The further arguments of the client's call. Not to be changed.
-        reply: The answer, or the part of it that came before a failure; None if nothing came.
-        error: The reason of a failure, or of giving up; None if there is none.
-        seconds: The seconds it took, waiting for a free place and further attempts included.
-        streamed: True if the answer came in pieces.
-        secrets: The texts of the prompt that are from the environment, which a log hides.
+        source: The source or engine.
+        model: The requested model.
+        payload: The messages and tools, or the prompt; read-only.
+        params: The other arguments of the client's call; read-only.
+        reply: The answer, or the part received before a failure; None if nothing was received.
+        error: The error of a failed or cancelled call, or None.
+        seconds: The duration in seconds, with waits for a free place and retries.
+        streamed: True if the answer was streamed.
+        secrets: The prompt's values from the environment, which a log hides.
     """
 
     source: str
@@ -66,13 +68,13 @@ CallHook: TypeAlias = "Callable[[CallRecord], object]"
 
 
 class CallLog:
-    """A hook of modules that appends each call to a file, one line of JSON each.
+    """A hook of modules that appends each call to a file as a line of JSON.
 
-    The file holds whole prompts and answers; only its owner can read it. Secrets out of the environment are not in it.
+    The file contains whole prompts and answers, without secrets from the environment. Only its owner can read it.
 
     Args:
-        path: The file; made by the first call.
-        conversation: The id of the conversation, which all calls of this log get.
+        path: The file; the first call creates it.
+        conversation: The conversation's id in each line.
     """
 
     def __init__(self, path: str | os.PathLike[str], conversation: str | None = None) -> None:
@@ -110,14 +112,14 @@ class CallLog:
 
 @contextmanager
 def span_of(source: str, request: Request) -> Generator[Callable[[Reply | None, BaseException | None], None]]:
-    """Open a span around a call; it is not the current one of what runs beside an answer that comes in pieces.
+    """Open a span around a call, without making it the current span.
 
     Args:
-        source: The source, or the engine.
+        source: The source or engine.
         request: The request.
 
     Yields:
-        A function that records the answer, as far as there is one, and the kind of a failure, without their words.
+        A function that records the answer and the kind of a failure, without their texts.
     """
     tracer = _tracer()
     if tracer is None:
@@ -126,8 +128,8 @@ def span_of(source: str, request: Request) -> Generator[Callable[[Reply | None, 
     from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415 - only where it is installed
 
     operation = "text_completion" if "prompt" in request.payload else "chat"
-    options = request.params.get("options")  # Ollama has them there
-    params = {**request.params, **(cast("Mapping[str, Any]", options) if isinstance(options, Mapping) else {})}
+    options = request.params.get("options")  # Ollama's place of parameters
+    params = {**request.params, **(options if is_mapping(options) else {})}
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": _PROVIDERS.get(source, source),

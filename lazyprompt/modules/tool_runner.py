@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TypeGuard, cast, get_args
 
+from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.json import is_sequence
 from lazyprompt.errors import HistoryError, ToolsError
 from lazyprompt.messages.msg import Block, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.tools import ToolSet, ToolsLike, function_schema, list_tools
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
 
 _BLOCKS = get_args(Block)
 _LOG = logging.getLogger("lazyprompt")
@@ -28,7 +27,7 @@ class ToolRunner:
     """The tools of a conversation, and the functions among them.
 
     Args:
-        tools: The tools, as a model is offered them; None for none.
+        tools: The tools that the model is offered, or None.
         functions: The functions by the names of their tools.
     """
 
@@ -37,7 +36,7 @@ class ToolRunner:
 
     @classmethod
     def of(cls, tools: ToolsLike) -> ToolRunner:
-        """Return the runner of some tools: dicts and Python functions.
+        """Create a runner of dicts and Python functions.
 
         Raises:
             ToolsError: A tool cannot be described.
@@ -50,19 +49,19 @@ class ToolRunner:
         return cls(offered, {_name_of(each): each for each in functions})
 
     def can_run(self, calls: Sequence[ToolUseBlock]) -> bool:
-        """Return True if there are calls, and none of a tool that is no function, which its owner has to run."""
+        """Return True if there are calls, all of Python functions or unknown tools."""
         offered = self.tools.names if self.tools else ()
         return bool(calls) and not any(call.name in offered and call.name not in self.functions for call in calls)
 
     def run(self, calls: Sequence[ToolUseBlock]) -> list[ToolResultBlock]:
-        """Run calls, several of them in threads at once.
+        """Run calls, several of them in parallel threads.
 
         Returns:
-            Their results in the order of the calls. The result of a call that fails is its error.
+            The results in the order of the calls. The result of a failed call is its error.
 
         Raises:
             ToolsError: A function is async.
-            HistoryError: The output of a function cannot be sent.
+            HistoryError: The output of a function is no text, no list of blocks and no JSON value.
         """
         if len(calls) == 1:
             return [self._run(calls[0])]
@@ -77,7 +76,7 @@ class ToolRunner:
     def _run(self, call: ToolUseBlock) -> ToolResultBlock:
         try:
             output = self._function(call)(**call.input)
-        except Exception as error:  # noqa: BLE001 - whatever fails is the model's to read
+        except Exception as error:  # noqa: BLE001 - the model gets every error
             return _failed(call, error)
         if inspect.iscoroutine(output):
             output.close()
@@ -88,7 +87,7 @@ class ToolRunner:
         try:
             function = self._function(call)
             if inspect.iscoroutinefunction(function):
-                output = await cast("Awaitable[object]", function(**call.input))
+                output: object = await function(**call.input)
             else:
                 output = await asyncio.to_thread(function, **call.input)
         except Exception as error:  # noqa: BLE001 - as above
@@ -106,23 +105,27 @@ def output_of(output: object, name: str) -> str | list[Block]:
     """Return the output of a tool as the content of a result.
 
     Raises:
-        HistoryError: It is no text, no list of blocks and no JSON value.
+        HistoryError: The output is no text, no list of blocks and no JSON value.
     """
     if isinstance(output, str):
         return output
-    if isinstance(output, list | tuple):
-        items = cast("Sequence[object]", output)
-        if items and all(isinstance(each, _BLOCKS) for each in items):
-            return [*cast("Sequence[Block]", items)]
+    if is_sequence(output) and output:
+        blocks = [each for each in output if _is_block(each)]
+        if len(blocks) == len(output):
+            return blocks
     try:
         return json.dumps(output, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise HistoryError(f"the output of tool {name!r} is no text, no blocks and no JSON value: {error}") from error
 
 
+def _is_block(value: object) -> TypeGuard[Block]:
+    return isinstance(value, _BLOCKS)
+
+
 def _name_of(function: Callable[..., object]) -> str:
     described = function_schema(function)["function"]
-    return str(cast("Mapping[str, object]", described)["name"])
+    return str(fields_of(described)["name"])
 
 
 def _result(call: ToolUseBlock, output: object) -> ToolResultBlock:

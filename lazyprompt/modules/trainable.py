@@ -1,4 +1,4 @@
-"""Local models: flat prompts to an engine, in the model's own form, and its raw text read back."""
+"""Local models: sends flat prompts in the model's own layout to an engine, and parses the answer's text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from lazyprompt._base.json import is_list
 from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.chat_templates.bridge import bridge_refusal
@@ -18,11 +19,18 @@ from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import Reply, user_turn, value_at
 from lazyprompt.messages.encoding import TokenCache, TokenizerLike, backend_of
 from lazyprompt.messages.history import History, HistoryLike
-from lazyprompt.modules._layout import Given, Layout, added_by, added_by_llama_cpp, layout_of, opens_thought
+from lazyprompt.modules._layout import (
+    LayoutSettings,
+    PromptLayout,
+    added_by,
+    added_by_llama_cpp,
+    layout_of,
+    opens_thought,
+)
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules.chat import Call, ChatModule, Connection, check_params, check_settings
-from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, Request, Settings
+from lazyprompt.modules.chat import CallArguments, ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
 from lazyprompt.modules.engines import OTHER, AnswerIds, Engine, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess, Status
 from lazyprompt.safety.restoring import Restorer, pairs_in
@@ -41,64 +49,63 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.markers import Markers
 
 _LOG = logging.getLogger("lazyprompt")
-# An engine may load a long prompt for a while before its first word.
+# An engine may process a long prompt for minutes before the first token.
 TIMEOUT = 600.0
 RETRIES = 2
-# Engines have defaults from 16 tokens to no end at all.
+# The engines' defaults range from 16 tokens to no limit.
 MAX_TOKENS = 1024
-# How long a process that dies may take to be seen to be gone, in seconds.
+# Seconds to wait for the end of an engine after its connection is lost.
 _DYING = 2.0
 _NOWHERE = "http://127.0.0.1"
 
 
 class _Running(Connection):
-    """The engine of a module in this process, shared by modules: its process, and the connection to it."""
+    """The process and connection of an engine that modules share."""
 
     def __init__(self) -> None:
         super().__init__()
         self.starting = Lock()
         self.process: EngineProcess | None = None
         self.url = ""
-        self.added: list[int] | None = None  # what llama.cpp puts before each text, once it was asked
+        self.added: list[int] | None = None  # the ids that llama.cpp puts before each text; None before the request
 
 
 class TrainableModule(ChatModule):
     """A local model on an engine: llama.cpp, vLLM, SGLang, LMDeploy, Ollama, or a server of OpenAI's completions.
 
-    Its prompts are flat text, written by the model's own chat template (that of the GGUF file or directory, or the one
-    that is given), or by the markers of its family. :meth:`start` starts llama.cpp or vLLM. Any other engine runs
-    already, at ``url``.
+    Its prompts are flat text, rendered with the model's chat template (that of the GGUF file or directory, or a given
+    one), or with the markers of its family. :meth:`start` starts llama.cpp or vLLM; for any other engine, give ``url``.
 
     Args:
         base_model: A GGUF file, a directory of weights, ``owner/name`` at a hub, or Ollama's ``name:tag``.
-        engine: The engine; None takes the one that serves such a model. At a ``url``, the server of weights is unknown
-            unless it is named, and is only sent fields that all servers know.
-        url: The address of an engine that runs already, without a path.
-        chat_template: The model's chat template, its path or its text; the special tokens are the model's own where the
-            template brings none.
-        markers: The markers, or the family, in the place of a template.
-        answers: The form of the model's answers (a family or a form, as of :class:`~lazyprompt.ResponseParser`); None
-            takes what its template writes, or else that of its name.
-        tokenizer: The model's tokenizer, or a :class:`~lazyprompt.TokenCache` that modules share, with which
-            conversations go on by token ids (:meth:`continued`); None takes ``tokenizer.json`` of the directory where
-            ids are sent.
-        safe_tokens: True if token ids are sent, in which nothing that users say can be a control token.
-        timeout: Seconds to wait for a connection, for an answer as a whole, and for each event of a stream; a whole
-            stream may take 60 times as long.
-        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream (16 MB); a whole
-            stream may have four times as many bytes.
-        retries: The number of further attempts where the engine is overloaded or the connection is lost.
-        concurrency: How many calls are under way at once; None for any number.
-        budget: The budget that makes each prompt fit.
-        hooks: Functions that are given the record of each call when it is over.
-        api_key: The key, where the engine at ``url`` asks for one.
-        options: Further arguments of the client's constructor.
-        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens`` (1024 by default),
-            ``stop``, ``seed``, or the client's own.
+        engine: The engine; None for the default engine of such a model. An unnamed server of weights at ``url`` only
+            gets fields that all servers accept.
+        url: The address of a running engine, without a path.
+        chat_template: The model's chat template, its path or its text. A template without special tokens gets the
+            model's.
+        markers: The markers, or the family, instead of a template.
+        answers: The form of the model's answers, a family or a form of :class:`~lazyprompt.ResponseParser`. By default,
+            that of its template or of its name.
+        tokenizer: The model's tokenizer, or a :class:`~lazyprompt.TokenCache` that modules share; with it,
+            conversations continue by token ids (:meth:`continued`). If ids are sent, the default is the directory's
+            ``tokenizer.json``.
+        safe_tokens: True to send token ids, in which untrusted text never becomes a control token.
+        timeout: The timeout in seconds of a connection, of an answer, and of each event of a stream. A whole stream may
+            take 60 times as long.
+        max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream (16 MB). A whole
+            stream may be four times as large.
+        retries: The number of retries if the engine is overloaded or the connection is lost.
+        concurrency: The maximum number of concurrent calls; None for no limit.
+        budget: The budget of each prompt.
+        hooks: Functions called with the record of each finished call.
+        api_key: The key, if the engine at ``url`` requires one.
+        options: Other arguments of the client's constructor.
+        params: Parameters of every call: ``temperature``, ``top_p``, ``max_tokens`` (1024 by default), ``stop``,
+            ``seed``, or parameters of the client.
 
     Raises:
-        EngineError: There is no such engine, no such file, or the directory holds no model.
-        TemplateError: There is no such family, or the template is wrong.
+        EngineError: The engine is unknown, the file is missing, or the directory contains no model.
+        TemplateError: The family is unknown, or the template is invalid.
     """
 
     _unshared = ("_client", "_connection", "_running")
@@ -124,29 +131,29 @@ class TrainableModule(ChatModule):
         options: Mapping[str, Any] | None = None,
         **params: Any,
     ) -> None:
-        # No variable holds the key: whatever shows the locals of a traceback would show it.
+        # Keep the key out of variables, which tracebacks may show.
         api_key = Secret(api_key) if isinstance(api_key, str) else api_key
         super().__init__({"max_tokens": MAX_TOKENS, **params}, budget)
-        self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a name at a hub is no path
+        self.base_model: str = os.path.expanduser(os.fspath(base_model))  # noqa: PTH111 - a hub's name is not a path
         self.engine = _engine_of(self.base_model, engine, url)
         if url is not None and not url.startswith(("http://", "https://")):
-            raise EngineError(f"url= is where the engine is, as http://127.0.0.1:8000, not {address_of(url)!r}")
-        # Without /v1: that is its client's.
+            raise EngineError(f"url= is an address such as http://127.0.0.1:8000, not {address_of(url)!r}")
+        # Without /v1, which its client adds.
         self._url = None if url is None else address_of(url.rstrip("/").removesuffix("/v1"))
-        self._given = Given(chat_template, markers, answers)
+        self._given = LayoutSettings(chat_template, markers, answers)
         self._given.check()
         self._tokenizer, self._safe_tokens = tokenizer, safe_tokens
-        settings = Settings(None, api_key, timeout, retries, dict(options or {}), max_answer_bytes)
+        settings = ClientSettings(None, api_key, timeout, retries, dict(options or {}), max_answer_bytes)
         self._settings = check_settings(settings, concurrency, EngineError)
         self._concurrency, self._hooks = concurrency, tuple(hooks)
         self._open()
         if safe_tokens and not self.engine.takes_ids:
-            raise EngineError(f"{self.engine.name} takes no token ids as a prompt: safe_tokens is not possible with it")
+            raise EngineError(f"{self.engine.name} does not accept token ids, so safe_tokens= cannot be used with it")
 
     def _open(self) -> None:
-        """Prepare the engine's place, which a copy does not share."""
+        """Prepare a connection; copies don't share it."""
         self._connection = self._running = _Running()
-        # It is only asked for the names of parameters, wherever the engine will be.
+        # Only its parameter names are needed, so any address will do.
         self._client = self.engine.connect(self._settings._replace(base_url=self._url or _NOWHERE))
 
     def start(
@@ -154,19 +161,19 @@ class TrainableModule(ChatModule):
     ) -> Self:
         """Start the engine and wait until it is ready.
 
-        An engine that runs already is left alone. With ``url=``, a log record of ``lazyprompt`` says so.
+        It does nothing if the engine is running, or with ``url=``, which is logged to ``lazyprompt``.
 
         Args:
-            port: The port at 127.0.0.1; None for any that is free.
-            timeout: Seconds that it may take to be ready.
-            log: The file that its output is appended to; None for a temporary one.
-            options: The engine's own options, as ``max_model_len=4096``.
+            port: The port at 127.0.0.1; None for any free one.
+            timeout: The maximum number of seconds until the engine is ready.
+            log: The file to append its output to; None for a temporary one.
+            options: Options of the engine, such as ``max_model_len=4096``.
 
         Returns:
             The module itself.
 
         Raises:
-            EngineError: It did not start; the message has the last lines of its log, its command and what to do.
+            EngineError: The engine did not start; the error has the last lines of its log, its command and advice.
         """
         if self._url is not None:
             _LOG.info("start() does nothing: the engine at %r was started elsewhere", self._url)
@@ -174,7 +181,7 @@ class TrainableModule(ChatModule):
         if not self.base_model:
             raise EngineError("there is no model to start an engine with: give base_model")
         if self.engine is OTHER:
-            engine_for(self.base_model)  # says why it is none
+            engine_for(self.base_model)  # raises the reason
         with self._running.starting:
             if self.status() != "running":
                 self._running.process = EngineProcess(
@@ -184,16 +191,16 @@ class TrainableModule(ChatModule):
         return self
 
     def stop(self) -> None:
-        """End the engine and wait until nothing is left of it; nothing if it does not run.
+        """End the engine and wait until its processes have ended; do nothing if it is not running.
 
-        Calls that are under way fail.
+        Calls in progress fail.
         """
         if self._running.process is not None:
             self._running.process.stop()
         self.close()
 
     def status(self) -> Status:
-        """Return the engine's state: stopped, starting, running or died; with ``url`` it counts as running."""
+        """Return the engine's state; with ``url=``, it is always ``running``."""
         if self._url is not None:
             return "running"
         return "stopped" if self._running.process is None else self._running.process.status()
@@ -203,12 +210,12 @@ class TrainableModule(ChatModule):
         """The engine's address.
 
         Raises:
-            EngineError: It was not started.
+            EngineError: The engine was not started.
         """
         if self._url is not None:
             return self._url
         if self._running.process is None or self._running.process.status() == "stopped":
-            raise EngineError("the engine was not started: call start(), or give url= of one that runs")
+            raise EngineError("the engine was not started: call start(), or give the url= of a running one")
         return self._running.process.url
 
     def __enter__(self) -> Self:
@@ -221,30 +228,30 @@ class TrainableModule(ChatModule):
         """Return the flat prompt of a call, with its segments.
 
         Args:
-            input: As of a call.
-            history: The turns before.
+            input: The input, as in a call.
+            history: The earlier messages.
             tools: The tools that the model may call.
         """
         prompter = self._budgeted(self._prompter)
         target = self.layout.target(prompter)
-        prompt = self._filled(prompter, Call(input, history, tools, None, {}))
+        prompt = self._filled(prompter, CallArguments(input, history, tools, None, {}))
         return target.segments(prompter.fitted(prompt, target)[0])
 
     @cached_property
-    def layout(self) -> Layout:
-        """The layout of prompts; found out when it is first needed.
+    def layout(self) -> PromptLayout:
+        """The layout of the model's prompts.
 
         Raises:
-            TemplateError: There is neither a template nor a family for the model.
+            TemplateError: The model has neither a template nor a family.
         """
         return layout_of(self.base_model, self._given)
 
     def continued(self) -> ChatModule:
-        """Return the model for one conversation: each prompt goes on with the ids that the engine was given and wrote.
+        """Return a module for one conversation, in which each prompt extends the token ids of the earlier ones.
 
-        Nothing of it is encoded again then, and the engine has it all in its cache. That needs the tokenizer
-        (``tokenizer=``), an engine that gives its ids back, and a chat template that goes on with its own prompts; what
-        does not go so is sent as ever.
+        Earlier ids are not encoded again, and are in the engine's cache. It requires ``tokenizer=``, an engine that
+        returns the ids of answers, and a chat template whose prompts extend each other. Otherwise, each prompt is sent
+        as a whole.
         """
         ids = self.engine.answer_ids
         if self._tokenizer is None or ids is None:
@@ -262,8 +269,8 @@ class TrainableModule(ChatModule):
                 running.url, running.added = url, None
             return running.sender
 
-    def _exchange(self, call: Call, *, as_ids: bool = False) -> Exchange:
-        """Return the request of a call: as text, or as ids where they are asked for here or by ``safe_tokens``."""
+    def _exchange(self, call: CallArguments, *, as_ids: bool = False) -> Exchange:
+        """Return the request of a call: text, or ids with ``as_ids`` or ``safe_tokens``."""
         layout = self.layout
         prompter, structure, asked = self._asked(call)
         prompt = self._filled(prompter, call)
@@ -282,18 +289,18 @@ class TrainableModule(ChatModule):
         return Exchange(request, reader, structure, prompt.said, trim, tools=offered)
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
-        """Return a prompt as text, with a BOS of its own only if the engine adds none or need not."""
+        """Return a prompt as text, without its BOS if the engine adds one in any case."""
         if own_bos and self.engine.no_bos is None and self._added() != []:
             return rendered.text.removeprefix(self.layout.bos)
         return rendered.text
 
     def _ids(self, rendered: Rendered, *, own_bos: bool) -> list[int]:
-        """Return a prompt as the ids of its text at the engine, which adds nothing to ids by itself."""
+        """Return a prompt as ids, with those that the engine would put before its text."""
         ids = rendered.encode(self._token_cache)
         return ids if own_bos else [*(self._added() or ()), *ids]
 
     def _added(self) -> list[int] | None:
-        """Return the ids that the engine puts before each text, as a BOS; None if they are not known."""
+        """Return the ids that the engine puts before each text, such as a BOS; None if unknown."""
         if self.engine.name == "llama.cpp":
             if self._running.added is None:
                 self._running.added = added_by_llama_cpp(self.url, self._settings)
@@ -305,12 +312,12 @@ class TrainableModule(ChatModule):
         """The model's tokenizer.
 
         Raises:
-            EngineError: There is none.
+            EngineError: The model has no tokenizer.
         """
         if self._known_tokenizer is None:
             raise EngineError(
-                f"token ids need the model's tokenizer, and {self.base_model or 'the model'} has no tokenizer.json "
-                "beside it: give tokenizer="
+                f"token ids need the model's tokenizer, and {self.base_model or 'the model'} has no tokenizer.json: "
+                "give tokenizer="
             )
         return self._known_tokenizer
 
@@ -337,7 +344,7 @@ class TrainableModule(ChatModule):
 
 
 def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
-    """Return the engine: the one that is named, or that serves such a model, or any other."""
+    """Return the named engine, else the default engine of the model, else `OTHER`."""
     if engine is not None:
         return engine_named(engine)
     if not base_model:
@@ -345,7 +352,7 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
     try:
         found = engine_for(base_model)
     except EngineError:
-        # What runs at a url is known to whoever started it; and a mere name is enough to lay prompts out.
+        # At a url, any name may be right; and a name alone suffices to render prompts.
         path = Path(base_model)
         if url is None and (path.name != base_model or path.suffix.lower() == ".gguf" or path.exists()):
             raise
@@ -355,7 +362,7 @@ def _engine_of(base_model: str, engine: str | None, url: str | None) -> Engine:
 
 
 class _CachedConversation(NamedTuple):
-    """The ids of a conversation that an engine has in its cache: of its prompt, and of its answer."""
+    """The ids of a conversation in an engine's cache: of the last prompt, and of its answer."""
 
     history: tuple[Msg, ...]
     prompt: list[int]
@@ -363,20 +370,19 @@ class _CachedConversation(NamedTuple):
 
 
 class Bridged(ChatModule):
-    """A local model in one conversation that goes on by token ids; not to be used by several threads at once.
+    """A local model in one conversation that continues by token ids; not thread-safe.
 
-    Rendered and encoded again, a model's words seldom become the ids that it wrote; then the engine finds little of the
-    conversation in its cache. So the next prompt is made of the ids that the engine was given and wrote, and of the
-    chat template's text behind them (:meth:`ChatTemplate.bridge`). It is sent only if it decodes, white space aside, to
-    the text of the whole prompt: not where a budget trims, another instruction was given, or a template writes past
-    turns otherwise.
+    An answer that is rendered and encoded again seldom has the ids that the model generated, so the engine's cache no
+    longer matches. The next prompt therefore consists of the earlier ids and of the chat template's text after them
+    (:meth:`ChatTemplate.bridge`). It is sent only if it decodes, apart from white space, to the text of the whole
+    prompt. It doesn't if a budget trims, the instruction changes, or the template renders past turns differently.
 
     Args:
-        sender: Returns what sends its requests.
-        ask: Makes its requests, of token ids with ``as_ids``.
-        template: Its chat template; None where it has none.
-        tokenizer: Its tokenizer.
-        ids: The way to the ids of its answers.
+        sender: A function that returns the sender of requests.
+        ask: A function that creates a request, of token ids with ``as_ids``.
+        template: The chat template, or None.
+        tokenizer: The tokenizer.
+        ids: The location of token ids in answers.
     """
 
     def __init__(
@@ -392,23 +398,23 @@ class Bridged(ChatModule):
         self._known: _CachedConversation | None = None
 
     def _open(self) -> None:
-        """Do nothing: it asks through the connection of the model that it was made of."""
+        """Do nothing: it uses the connection of its model."""
 
     def _sender(self) -> Sender:
         return self._sending()
 
-    def _exchange(self, call: Call) -> Exchange:
+    def _exchange(self, call: CallArguments) -> Exchange:
         template = self._template
         if template is None or bridge_refusal(template.jinja()):
             return self._ask(call)
         exchange = self._ask(call, as_ids=True)
         known = (*History.of(call.history).messages, *user_turn(exchange.user_text))
-        whole = cast("list[int]", exchange.request.payload["prompt"])
+        whole: list[int] = exchange.request.payload["prompt"]
         prompt = self._going_on(template, known, exchange.tools, whole) or whole
 
         def keep(events: Sequence[object], message: Msg) -> None:
             answer = [token for event in events for token in _ids_at(event, self._ids.place)]
-            # Only if they are all there: streams of llama.cpp leave out those of half characters.
+            # Only if they are complete: llama.cpp's streams omit the ids of partial characters.
             if answer and message.usage is not None and message.usage["completion_tokens"] == len(answer):
                 self._known = _CachedConversation((*known, message), prompt, answer)
 
@@ -422,7 +428,7 @@ class Bridged(ChatModule):
     def _going_on(
         self, template: ChatTemplate, known: tuple[Msg, ...], tools: Sequence[JsonObject], whole: list[int]
     ) -> list[int] | None:
-        """Return ids that go on with those of the engine; None if they decode to another text than the whole prompt."""
+        """Return ids that extend those of the engine; None if they don't decode to the text of the whole prompt."""
         last, tokenizer = self._known, self._tokenizer
         if last is None or known[: len(last.history)] != last.history:
             return None
@@ -431,12 +437,12 @@ class Bridged(ChatModule):
 
 
 def _ids_at(answer: object, place: tuple[str | int, ...]) -> list[int]:
-    # What the client does not know lies apart, some of it under names that look private.
+    # Clients keep unknown fields in model_extra.
     apart: dict[str, object] = getattr(answer, "model_extra", None) or {}
     found = value_at({**as_dict(answer), **apart}, place)
-    return cast("list[int]", found) if isinstance(found, list) else []
+    return [token for token in found if isinstance(token, int)] if is_list(found) else []
 
 
 def _words(ids: list[int], tokenizer: TokenizerLike) -> str:
-    """Decode ids, control tokens too, without white space."""
+    """Decode ids, including control tokens, and remove white space."""
     return "".join(backend_of(tokenizer).decode(ids).split())

@@ -131,7 +131,7 @@ def test_a_wrong_key_stops_at_once_and_a_right_one_goes_on(tmp_path: Path, sourc
     path = rows(tmp_path, 30)
     with Clocked() as server:
         wrong = calls_of(path, server.url(source), source, api_key="wrong", skip=True, rates=Rates(4))
-        with pytest.raises(BatchStoppedError, match=r"^row \d: .*give a right key: api_key=.*; 0 rows have an answer"):
+        with pytest.raises(BatchStoppedError, match=r"^row \d: .*give a valid key: api_key=.*; 0 rows have an answer"):
             call_batch(wrong)
         assert len(server.seen) == 1
         call_batch(calls_of(path, server.url(source), source, skip=True))
@@ -142,7 +142,7 @@ def test_a_wrong_key_stops_at_once_and_a_right_one_goes_on(tmp_path: Path, sourc
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (Status(404), "look at the model's name and the server's address"),
+        (Status(404), "check the model's name and the server's address"),
         (Status(402, "Insufficient Balance"), "Insufficient Balance.*raise the quota"),
         (Status(429, "You exceeded your current quota"), "You exceeded your current quota.*raise the quota"),
     ],
@@ -237,7 +237,9 @@ def test_a_server_that_is_gone_rejects_nothing(tmp_path: Path) -> None:
         server.misbehaves = at("5", Status(401))
         with pytest.raises(BatchStoppedError):
             call_batch(calls_of(path, url, skip=True, rates=Rates(1)))
-    with pytest.raises(BatchStoppedError, match=r"1 rows in succession have no.*is the server up.*; 4 rows have"):
+    with pytest.raises(
+        BatchStoppedError, match=r"1 rows in succession have no answer.*that the server is running.*; 4 rows have"
+    ):
         call_batch(calls_of(path, url, skip=True))
 
 

@@ -192,7 +192,7 @@ def clear(folder: str = "/") -> str:
 
 def refused_call(chat: Chat, way: str) -> ModuleError:
     """The error of an answer with a broken call; the history stays as it was."""
-    with pytest.raises(ModuleError, match="called the tool 'clear' with arguments that are no JSON object") as caught:
+    with pytest.raises(ModuleError, match="the tool 'clear' with arguments that are not a JSON object") as caught:
         spoken(chat, way, "Clear /tmp.")
     assert chat.history == ()
     return caught.value

@@ -12,7 +12,7 @@ import pytest
 from lazyprompt._base.secret import Secret
 from lazyprompt.errors import EngineError
 from lazyprompt.modules import llamacpp_server
-from lazyprompt.modules.clients._base import Settings
+from lazyprompt.modules.clients._base import ClientSettings
 from lazyprompt.modules.engines import ENGINES, Engine, engine_for, engine_named
 from support.missing import needs
 
@@ -34,7 +34,7 @@ def test_the_command_lines_are_the_documented_ones() -> None:
 
 @ALL
 def test_its_client_is_there(engine: Engine) -> None:
-    client = engine.connect(Settings("http://127.0.0.1:9", Secret("k"), 1.0, 0, {}))
+    client = engine.connect(ClientSettings("http://127.0.0.1:9", Secret("k"), 1.0, 0, {}))
     assert client.params({"stop": ["x"]})
     client.close()
 
@@ -88,11 +88,11 @@ def test_options_are_written_as_the_engine_reads_them() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("vllm", {"host": "0.0.0.0"}, "the option host of vllm is set already"),  # noqa: S104 - what is refused
-        ("llama.cpp", {"model": "m"}, "the option model of llama.cpp is set already"),
-        ("vllm", {"--host": "x"}, "'--host' is no name of an option of vllm"),
-        ("vllm", {"a b": "x"}, "'a b' is no name of an option of vllm"),
-        ("vllm", {"a": object}, "an option is text, a number, a truth value, a path, a mapping or a list of these"),
+        ("vllm", {"host": "0.0.0.0"}, "the option host of vllm is already set"),  # noqa: S104 - what is refused
+        ("llama.cpp", {"model": "m"}, "the option model of llama.cpp is already set"),
+        ("vllm", {"--host": "x"}, "'--host' is not a valid option name for vllm"),
+        ("vllm", {"a b": "x"}, "'a b' is not a valid option name for vllm"),
+        ("vllm", {"a": object}, "an option is text, a number, a bool, a path, a mapping or a list of these"),
     ],
 )
 def test_a_wrong_option_is_refused(name: str, options: dict[str, object], says: str) -> None:
@@ -101,7 +101,7 @@ def test_a_wrong_option_is_refused(name: str, options: dict[str, object], says: 
 
 
 def test_a_model_is_no_option() -> None:
-    with pytest.raises(EngineError, match="does not begin with a hyphen, as '--trust-remote-code' does"):
+    with pytest.raises(EngineError, match="cannot begin with a hyphen: '--trust-remote-code'"):
         ENGINES["vllm"].command("--trust-remote-code", 1)
 
 
@@ -152,11 +152,11 @@ def test_the_engine_of_a_model(folder: Path) -> None:
     [
         ("no.gguf", "there is no file .*no.gguf"),
         ("files", "is a directory with GGUF files; give the path of one: a.gguf, b.gguf"),
-        ("none", "is no directory of a model: it has no config.json"),
+        ("none", "is not the directory of a model: it has no config.json"),
         ("text.txt", "text.txt is neither a GGUF file nor the directory of a model"),
         (
             "/no/such/thing",
-            "which engine serves '/no/such/thing' is not to be seen: .* name the engine, one of llama.cpp,",
+            "cannot tell the engine of '/no/such/thing': .* name the engine, one of llama.cpp,",
         ),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_model_of_no_engine_is_told(folder: Path, model: str, says: str) -> No
 
 @pytest.mark.parametrize(
     ("model", "says"),
-    [("llama", "which engine serves 'llama'"), ("bartowski/Qwen2.5-GGUF", "download one, and give its path")],
+    [("llama", "cannot tell the engine of 'llama'"), ("bartowski/Qwen2.5-GGUF", "download one, and give its path")],
 )
 def test_a_name_of_no_engine_is_told(model: str, says: str) -> None:
     with pytest.raises(EngineError, match=says):

@@ -112,7 +112,7 @@ def test_it_takes_a_template(tmp_path: Path) -> None:
         (["--split-mode", "x"], "the option split_mode does not take 'x': it is one of none, layer, row, tensor"),
         (["--tensor-split", "[1]"], "the option tensor_split does not take '[1]': tensor must of length 128"),
         (["--chat-template", "no/such"], "cannot read the chat template no/such: No such file or directory"),
-        (["64"], "'64' is no option: one is --name value"),
+        (["64"], "'64' is not an option; write --name value"),
     ],
 )
 def test_a_wrong_option_is_told_in_one_line(
@@ -128,8 +128,8 @@ def test_a_wrong_option_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"<html>not found</html>", " is no GGUF file: it begins with b'<htm', not with b'GGUF'"),
-        (b"", " is no GGUF file: it begins with b'', not with b'GGUF'"),
+        (b"<html>not found</html>", " is not a GGUF file: it begins with b'<htm', not with b'GGUF'"),
+        (b"", " is not a GGUF file: it begins with b'', not with b'GGUF'"),
         (None, ": No such file or directory"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_gguf_that_is_cut_off_does_not_crash(tmp_path: Path, part: float) -> N
     model.write_bytes(whole[: int(len(whole) * part)])
     code, _, errors = started(model)
     assert code == 1
-    assert f"llamacpp_server: llama.cpp does not serve {model}; its own lines beside this one tell why\n" in errors
+    assert f"llamacpp_server: llama.cpp does not serve {model}; see its own log lines for the reason\n" in errors
     assert " E llama_model_load: error loading model: " in errors
     assert "Traceback" not in errors
 

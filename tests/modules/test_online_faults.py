@@ -44,23 +44,23 @@ pytestmark = pytest.mark.slow
 SOME = pytest.mark.parametrize("source", FEW)
 # A fault, its kind of an answer, its kind of a stream, and what to do.
 FAULTS: tuple[tuple[Misbehaviour, str, str, str], ...] = (
-    (Status(400), "request", "request", "payload(...) shows what is sent"),
-    (Status(401), "key", "key", "give a right key: api_key="),
-    (Status(403), "key", "key", "give a right key: api_key="),
-    (Status(404), "not found", "not found", "look at the model's name and the server's address"),
+    (Status(400), "request", "request", "payload(...) shows it"),
+    (Status(401), "key", "key", "give a valid key: api_key="),
+    (Status(403), "key", "key", "give a valid key: api_key="),
+    (Status(404), "not found", "not found", "check the model's name and the server's address"),
     (Status(408), "timeout", "timeout", "give a larger timeout="),
-    (Status(409), "request", "request", "payload(...) shows what is sent"),
+    (Status(409), "request", "request", "payload(...) shows it"),
     (Status(413), "overflow", "overflow", "give a budget"),
     (Status(429), "rate limit", "rate limit", "concurrency="),
-    (Status(418), "request", "request", "payload(...) shows what is sent"),
+    (Status(418), "request", "request", "payload(...) shows it"),
     (Status(500), "server", "server", "try again later"),
     (Status(502), "server", "server", "try again later"),
     (Status(503), "server", "server", "try again later"),
     (Status(529), "server", "server", "try again later"),
-    (Cut(0), "connection", "connection", "is the server up"),
-    (Drop(), "connection", "connection", "is the server up"),
-    (Malformed(page=True), "malformed", "malformed", "is its address that of"),
-    (Malformed(), "malformed", "malformed", "is its address that of"),
+    (Cut(0), "connection", "connection", "check that the server is running"),
+    (Drop(), "connection", "connection", "check that the server is running"),
+    (Malformed(page=True), "malformed", "malformed", "check that its address is that of"),
+    (Malformed(), "malformed", "malformed", "check that its address is that of"),
 )
 PATIENT = 3
 SHORT = 0.02
@@ -198,7 +198,7 @@ def test_no_server_is_a_connection_that_fails(server: ModelServer, source: str) 
         url = f"http://127.0.0.1:{taken.getsockname()[1]}{server.url(source).partition(source)[2]}"
         for error in failures(module(server, source, base_url=url), ASKED):
             assert (error.kind, error.partial) == ("connection", None)
-            assert "is the server up, and its address right?" in str(error)
+            assert "check that the server is running, and its address" in str(error)
 
 
 @SOME
@@ -206,7 +206,7 @@ def test_a_path_that_is_none_is_not_found(server: ModelServer, source: str) -> N
     url = server.url(source).replace(f"/{source}", "/nowhere")
     for error in failures(module(server, source, base_url=url), ASKED):
         assert error.kind == "not found"
-        assert "look at the model's name and the server's address" in str(error)
+        assert "check the model's name and the server's address" in str(error)
 
 
 @SOME
@@ -279,7 +279,7 @@ def test_a_refusal_is_an_error_with_its_words(server: ModelServer, source: str) 
     server.answer = Answer("I would rather not.", finish="refusal")
     for error in failures(module(server, source), ASKED):
         assert (error.kind, error.partial) == ("refusal", "I would rather not.")
-        assert "ask in another way" in str(error)
+        assert "ask differently" in str(error)
 
 
 # Ollama has no filter; Moonshot and DashScope refuse the request in place of an answer.

@@ -40,7 +40,7 @@ from modules.online_scenes import (
 from support.client_scenes import KEY
 
 if TYPE_CHECKING:
-    from lazyprompt.modules.clients._base import OfficialClient, Settings
+    from lazyprompt.modules.clients._base import ClientSettings, OfficialClient
     from support.model_server.server import ModelServer
 
 ALL = pytest.mark.parametrize("source", NAMES)
@@ -98,7 +98,7 @@ def test_parameters_put_nothing_in_the_place_of_the_prompt(server: ModelServer, 
 @SOME
 @pytest.mark.parametrize("wrong", [5, [1], {"a": 1}, b"x"])
 def test_a_stop_that_is_no_text_is_refused(server: ModelServer, source: str, wrong: Any) -> None:
-    with pytest.raises(ModuleError, match="stop is a text or a list of texts"):
+    with pytest.raises(ModuleError, match="stop is a string or a list of strings"):
         module(server, source)(ASKED, stop=wrong)
 
 
@@ -130,7 +130,7 @@ def test_a_prompt_that_is_too_long_is_not_sent(server: ModelServer, source: str)
     model = module(server, source, counter=CharTokenCounter(), context=300)
     assert model(ASKED) == "pong"
     for way in ways(model, {"language": "Dutch", "input": "x" * 400}):
-        with pytest.raises(ModuleError, match=r"takes 300: shorten it, or give a budget") as caught:
+        with pytest.raises(ModuleError, match=r"has 300: shorten it, or give budget=") as caught:
             way()
         assert caught.value.kind == "overflow"
     assert len(server.seen) == 1
@@ -255,7 +255,7 @@ def test_threads_that_race_make_one_client(server: ModelServer, source: str, mon
     model = module(server, source)
     make = Source.client
 
-    def counted(self: Source, settings: Settings) -> OfficialClient:
+    def counted(self: Source, settings: ClientSettings) -> OfficialClient:
         made.append(make(self, settings))
         return made[-1]
 

@@ -129,7 +129,7 @@ def test_it_stops_when_nothing_refers_to_it(model: Path, temporary: Path) -> Non
 
 @pytest.mark.parametrize("name", ["url", "log"])
 def test_what_does_not_run_has_no_address(name: str) -> None:
-    with pytest.raises(EngineError, match=r"llama.cpp does not run; call start\(\) first"):
+    with pytest.raises(EngineError, match=r"llama.cpp is not running; call start\(\) first"):
         getattr(EngineProcess("llama.cpp", "m.gguf"), name)
 
 
@@ -203,7 +203,7 @@ def test_another_that_is_healthy_there_does_not_count(model: Path, monkeypatch: 
 
 def test_an_engine_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(EngineError, match="vllm is not installed, there is no program vllm; pip install vllm"):
+    with pytest.raises(EngineError, match="vllm is not installed: no program vllm; pip install vllm"):
         EngineProcess("vllm", "m").start()
 
 
@@ -235,13 +235,13 @@ def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None
         engine.start()
     first, command, log, *lines = str(caught.value).splitlines()
     assert first == (
-        f"llama.cpp with the model {bad} ended by itself with exit code 1: give it a GGUF file;"
+        f"llama.cpp with the model {bad} ended with exit code 1: give it a GGUF file;"
         " a download may have been an error page or a Git LFS pointer"
     )
     assert re.fullmatch(rf"command: \S+python\S* -P \S+llamacpp_server.py --model {bad} .* --seed 3", command)
     kept = next(temporary.iterdir())
-    assert log == f"log: {kept}, which ends:"
-    assert lines == [f"    llamacpp_server: {bad} is no GGUF file: it begins with b'<htm', not with b'GGUF'"]
+    assert log == f"end of the log {kept}:"
+    assert lines == [f"    llamacpp_server: {bad} is not a GGUF file: it begins with b'<htm', not with b'GGUF'"]
     assert engine.status() == "died"
     assert engine.why() == str(caught.value)
     engine.stop()
@@ -251,8 +251,8 @@ def test_a_file_that_is_no_gguf_is_told(tmp_path: Path, temporary: Path) -> None
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"n_bach": 3}, "it does not know an option, or not with that value"),
-        ({"n_batch": "many"}, "it does not know an option, or not with that value"),
+        ({"n_bach": 3}, "it does not support an option or its value"),
+        ({"n_batch": "many"}, "it does not support an option or its value"),
     ],
 )
 def test_a_wrong_option_is_told(model: Path, options: dict[str, object], says: str) -> None:
@@ -261,7 +261,7 @@ def test_a_wrong_option_is_told(model: Path, options: dict[str, object], says: s
 
 
 def test_an_option_that_no_command_line_has_is_told(model: Path, temporary: Path) -> None:
-    with pytest.raises(EngineError, match="the option port of llama.cpp is set already"):
+    with pytest.raises(EngineError, match="the option port of llama.cpp is already set"):
         llama(model, port=3).start()
     assert list(temporary.iterdir()) == []
 
@@ -271,19 +271,19 @@ def test_an_engine_that_dies_at_start_is_told(model: Path) -> None:
         "import sys\nfor line in range(100): print('line', line)\nprint('part 1', end='\\rpart 2\\n\\n'); sys.exit(3)"
     )
     engine = EngineProcess(dies, model)
-    with pytest.raises(EngineError, match="script with the model .* ended by itself with exit code 3") as caught:
+    with pytest.raises(EngineError, match="script with the model .* ended with exit code 3") as caught:
         engine.start()
-    lines = str(caught.value).partition(", which ends:\n")[2].splitlines()
+    lines = str(caught.value).partition("\nend of the log ")[2].partition("\n")[2].splitlines()
     assert lines == [*(f"    line {number}" for number in range(86, 100)), "    part 2"]
 
 
 def test_an_engine_that_is_killed_at_start_is_told(model: Path) -> None:
     killed = script_engine("import os\nos.kill(os.getpid(), 9)")
     with pytest.raises(
-        EngineError, match="was ended by SIGKILL: the system may have killed it for want of memory"
+        EngineError, match="was ended by SIGKILL: the system may have run out of memory and killed it"
     ) as e:
         EngineProcess(killed, model).start()
-    assert str(e.value).endswith("\n    (it says nothing)")
+    assert str(e.value).endswith("\n    (empty)")
 
 
 def test_an_engine_that_is_not_ready_in_time_is_ended(model: Path, temporary: Path) -> None:
@@ -546,15 +546,15 @@ def test_a_terminal_is_told_what_is_waited_for(model: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("OSError: [Errno 98] Address already in use", "somebody else took the port"),
-        ("srv  start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1", "somebody else took the port"),
+        ("OSError: [Errno 98] Address already in use", "another process took the port"),
+        ("srv  start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 1", "another process took the port"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "it needs more memory than there is"),
         ("llama_init_from_model: failed to initialize the context: std::bad_alloc", "it needs more memory"),
         ("ValueError: No available memory for the cache blocks.", "it needs more memory than there is"),
         ("error loading model: unknown model architecture: 'qwen9'", "a newer version of the engine may know it"),
         ("ValueError: Model architectures ['X'] are not supported for now.", "a newer version of the engine"),
         ("ModuleNotFoundError: No module named 'x'", "something is not installed; pip install x"),
-        ("vllm: error: unrecognized arguments: --max-model-length", "it does not know an option"),
+        ("vllm: error: unrecognized arguments: --max-model-length", "it does not support an option"),
         ("all is well", ""),
     ],
 )
@@ -566,10 +566,10 @@ def test_what_engines_say_is_understood(line: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        (3, "ended by itself with exit code 3"),
+        (3, "ended with exit code 3"),
         (137, "was ended by SIGKILL"),
         (-15, "was ended by SIGTERM"),
-        (255, "ended by itself with exit code 255"),
+        (255, "ended with exit code 255"),
         (None, "has ended"),
     ],
 )
@@ -579,7 +579,7 @@ def test_exit_codes_are_understood(code: int | None, says: str) -> None:
 
 def test_the_end_of_a_log_is_read_whatever_is_in_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    assert tail(log, 0) == [f"{log} is there no more"]
+    assert tail(log, 0) == [f"{log} no longer exists"]
     log.write_bytes(b"old\n" + b"x" * 100_000 + b"\n\xff 1%\r 2%\r\n\n\nlast")
     assert tail(log, 4)[1:] == [" 2%", "last"]
     assert tail(log, log.stat().st_size) == []

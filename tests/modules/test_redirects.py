@@ -39,7 +39,7 @@ def refused(make: Callable[[str], Any], status: int) -> None:
         module = make(f"http://127.0.0.1:{server.server_port}")
         for way in ways(module, ASKED):
             with pytest.raises(
-                (EngineError, ModuleError), match="the server redirects to .*, which is not followed"
+                (EngineError, ModuleError), match="the server redirects to .*; redirects are not followed"
             ) as caught:
                 way()
             assert caught.value.kind == "not found"

@@ -70,7 +70,7 @@ def test_one_that_nobody_iterates_over_sends_nothing_and_leaves_nothing(server: 
     looped(model, asked())
     gc.collect()
     assert list(stream) == []
-    with pytest.raises(ModuleError, match="not whole yet"):
+    with pytest.raises(ModuleError, match="not complete yet"):
         _ = stream.reply
     assert not server.seen
 
@@ -154,7 +154,7 @@ def test_what_failed_or_was_closed_tells_nobody(server: ModelServer, source: str
     with model.stream(ASKED).then(told.append) as closed:
         next(closed.deltas())
     server.answer = Answer("")
-    with pytest.raises(ModuleError, match="answered nothing"):
+    with pytest.raises(ModuleError, match="answer is empty"):
         list(model.stream(ASKED).then(told.append))
     assert not told
     model.close()

@@ -8,7 +8,7 @@ import pytest
 
 from lazyprompt import ChatFormatter, ModuleError, OnlineChatModule, Profile, Secret, Source
 from lazyprompt.formatters.chat_form import ChatForm
-from lazyprompt.modules.clients._base import Settings
+from lazyprompt.modules.clients._base import ClientSettings
 from lazyprompt.modules.clients.openai import OpenAIClient, Server
 from lazyprompt.modules.sources import SOURCES, source_named
 from support.model_server.server import Answer, ModelServer
@@ -42,7 +42,7 @@ def test_the_table_cannot_be_changed() -> None:
 def test_each_has_a_form_and_a_client_that_is_made_without_connecting(name: str) -> None:
     source = SOURCES[name]
     assert ChatFormatter(source.provider).provider == source.provider
-    client = source.client(Settings(source.base_url or "http://127.0.0.1:9", Secret("k.k"), 1.0, 0, {}))
+    client = source.client(ClientSettings(source.base_url or "http://127.0.0.1:9", Secret("k.k"), 1.0, 0, {}))
     assert client.params({"max_tokens": 5})
     assert client.fault(KeyError("x")) is client.fault(RuntimeError("x")) is None
     client.close()
@@ -116,7 +116,7 @@ def test_a_name_that_is_none_is_told_the_nearest(name: str, words: str) -> None:
 PARROT = Profile(name="parrot", form=ChatForm(), source="https://parrot.example/docs", alternate=True)
 
 
-def connect(settings: Settings) -> OpenAIClient:
+def connect(settings: ClientSettings) -> OpenAIClient:
     """A client of our own: this server has another name for the seed."""
     return OpenAIClient(settings, Server(seed="random_seed"))
 

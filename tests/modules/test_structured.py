@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from lazyprompt import FormatError, ModuleError
-from lazyprompt.modules._reading import Structure
+from lazyprompt.modules._reading import AnswerSchema
 from modules.online_scenes import ASKED, FEW, NAMES, PROMPTER, TWO_WAYS, close_all, module, ways
 from support.model_server.server import Answer, HalfCall, ModelServer
 
@@ -104,7 +104,7 @@ def test_an_answer_of_another_form_is_an_error_that_keeps_it(server: ModelServer
     server.answer = Answer(wrong)
     some = TWO_WAYS[(NAMES.index(source) + WRONG.index(wrong)) % 2]
     for way in list(ways(module(server, source), ASKED, response_format=City))[some]:
-        with pytest.raises(ModuleError, match="the answer is no City: ") as caught:
+        with pytest.raises(ModuleError, match="the answer is not a City: ") as caught:
             way()
         assert (caught.value.kind, caught.value.partial) == ("invalid", wrong)
         assert caught.value.partial.parsed is None
@@ -187,8 +187,8 @@ def test_what_is_no_form_is_refused_before_anything_is_sent(server: ModelServer,
     ],
 )
 def test_objects_are_found(text: str) -> None:
-    assert Structure.of(City).read(text) == City(name="Rome", people=5)
-    assert Structure.of(SCHEMA).read(text) == {"name": "Rome", "people": 5}
+    assert AnswerSchema.of(City).read(text) == City(name="Rome", people=5)
+    assert AnswerSchema.of(SCHEMA).read(text) == {"name": "Rome", "people": 5}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_objects_are_found(text: str) -> None:
     ],
 )
 def test_parts_of_an_object_are_none(text: str) -> None:
-    for structure in (Structure.of(City), Structure.of(SCHEMA)):
+    for structure in (AnswerSchema.of(City), AnswerSchema.of(SCHEMA)):
         with pytest.raises(ValueError, match=r".") as caught:
             structure.read(text)
         assert not isinstance(caught.value, RecursionError)
@@ -217,28 +217,28 @@ def test_parts_of_an_object_are_none(text: str) -> None:
 
 def test_an_array_is_found_only_where_one_is_asked_for() -> None:
     text = 'As {it} is: [1, 2, 3] and no "[more]"'
-    assert Structure.of(Numbers).read(text) == Numbers([1, 2, 3])
-    assert Structure.of({"type": "array"}).read(text) == [1, 2, 3]
+    assert AnswerSchema.of(Numbers).read(text) == Numbers([1, 2, 3])
+    assert AnswerSchema.of({"type": "array"}).read(text) == [1, 2, 3]
     with pytest.raises(ValueError, match=r"."):
-        Structure.of({"type": "array"}).read("[1, [2, 3]")
-    assert Structure.of({"type": "string"}).read('"Rome"') == "Rome"
-    assert Structure.of({"type": ["object", "null"]}).read("null") is None
+        AnswerSchema.of({"type": "array"}).read("[1, [2, 3]")
+    assert AnswerSchema.of({"type": "string"}).read('"Rome"') == "Rome"
+    assert AnswerSchema.of({"type": ["object", "null"]}).read("null") is None
 
 
 def test_strict_models_read_json_as_json() -> None:
     """Of Python's values, a strict model takes no text for a date, and no list for a tuple."""
-    parsed = Structure.of(Strict).read('{"day": "2026-11-22", "pair": [1, 2]}')
+    parsed = AnswerSchema.of(Strict).read('{"day": "2026-11-22", "pair": [1, 2]}')
     assert parsed == Strict(day=dt.date(2026, 11, 22), pair=(1, 2))
 
 
 def test_models_that_hold_themselves() -> None:
-    node = Structure.of(Node).read('Well: {"value": 1, "below": [{"value": 2}]}')
+    node = AnswerSchema.of(Node).read('Well: {"value": 1, "below": [{"value": 2}]}')
     assert node == Node(value=1, below=[Node(value=2)])
 
 
 def test_the_forms_of_a_form() -> None:
-    assert Structure.of(City).name == Structure.of(SCHEMA).name == Structure.of(OPENAIS).name == "City"
-    assert Structure.of(SCHEMA).schema == Structure.of(OPENAIS).schema == SCHEMA
-    assert Structure.of(SCHEMA).schema is not SCHEMA
-    assert Structure.of({"type": "json_object"}) == Structure("answer", {"type": "object"}, None)
-    assert json.dumps(SCHEMA) in Structure.of(SCHEMA).instruction
+    assert AnswerSchema.of(City).name == AnswerSchema.of(SCHEMA).name == AnswerSchema.of(OPENAIS).name == "City"
+    assert AnswerSchema.of(SCHEMA).schema == AnswerSchema.of(OPENAIS).schema == SCHEMA
+    assert AnswerSchema.of(SCHEMA).schema is not SCHEMA
+    assert AnswerSchema.of({"type": "json_object"}) == AnswerSchema("answer", {"type": "object"}, None)
+    assert json.dumps(SCHEMA) in AnswerSchema.of(SCHEMA).instruction

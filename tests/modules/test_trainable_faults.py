@@ -86,7 +86,7 @@ def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:
     path = tmp_path / "nobody.gguf"
     path.write_bytes(b"<!doctype html>")
     module = TrainableModule(path)
-    assert "is no GGUF file" in str(failing(module.start))
+    assert "is not a GGUF file" in str(failing(module.start))
     with pytest.raises(TokenizerError, match="is no GGUF file"):
         module.render("hi")
 
@@ -211,7 +211,7 @@ def test_what_came_before_an_engine_died_is_kept(model: Path) -> None:
         assert str(error.partial) == "so far"
         assert "was ended by SIGKILL: it needs more memory than there is" in str(error)
         assert "CUDA out of memory" in str(error)
-        with pytest.raises(ModuleError, match="not whole yet"):
+        with pytest.raises(ModuleError, match="not complete yet"):
             _ = stream.reply
 
 

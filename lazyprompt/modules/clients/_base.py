@@ -1,4 +1,4 @@
-"""The parts that all clients share: official clients opened when needed, calls, streams, parameters and faults."""
+"""The base of all clients: official clients created on first use, calls, streams, parameters and faults."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from lazyprompt._base.secret import Secret
 from lazyprompt.errors import ModuleError, nearest
 from lazyprompt.modules.clients._faults import (
     WORDS,
+    ErrorResponse,
     Fault,
     MalformedError,
-    Refusal,
     fault_of,
     hiding,
     kind_of_class,
     with_origins,
 )
-from lazyprompt.modules.clients._limits import Limits, OversizeError, limiting
+from lazyprompt.modules.clients._limits import AnswerLimits, OversizeError, limiting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt._base.secret import SecretText
@@ -39,33 +39,31 @@ if TYPE_CHECKING:
     from lazyprompt.modules.clients._faults import FaultKind
     from lazyprompt.prompters.definition import PromptOrigin
 
-# The parameters that modules know by themselves: every client takes them, or says why it does not.
+# The parameters that modules define: every client accepts them, or raises an error that says why not.
 COMMON = frozenset(("temperature", "top_p", "max_tokens", "stop", "seed"))
-# Advice for clients that pass fields of the server's own on.
+# Advice for clients that pass on unknown fields to the server.
 EXTRA_BODY = ", or give what only the server knows in extra_body={{{name!r}: ...}}"
-# Similarity from which a name counts as a misspelling where any other name is allowed ("top_k" and "top_p" have 0.8).
+# The minimum similarity of a misspelling, if other names are allowed and if not ("top_k" and "top_p" have 0.8).
 _MISSPELT, _LIKELY = 0.85, 0.6
-# How many connections a client for threads opens, and keeps. httpcore closes idle connections as soon as there are more
-# than it keeps, one that it has just given to another thread too: that thread's call fails with a bad file descriptor.
+# The connections that a client for threads opens and keeps. httpcore closes idle connections beyond the number to keep,
+# even one that it has just given to another thread, whose call then fails with a bad file descriptor.
 CONNECTIONS = 1_000
-# What stands in the place of a key where the server asks for none: without one, clients would look for one themselves,
-# and send to this server what they find in the environment.
+# The placeholder for servers without keys: otherwise, clients would send a key from the environment.
 NO_KEY = "none"
-# The longest texts of models have about 1 MB. As JSON that is made to fill the memory, this much takes 700 MB.
+# The longest answers of models have about 1 MB. Malicious JSON of this size takes 700 MB of memory.
 MAX_ANSWER_BYTES = 16_777_216
 _CARRIED = re.compile("[ -~]*")
 
 
-class Settings(NamedTuple):
+class ClientSettings(NamedTuple):
     """The settings of a client.
 
     Attributes:
-        base_url: The server's address; None leaves it to the official client.
-        key: The key; None where the server asks for none.
-        timeout: Seconds to wait for a connection, for an answer as a whole, and for each event of a stream.
-        retries: How often the client may try again by itself where it can do so (408, 409, 429, 5xx, connection lost),
-            with back-off and ``Retry-After``.
-        options: Further arguments of the client's constructor, as they are.
+        base_url: The server's address; None for the official client's default.
+        key: The key; None for a server without keys.
+        timeout: The timeout in seconds of a connection, of an answer, and of each event of a stream.
+        retries: The number of retries after status 408, 409, 429, 5xx or a lost connection.
+        options: Other arguments of the client's constructor.
         max_answer_bytes: The decompressed size limit of an answer, and of each event of a stream.
     """
 
@@ -77,9 +75,9 @@ class Settings(NamedTuple):
     max_answer_bytes: int = MAX_ANSWER_BYTES
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> AnswerLimits:
         """The limits of an answer."""
-        return Limits(self.timeout, self.max_answer_bytes)
+        return AnswerLimits(self.timeout, self.max_answer_bytes)
 
 
 class Request(NamedTuple):
@@ -87,11 +85,10 @@ class Request(NamedTuple):
 
     Attributes:
         model: The model's name at the source.
-        payload: A formatter's payload (``messages`` and ``tools``, ``contents`` and so on), or ``{"prompt": ...}`` for
-            engines: flat text or token ids.
-        params: Further arguments of the call in the client's own names, as :meth:`OfficialClient.params` gives them.
-        origin: The name and version of the prompt, if it came from a file or library.
-        secrets: The texts of the prompt that are from the environment.
+        payload: A formatter's payload, or ``{"prompt": ...}`` for engines, with flat text or token ids.
+        params: Other arguments of the call, as :meth:`OfficialClient.params` returns them.
+        origin: The name and version of a prompt from a file or library.
+        secrets: The prompt's values from the environment.
     """
 
     model: str
@@ -102,44 +99,44 @@ class Request(NamedTuple):
 
 
 class Collector(Protocol):
-    """Puts the events of one stream together."""
+    """Collects the events of one stream."""
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new in an event of the client's stream; unknown events and fields add nothing.
+        """Return the new pieces in an event of the client's stream; ignore unknown events and fields.
 
-        The pieces of a call carry its index within the message; its id and name as soon as they are known.
+        Pieces of a call have its index in the message, and its id and name once they are known.
         """
         ...
 
     @property
     def complete(self) -> bool:
-        """True if the stream named its end; one that stops before was cut."""
+        """True if the stream had its final event; else it was cut."""
         ...
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer so far, as the provider gives it without streaming; ``ChatFormatter.parse`` reads it."""
+        """Return the answer so far in the form of an answer that is not streamed, for ``ChatFormatter.parse``."""
         ...
 
 
 def key_of(secret: Secret | None) -> str:
-    """Return a key as a header can carry it, without the white space that stands around it in many files.
+    """Return a key for a header, without surrounding white space.
 
     Raises:
-        ModuleError: It holds what no header can carry. HTTP clients quote such a header in their errors.
+        ModuleError: The key has characters that are invalid in a header; HTTP clients would quote it in their errors.
     """
     if secret is None:
         return NO_KEY
-    # No variable holds the key: whatever shows the locals of a traceback would show it.
+    # Keep the key out of variables, which tracebacks may show.
     if not _CARRIED.fullmatch(secret.reveal().strip()):
-        raise ModuleError("the key holds characters that no header can carry; keys are of letters, digits and signs")
+        raise ModuleError("the key has characters that are invalid in a header; keys are printable ASCII")
     return secret.reveal().strip()
 
 
-# Held while an official package is imported or one of its clients is made, never during a request: some packages look
-# into ``sys.modules``, where they would find half of what another thread imports. The same thread may come here again,
-# from code that runs as a package is imported. A fork waits, for its child would wait forever.
+# Held while an official package is imported or a client is created, never during a request. Some packages inspect
+# ``sys.modules`` and would see a module that another thread is still importing. Reentrant, since imports can run code
+# that needs it. Forks wait for it: a child would inherit the locked lock.
 SETUP = RLock()
-if sys.platform != "win32":  # which has no fork
+if sys.platform != "win32":  # without fork
     os.register_at_fork(before=SETUP.acquire, after_in_parent=SETUP.release, after_in_child=SETUP.release)
 
 
@@ -148,11 +145,11 @@ def import_extra(module: str, package: str, *beside: str) -> Any:
 
     Args:
         module: The module.
-        package: The package to install, named in the error; the extra has the same name.
-        beside: Modules that the package looks for in ``sys.modules`` during requests, to be imported as a whole first.
+        package: The package to install, and the name of the extra.
+        beside: Modules to import first, which the package looks up in ``sys.modules`` during requests.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The package is not installed.
     """
     with nullcontext() if module in sys.modules else SETUP:
         for each in filter(find_spec, beside):
@@ -161,13 +158,13 @@ def import_extra(module: str, package: str, *beside: str) -> Any:
 
 
 def check_parameters(names: list[str], method: Callable[..., object], called: str, advice: str = "") -> None:
-    """Refuse a parameter that a method of a client does not take.
+    """Check that a method of an official client has the given parameters.
 
-    The official clients answer one with a ``TypeError``, or pass it on to a server that ignores it. A method that takes
-    any keyword refuses only what looks like a misspelling of one of its own.
+    Otherwise, the client would raise a ``TypeError``, or send the parameter to a server that ignores it. For a method
+    with ``**kwargs``, only likely misspellings of its own parameters are errors.
 
     Raises:
-        ModuleError: The method takes no such parameter.
+        ModuleError: The method has no such parameter.
     """
     parameters = signature(method).parameters.values()
     known = {each.name for each in parameters if each.kind is not Parameter.VAR_KEYWORD} - {"self"}
@@ -182,25 +179,24 @@ def check_parameters(names: list[str], method: Callable[..., object], called: st
 
 
 class OfficialClient(ABC):
-    """A client of a provider, for threads and for event loops, on the official one. A subclass has its differences.
+    """A provider's client for threads and event loops, built on the official client.
 
-    The official client is made when it is first used. Its connections belong to the event loop they were made in, so
-    each loop has one of its own.
+    The official client is created on first use. Connections belong to an event loop, so each loop has its own client.
 
     Args:
         settings: The settings.
 
     Attributes:
-        retries_itself: True if the official client tries again by itself (``Settings.retries``); else the module does.
-        package: The official package, as :func:`import_extra` takes it. The extra has the same name.
-        method: The method that takes the parameters, as ``package:Class.method``.
+        retries_itself: True if the official client retries (``ClientSettings.retries``); else the module does.
+        package: The official package, as arguments of :func:`import_extra`.
+        method: The method that has the parameters, as ``package:Class.method``.
         called: The name of that method in errors.
-        advice: The way to send what only the server knows, in errors; ``{name}`` is the parameter.
-        names: The client's names of common parameters, where they are others.
-        kinds: The meaning of its errors, as ``package.Name``, special ones first.
-        words: The words of the server that tell more than its status.
-        stumbles: The package whose own ``TypeError`` and the like mean an answer that is none.
-        collector: The class that puts the events of a stream together.
+        advice: The errors' advice for parameters that only the server knows; ``{name}`` is the parameter.
+        names: The client's names of common parameters that differ.
+        kinds: The kinds of its errors by ``package.Name``, subclasses first.
+        words: The kinds of errors by phrases in the server's messages.
+        stumbles: The package whose ``TypeError`` or similar error means a malformed answer.
+        collector: The class that collects the events of a stream.
     """
 
     retries_itself: bool = False
@@ -214,10 +210,10 @@ class OfficialClient(ABC):
     stumbles: ClassVar[str] = ""
     collector: Callable[[], Collector]
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._key = None if settings.key is None else Secret(key_of(settings.key))
-        # The clients, that for threads under None; and the lock of each loop, whose tasks wait for one client.
+        # The clients by event loop, None for threads; and the lock with which a loop's tasks wait for their client.
         self._clients: dict[AbstractEventLoop | None, Any] = {}
         self._loops: dict[AbstractEventLoop, Lock] = {}
 
@@ -225,7 +221,7 @@ class OfficialClient(ABC):
         """Import the official package.
 
         Raises:
-            MissingExtraError: It is not installed.
+            MissingExtraError: The package is not installed.
         """
         return import_extra(*self.package)
 
@@ -234,12 +230,12 @@ class OfficialClient(ABC):
         if (client := self._clients.get(loop)) is not None:
             return client
         with SETUP:
-            # The client of a loop that is closed can only be dropped.
+            # Drop the clients of closed loops; they can't be closed any more.
             for each in [each for each in (*self._loops,) if each.is_closed()]:
                 self._loops.pop(each, None)
                 self._clients.pop(each, None)
             if (client := self._clients.get(loop)) is None:
-                codecs.lookup("idna")  # a socket's first address imports it: a fork could copy half of it
+                codecs.lookup("idna")  # otherwise the first connection imports it, possibly during a fork
                 self._clients[loop] = client = self._make(in_loop=loop is not None)
             return client
 
@@ -249,36 +245,36 @@ class OfficialClient(ABC):
         if (client := self._clients.get(loop)) is not None:
             return client
         async with self._loops.setdefault(loop, Lock()):
-            # Imports and certificates take up to a second, for which the loop is not to stand still.
+            # Imports and certificates take up to a second and must not block the loop.
             return self._clients.get(loop) or await to_thread(self.client, loop)
 
     @abstractmethod
     def _make(self, *, in_loop: bool) -> Any:
-        """Make the official client, for threads or for an event loop."""
+        """Create the official client, for threads or for an event loop."""
 
     @abstractmethod
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
         """Call the official client, with ``stream=True`` for events; in an event loop, the result is awaited."""
 
     def _check(self, answer: Any) -> object:
-        """Refuse an answer that is none: clients give back as text what has not the content type of JSON."""
+        """Return an answer, unless it is text: clients return a body without JSON's content type as text."""
         if isinstance(answer, str):
-            raise MalformedError(f"the server answered with no JSON, as if it were no API: {answer[:200]}")
+            raise MalformedError(f"the server's answer is not JSON, so it may not be an API: {answer[:200]}")
         return answer
 
     def _event(self, event: Any) -> object:
-        """Return an event, if it tells of no error."""
+        """Return an event; subclasses raise the errors that events report."""
         return event
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters in the client's own names.
 
         Args:
-            common: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a list), ``seed`` under these names; all
-                others are the client's own already and stay.
+            common: ``temperature``, ``top_p``, ``max_tokens``, ``stop`` (a list) and ``seed``, and parameters in the
+                client's own names.
 
         Raises:
-            ModuleError: The client takes no such parameter.
+            ModuleError: The client has no such parameter.
             MissingExtraError: The client is not installed.
         """
         if further := sorted(common.keys() - COMMON):
@@ -287,11 +283,11 @@ class OfficialClient(ABC):
         return {self.names.get(name, name): value for name, value in common.items()}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return None: the API takes no schema, or not every model of it does."""
+        """Return the parameters that request a JSON schema; None if not every model of the API supports one."""
         return None
 
     def send(self, request: Request) -> object:
-        """Return the answer, as the official client gives it; ``ChatFormatter.parse`` reads it."""
+        """Return the official client's answer."""
         with hiding(self._key):
             return self._check(self._ask(self.client(), request))
 
@@ -300,7 +296,7 @@ class OfficialClient(ABC):
         with hiding(self._key):
             return self._check(await self._ask(await self.aclient(), request))
 
-    def stream(self, request: Request) -> Iterator[object]:
+    def stream(self, request: Request) -> Generator[object]:
         """Yield the events of a streamed answer; closing the generator closes the connection."""
         begun = False
         with hiding(self._key):
@@ -311,7 +307,7 @@ class OfficialClient(ABC):
                     begun = True
             _check_begun(begun=begun)
 
-    async def astream(self, request: Request) -> AsyncIterator[object]:
+    async def astream(self, request: Request) -> AsyncGenerator[object]:
         """Async version of :meth:`stream`."""
         begun = False
         with hiding(self._key):
@@ -323,17 +319,17 @@ class OfficialClient(ABC):
             _check_begun(begun=begun)
 
     def fault(self, error: Exception) -> Fault | None:
-        """Return the meaning of an error, or None if it is none of the client's."""
+        """Return the fault of a client's error; None for any other error."""
         oversize = next((each for each in with_origins(error) if isinstance(each, OversizeError)), None)
         if oversize is not None:
             return Fault("too large", str(oversize))
         kind = kind_of_class(error, self.kinds, self.stumbles)
         return None if kind is None else fault_of(kind, error, self._refusal(error), self.words, self._key)
 
-    def _refusal(self, error: Any) -> Refusal:
-        """Return the server's answer in an error, as far as there is one."""
+    def _refusal(self, error: Any) -> ErrorResponse:
+        """Return the server's response in an error; its fields are None without one."""
         headers = getattr(getattr(error, "response", None), "headers", None)
-        return Refusal(getattr(error, "status_code", None), getattr(error, "body", None), headers)
+        return ErrorResponse(getattr(error, "status_code", None), getattr(error, "body", None), headers)
 
     def close(self) -> None:
         """Close the connections of threads; those of event loops close with :meth:`aclose`."""
@@ -347,27 +343,27 @@ class OfficialClient(ABC):
 
 
 def _check_begun(*, begun: bool) -> None:
-    """Refuse a stream without events, as official clients make of a web page."""
+    """Raise an error for a stream without events, such as that of a web page."""
     if not begun:
-        raise MalformedError("the server answered with no event of a stream, as if it were no API")
+        raise MalformedError("the server's stream has no events, so it may not be an API")
 
 
 class OwnHttpClient(OfficialClient):
-    """An official client of OpenAI's make, as Anthropic's is, which takes an HTTP client of its own kind.
+    """An official client like OpenAI's and Anthropic's, with its own subclass of httpx's client.
 
     Attributes:
-        classes: Its classes, for threads and for event loops.
+        classes: The official classes for threads and for event loops.
     """
 
     retries_itself = True
     classes: ClassVar[tuple[str, str]]
 
     def _make(self, *, in_loop: bool) -> Any:
-        """Make the official client.
+        """Create the official client.
 
-        Its HTTP client follows no redirect: they take the body of a request to whatever address a server names, and all
-        headers but ``Authorization``. And it limits answers; the client asks again after any error but one of its own
-        classes, so that for too long an answer is one.
+        Its HTTP client follows no redirects, which would send the body and all headers but ``Authorization`` to another
+        address. It limits answers. The client retries after any error except its own classes, so the error for a too
+        large answer is one of them.
         """
         base_url, _, timeout, retries, options, _ = self._settings
         sdk, kind = self.sdk(), "Async" if in_loop else ""

@@ -1,45 +1,47 @@
-"""The meaning of what goes wrong in a client: by the class of an error, an HTTP status, and the words of a server.
+"""Classifies the failures of clients by the class of an error, the HTTP status, and the server's message.
 
-Sources: the providers' references of errors (OpenAI, DeepSeek, Moonshot, xAI, SiliconFlow, Zhipu); the sources of vLLM,
-SGLang, LMDeploy and llama.cpp's server; for words that no reference has, errors quoted in issues of their clients.
+Sources: the providers' error references (OpenAI, DeepSeek, Moonshot, xAI, SiliconFlow, Zhipu); the source code of vLLM,
+SGLang, LMDeploy and llama.cpp's server; and, for undocumented messages, errors quoted in issues of the clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from lazyprompt._base.client_objects import fields_of
+from lazyprompt._base.json import is_dict, is_list, is_mapping
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
     from lazyprompt._base.secret import Secret
 
 FaultKind: TypeAlias = Literal[
-    "key",  # no key, or one that is refused
-    "not found",  # there is no such model, or no such path at the server
-    "overflow",  # the prompt is longer than the model takes
+    "key",  # the key is missing or refused
+    "not found",  # the server has no such model or path
+    "overflow",  # the prompt exceeds the model's context
     "request",  # the server refuses the request for another reason
     "rate limit",  # too many requests, or the quota is used up
     "server",  # the server failed, or is overloaded
     "timeout",  # no answer in time
     "connection",  # no connection, or it was lost before the answer began
-    "cut",  # a stream ended without its end; of a client's "connection", the module decides if an answer had begun
-    "malformed",  # no answer of the API
+    "cut",  # a stream stopped before its final event; also a "connection" fault after the answer had begun
+    "malformed",  # not an answer of the API
     "too large",  # the answer exceeds max_answer_bytes
 ]
 
 
 class Fault(NamedTuple):
-    """A failure between a module and a model, in words that do not depend on the client.
+    """A failed call, in a form that doesn't depend on the client.
 
     Attributes:
-        kind: Its kind.
-        message: The words of the client or the server, in one line, without keys.
-        status: The HTTP status, if there was an answer.
-        retry_after: Seconds after which the server asks to try again.
+        kind: The kind of failure.
+        message: The message of the client or the server in one line, without the key.
+        status: The HTTP status of a response.
+        retry_after: The server's ``Retry-After`` in seconds.
     """
 
     kind: FaultKind
@@ -48,9 +50,9 @@ class Fault(NamedTuple):
     retry_after: float | None = None
 
 
-# Redirects that clients would follow.
+# Statuses of redirects.
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
-# The classes of errors that mean the same in every client: those of HTTP libraries, of parsers, and our own.
+# The kinds of errors of HTTP libraries, parsers and lazyprompt, which are the same for every client.
 _CLASSES: dict[str, FaultKind] = {
     "lazyprompt.MalformedError": "malformed",
     "lazyprompt.StreamedError": "server",
@@ -62,7 +64,7 @@ _CLASSES: dict[str, FaultKind] = {
 }
 _STATUSES: dict[int, FaultKind] = {
     401: "key",
-    402: "rate limit",  # nothing is left to pay with
+    402: "rate limit",  # no credit left
     403: "key",
     404: "not found",
     408: "timeout",
@@ -71,9 +73,9 @@ _STATUSES: dict[int, FaultKind] = {
     429: "rate limit",
 }
 _NO_SUCCESS, _FIRST_OF_SERVER = 300, 500
-# Statuses that say all; the words may quote somebody else.
+# Statuses that decide the kind alone; the message may quote other text.
 _CLEAR = frozenset({401, 404, 408, 429})
-# The words of servers of OpenAI's form in codes, types and messages, in lower case.
+# Phrases in codes, types and messages of servers with OpenAI's API, in lower case.
 WORDS: dict[str, FaultKind] = {
     "context_length_exceeded": "overflow",  # OpenAI's code
     "exceed_context_size_error": "overflow",  # llama.cpp's type
@@ -104,25 +106,25 @@ WORDS: dict[str, FaultKind] = {
     "available credits": "rate limit",  # xAI, with the status 403: used all of them
     "rate_limit": "rate limit",  # OpenAI's code, in a stream
 }
-_SIGNS = ("code", "type", "message")
-# A message that quotes the whole of a broken answer is cut here.
+_FIELDS = ("code", "type", "message")
+# The maximum length of a message: some quote a whole malformed answer.
 _LONGEST = 1_000
-_DEPTH = 8  # the depth of a server's words in an error
-# Packages that raise a RuntimeError where their client was closed under a call.
+_DEPTH = 8  # the depth to which values in an error are searched for the key
+# Packages that raise a RuntimeError if their client is closed during a call.
 _HTTP = frozenset(("httpx", "httpx2"))
-# The errors of code that trusts its server, where what came is no answer.
+# The errors of client code that a malformed answer causes.
 _STUMBLES = (TypeError, AttributeError, LookupError, ValueError)
 
 
 class MalformedError(Exception):
-    """An answer that is none, as the web page of a wrong address."""
+    """An answer that is not the API's, such as the web page of a wrong address."""
 
 
 class StreamedError(Exception):
-    """An error that a server tells of within a stream.
+    """An error that a server reports in a stream.
 
     Args:
-        body: Its JSON.
+        body: The error's JSON.
     """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -130,13 +132,13 @@ class StreamedError(Exception):
         self.body = body
 
 
-class Refusal(NamedTuple):
-    """The answer of a server that refuses.
+class ErrorResponse(NamedTuple):
+    """A server's error response.
 
     Attributes:
-        status: The HTTP status; None within a stream.
-        body: Its JSON, or its text.
-        headers: Its headers.
+        status: The HTTP status; None in a stream.
+        body: The JSON or text of the body.
+        headers: The headers.
     """
 
     status: object = None
@@ -145,49 +147,49 @@ class Refusal(NamedTuple):
 
 
 def fault_of(
-    kind: FaultKind, error: Exception, refusal: Refusal, words: Mapping[str, FaultKind], key: Secret | None
+    kind: FaultKind, error: Exception, refusal: ErrorResponse, words: Mapping[str, FaultKind], key: Secret | None
 ) -> Fault:
     """Return the fault of an error.
 
     Args:
-        kind: The meaning of its class; a "request" or "server" is distinguished by status and words.
+        kind: The kind of its class; status and message refine a "request" or "server".
         error: The error.
-        refusal: The server's answer, as far as there is one.
-        words: The words of this server.
-        key: The key, which must not show.
+        refusal: The server's response; its fields are None without one.
+        words: The kinds by phrases of this server.
+        key: The key to hide.
     """
     status = refusal.status if isinstance(refusal.status, int) and refusal.status >= _NO_SUCCESS else None
-    signs, message = _read(refusal.body)
+    text, message = _read(refusal.body)
     if kind in ("request", "server"):
-        kind = kind_of_refusal(status, signs, words, key, kind)
+        kind = kind_of_refusal(status, text, words, key, kind)
     return Fault(kind, one_line(message or describe(error), key), status, wait_in(refusal.headers))
 
 
 def kind_of_refusal(
     status: int | None, text: str, words: Mapping[str, FaultKind], key: Secret | None, otherwise: FaultKind = "server"
 ) -> FaultKind:
-    """Return the meaning of a refusal: by its status where that is clear, by its words where they are known."""
+    """Return the kind of an error response: by its status if that is clear, else by phrases in its text."""
     kind = otherwise
     if status is not None:
         kind = _STATUSES.get(status, "server" if status >= _FIRST_OF_SERVER else "request")
-    if key is not None:  # what was masked in the answer is masked in the words to look for
+    if key is not None:  # mask the key in the phrases, as in the answer
         words = {key.hidden_in(known): meaning for known, meaning in words.items()}
     return kind if status in _CLEAR else kind_of_words(text, words) or kind
 
 
 def kind_of_words(text: str, words: Mapping[str, FaultKind]) -> FaultKind | None:
-    """Return the meaning of the first known words, in lower case, that are found."""
+    """Return the kind of the first phrase in a text; the phrases are in lower case."""
     lower = text.lower()
     return next((kind for known, kind in words.items() if known in lower), None)
 
 
 def kind_of_class(error: BaseException, kinds: Mapping[str, FaultKind], stumbles: str = "") -> FaultKind | None:
-    """Return the meaning of an error by its class; nothing is imported for that.
+    """Return the kind of an error by its class, without importing the client.
 
     Args:
         error: The error.
-        kinds: Classes as ``package.Name``, special ones first; httpx2 counts as the httpx it was made from.
-        stumbles: The client's package, whose own ``TypeError`` and the like mean an answer that is none.
+        kinds: The kinds by ``package.Name``, subclasses first; httpx2 counts as httpx.
+        stumbles: The client's package, whose ``TypeError`` or similar error means a malformed answer.
     """
     names = classes_of(error)
     known = (*kinds.items(), *_CLASSES.items())
@@ -208,31 +210,32 @@ def _raised_by(error: BaseException) -> str:
 
 
 def classes_of(error: BaseException) -> set[str]:
-    """Return the class of an error and all above it, each as ``package.Name``."""
+    """Return the class of an error and its base classes, each as ``package.Name``."""
     packages = ((cls.__module__.partition(".")[0], cls.__name__) for cls in type(error).__mro__)
     return {f"{'httpx' if package == 'httpx2' else package}.{name}" for package, name in packages}
 
 
 def describe(error: BaseException) -> str:
-    """Return the words of an error and of its cause; some say nothing but their name."""
+    """Return the messages of an error and its cause, or the class's name for an empty message."""
     words = [str(each).strip(". ") or type(each).__name__ for each in (error, error.__cause__) if each is not None]
     return ": ".join(dict.fromkeys(words))
 
 
 def one_line(text: str, key: Secret | None) -> str:
-    """Return words without the key, in one line of a readable length."""
+    """Return a text in one line of limited length, without the key."""
     hidden = key.hidden_in(text) if key is not None else text
     line = " ".join(hidden.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def wait_in(headers: object) -> float | None:
-    """Return the seconds of a ``Retry-After`` among headers, if there are any."""
-    return seconds(cast("Mapping[str, str]", headers).get("retry-after")) if isinstance(headers, Mapping) else None
+    """Return the seconds of a ``Retry-After`` header, or None."""
+    wait = fields_of(headers).get("retry-after")
+    return None if wait is None else seconds(str(wait))
 
 
 def seconds(retry_after: str | None) -> float | None:
-    """Return the seconds of a ``Retry-After``: a number or a date (RFC 9110, section 10.2.3); else None."""
+    """Return the seconds of a ``Retry-After``, a number or a date (RFC 9110, section 10.2.3), or None."""
     try:
         return max(0.0, float(retry_after or ""))
     except ValueError:
@@ -246,19 +249,18 @@ def seconds(retry_after: str | None) -> float | None:
 
 
 def _read(body: object) -> tuple[str, str]:
-    """Return all that tells what is wrong, and the message alone; of a body that is text, the text."""
-    if not isinstance(body, Mapping):
+    """Return the code, type and message of an error's body as one text, and the message alone."""
+    if not is_mapping(body):
         return (body, body) if isinstance(body, str) else ("", "")
-    fields = fields_of(cast("object", body))
-    inner = fields.get("error")  # xAI's is the message itself
-    if isinstance(inner, Mapping):
-        return _read(cast("object", inner))
-    message = fields.get("message") or inner or fields.get("detail")
-    return " ".join(str(fields.get(sign)) for sign in _SIGNS if fields.get(sign)) + f" {inner}", str(message or "")
+    inner = body.get("error")  # xAI's is the message itself
+    if is_mapping(inner):
+        return _read(inner)
+    message = body.get("message") or inner or body.get("detail")
+    return " ".join(str(body.get(field)) for field in _FIELDS if body.get(field)) + f" {inner}", str(message or "")
 
 
 def redirected_to(error: BaseException) -> str | None:
-    """Return the address that a server redirects to, if that is what went wrong; empty where it names none."""
+    """Return the address of a redirect that caused an error; empty without an address, None without a redirect."""
     found: list[str] = []
     for each in with_origins(error):
         answer: Any = getattr(each, "response", None)
@@ -271,7 +273,7 @@ def redirected_to(error: BaseException) -> str | None:
 
 @contextmanager
 def hiding(key: Secret | None) -> Generator[None]:
-    """Mask a key in whatever error passes here."""
+    """Mask a key in errors of the block."""
     try:
         yield
     except Exception as error:
@@ -280,7 +282,7 @@ def hiding(key: Secret | None) -> Generator[None]:
 
 
 def hide(error: BaseException, key: Secret | None) -> None:
-    """Mask a key in an error and in those behind it: some servers quote it."""
+    """Mask a key in an error and its causes: some servers quote it."""
     if key is None:
         return
     for each in with_origins(error):
@@ -289,7 +291,7 @@ def hide(error: BaseException, key: Secret | None) -> None:
 
 
 def with_origins(error: BaseException) -> list[BaseException]:
-    """Return an error, those that caused it, and those it was raised in the midst of."""
+    """Return an error with its causes and contexts."""
     found: list[BaseException] = []
     left: list[BaseException | None] = [error]
     while left:
@@ -297,21 +299,20 @@ def with_origins(error: BaseException) -> list[BaseException]:
         if each is not None and not any(each is known for known in found):
             found.append(each)
             left += (each.__cause__, each.__context__)
-            left += (arg for arg in cast("tuple[object, ...]", each.args) if isinstance(arg, BaseException))
+            left += (arg for arg in each.args if isinstance(arg, BaseException))
     return found
 
 
 def _hidden(value: object, key: Secret, depth: int = 0) -> object:
-    """Return a value with the key taken out of its texts; what is no JSON stays as it is."""
+    """Return a JSON value with the key masked in its texts; other values are returned unchanged."""
     if depth > _DEPTH:
         return value
-    if type(value) is str:  # a reply is text that holds more than that
+    if type(value) is str:  # not subclasses: a Reply must stay one
         return key.hidden_in(value)
     if isinstance(value, bytes):
         return key.hidden_in(value.decode("latin-1")).encode("latin-1")
-    if isinstance(value, list):
-        return [_hidden(item, key, depth + 1) for item in cast("list[object]", value)]
-    if isinstance(value, dict):
-        items = cast("dict[object, object]", value).items()
-        return {_hidden(name, key, depth + 1): _hidden(item, key, depth + 1) for name, item in items}
+    if is_list(value):
+        return [_hidden(item, key, depth + 1) for item in value]
+    if is_dict(value):
+        return {_hidden(name, key, depth + 1): _hidden(item, key, depth + 1) for name, item in value.items()}
     return value

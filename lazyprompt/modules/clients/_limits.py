@@ -1,7 +1,7 @@
-"""Limits of an answer, the same for every client: decompressed bytes, one event of a stream, and time.
+"""Limits of an answer for every client: decompressed bytes, bytes of one event of a stream, and time.
 
-The official clients read whatever a server sends. Their HTTP clients take event hooks, and these replace the body of a
-response by one that counts.
+The official clients have no limits. Event hooks of their HTTP clients replace the body of a response by one that
+counts.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-# A whole stream may have so many times the bytes and the seconds of one event: events repeat their keys, and a model
-# may write for an hour.
+# The limits of a whole stream, as multiples of those of one event: events repeat keys, and a model may write for an
+# hour.
 STREAM_BYTES, STREAM_TIME = 4, 60
 _PIECE = 65_536
 _STARTED = "lazyprompt.started"  # a key of a request's extensions
 _GZIP = zlib.MAX_WBITS | 16
 
 
-class Limits(NamedTuple):
+class AnswerLimits(NamedTuple):
     """The limits of an answer that is not streamed, and of one event of a stream.
 
     Attributes:
-        timeout: The seconds that it may take.
-        max_answer_bytes: The decompressed bytes that it may have.
+        timeout: The time limit in seconds.
+        max_answer_bytes: The limit of decompressed bytes.
     """
 
     timeout: float
@@ -41,32 +41,32 @@ class _Meter:
     """Decompresses and counts the body of one response.
 
     Args:
-        response: The response. Its ``content-encoding`` is removed, so that the HTTP client decompresses nothing.
+        response: The response. Its ``content-encoding`` is removed to keep the HTTP client from decompressing it.
         limits: The limits.
         library: The HTTP library, for its errors.
         oversize: The class of the error for too many bytes.
     """
 
-    def __init__(self, response: Any, limits: Limits, library: Any, oversize: type[OversizeError]) -> None:
+    def __init__(self, response: Any, limits: AnswerLimits, library: Any, oversize: type[OversizeError]) -> None:
         self._request, self._library, self._oversize = response.request, library, oversize
         self._timeout, self._most = limits
         media_type = str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
         self._is_stream = media_type != "application/json"
-        # An event of other streams is a line.
+        # In other streams, an event is a line.
         self._ends = (b"\n\n", b"\r\n\r\n", b"\r\r") if media_type == "text/event-stream" else (b"\n",)
         self._started, self._event_started = float(self._request.extensions[_STARTED]), monotonic()
         self._bytes = self._event_bytes = 0
         self._tail = b""
         coding = str(response.headers.pop("content-encoding", "identity")).strip().lower()
         if coding not in ("gzip", "identity"):
-            raise self._malformed(f"the server sent the content-encoding {coding!r}, and was asked for gzip")
+            raise self._malformed(f"the server sent the content-encoding {coding!r}; the request asked for gzip")
         self._gzip = zlib.decompressobj(_GZIP) if coding == "gzip" else None
 
     def read(self, data: bytes) -> Iterator[bytes]:
         """Yield the next bytes of the body, decompressed.
 
         Raises:
-            OversizeError: The answer or one event has too many bytes.
+            OversizeError: The answer, or one event, exceeds the limit.
         """
         self._check_time()
         if self._gzip is None:
@@ -119,7 +119,7 @@ class _Meter:
 
 
 class _Body:
-    """The body of a response, counted; mixed with the HTTP library's class of such bodies."""
+    """A response body that counts; a mixin for the HTTP library's class of bodies."""
 
     def __init__(self, body: Any, meter: _Meter) -> None:
         self._body, self._meter = body, meter
@@ -149,13 +149,13 @@ class _AsyncBody:
 
 def limiting(
     library: Any,
-    limits: Limits,
+    limits: AnswerLimits,
     hooks: Mapping[str, Sequence[Any]],
     *,
     in_loop: bool,
     oversize: type[OversizeError] = OversizeError,
 ) -> dict[str, list[Any]]:
-    """Return event hooks of an HTTP client with which every answer keeps the limits.
+    """Return event hooks of an HTTP client that limit every answer.
 
     Args:
         library: The HTTP library of the client: httpx or httpx2.

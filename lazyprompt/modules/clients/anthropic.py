@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lazyprompt._base.client_objects import fields_of, plain
+from lazyprompt._base.json import is_dict, is_list
 from lazyprompt.answers.parser import Delta
 from lazyprompt.modules.clients._base import OwnHttpClient, Request, check_parameters
 
@@ -21,23 +22,23 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.clients._faults import FaultKind
 
-# The API asks for a limit. All models take this one, the oldest no more; an answer that is cut there says so
-# ("max_tokens" is its stop_reason). Thoughts count as well, so a budget for them comes on top.
+# The API requires a limit. This is the maximum of the oldest models; a cut answer has the stop_reason "max_tokens".
+# Thoughts count too, so their budget is added.
 DEFAULT_MAX_TOKENS = 4096
 
 _SAMPLING = (
-    ", or use the API version that still had it: default_headers={{'anthropic-version': '2023-06-01'}} in options, and "
+    ", or use the API version that still has it: default_headers={{'anthropic-version': '2023-06-01'}} in options, and "
     "the parameter in extra_body"
 )
-# The types of blocks that grow, each with its text under its own name.
+# The types of blocks with text, which is under the same name.
 _KINDS: tuple[Literal["text"], Literal["thinking"]] = ("text", "thinking")
 _HINTS: dict[str, str] = dict.fromkeys(("temperature", "top_p", "top_k"), _SAMPLING)
-# Constructor arguments that are a credential of another kind.
+# Constructor arguments for other credentials than a key.
 _CREDENTIALS = frozenset({"auth_token", "credentials", "config", "profile"})
 
 
 class AnthropicCollector:
-    """Puts the events of a stream together; see :class:`lazyprompt.modules.clients._base.Collector`."""
+    """Collects the events of a stream; see :class:`lazyprompt.modules.clients._base.Collector`."""
 
     __slots__ = ("_blocks", "_calls", "_message", "_pieces", "complete")
 
@@ -45,12 +46,12 @@ class AnthropicCollector:
         self.complete = False
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
-        # What is added to the fields of a block, and which call it is, by the index of the block.
+        # By the index of the block: the added pieces of its fields, and the number of its call.
         self._pieces: defaultdict[int, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         self._calls: dict[int, int] = {}
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new in an event."""
+        """Return the new pieces in an event."""
         fields = fields_of(plain(event))
         given = fields.get("index")
         index = given if isinstance(given, int) else 0
@@ -65,7 +66,7 @@ class AnthropicCollector:
             case "message_start":
                 self._message = dict(fields_of(fields.get("message")))
             case "message_delta":
-                # Counts are totals, and what is left out stays as it was.
+                # Counts are totals; missing ones are unchanged.
                 usage = {**fields_of(self._message.get("usage")), **_not_null(fields.get("usage"))}
                 self._message = {**self._message, **_not_null(fields.get("delta")), "usage": usage}
             case "message_stop":
@@ -75,7 +76,7 @@ class AnthropicCollector:
         return []
 
     def answer(self) -> dict[str, Any]:
-        """Return the message so far. Arguments that stopped half way are the text that came of them."""
+        """Return the message so far; incomplete arguments stay text."""
         return {**self._message, "content": [self._block(index) for index in sorted(self._blocks)]}
 
     def _block(self, index: int) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class AnthropicCollector:
         match delta.get("type"):
             case "input_json_delta" if piece := _text(delta, "partial_json"):
                 self._pieces[index]["input"].append(piece)
-                # Anthropic's own tools are called as well, which is nobody else's business.
+                # Calls of Anthropic's server tools are not reported.
                 return [Delta("tool_call", piece, self._calls[index])] if index in self._calls else []
             case "signature_delta":
                 block["signature"] = delta.get("signature")
@@ -124,18 +125,18 @@ def _not_null(value: object) -> dict[str, object]:
 
 
 def _read(written: str) -> object:
-    """Return arguments as JSON, or as they were written where they are none."""
+    """Parse arguments, or return the text if it is not JSON."""
     try:
-        return cast("object", json.loads(written))
+        return json.loads(written)
     except (ValueError, RecursionError):
         return written
 
 
 class AnthropicClient(OwnHttpClient):
-    """The client of messages, for Anthropic or a server that speaks like it.
+    """The client of Anthropic's Messages API.
 
     Args:
-        settings: ``options`` are further arguments of ``anthropic.Anthropic`` and ``anthropic.AsyncAnthropic``.
+        settings: ``options`` are other arguments of ``anthropic.Anthropic`` and ``anthropic.AsyncAnthropic``.
     """
 
     package = ("anthropic", "anthropic")
@@ -154,10 +155,10 @@ class AnthropicClient(OwnHttpClient):
         "prompt is too long": "overflow",
         "exceed context limit": "overflow",
         "credit balance is too low": "rate limit",
-        # llama.cpp's and vLLM's own words, which have Anthropic's API too.
+        # The messages of llama.cpp and vLLM, which also serve Anthropic's API.
         "context size": "overflow",
         "maximum context length": "overflow",
-        # The API's types, which are all that an error within a stream has.
+        # The API's error types; errors in a stream have nothing else.
         "authentication_error": "key",
         "permission_error": "key",
         "billing_error": "rate limit",
@@ -170,11 +171,11 @@ class AnthropicClient(OwnHttpClient):
     }
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of ``messages.create``; ``max_tokens`` is :data:`DEFAULT_MAX_TOKENS` where none is given.
+        """Return parameters of ``messages.create``; the default of ``max_tokens`` is :data:`DEFAULT_MAX_TOKENS`.
 
         Raises:
-            ModuleError: The installed client has no such parameter: ``seed``, and from its version 2 on
-                ``temperature`` and ``top_p``.
+            ModuleError: The installed client has no such parameter, such as ``seed``, or ``temperature`` and ``top_p``
+                from version 2 on.
             MissingExtraError: The client is not installed.
         """
         params: dict[str, Any] = {self.names.get(name, name): value for name, value in common.items()}
@@ -186,10 +187,10 @@ class AnthropicClient(OwnHttpClient):
         return {"max_tokens": DEFAULT_MAX_TOKENS + (budget if isinstance(budget, int) else 0), **params}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return ``output_config`` with the schema in the form that the API takes, as the client itself makes it.
+        """Return ``output_config`` with the schema as the client's ``transform_schema`` writes it.
 
-        Bounds and patterns are words in it, so an answer is to be held against the schema all the same. None is for
-        schemas of which more would be lost (free keys, recursion), and for clients that know no such parameter.
+        Bounds and patterns become descriptions, so answers must be validated. Return None for schemas that would lose
+        more (free keys, recursion), and for clients without that parameter.
 
         Raises:
             MissingExtraError: The client is not installed.
@@ -213,10 +214,10 @@ _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean",
 
 
 def expressible(schema: JsonObject) -> bool:
-    """Return True if the API takes a schema without losing more of it than bounds and patterns.
+    """Return True if the API supports a schema except for its bounds and patterns.
 
-    It takes no free keys (``additionalProperties``), no recursion, no references but to ``$defs``, and each part must
-    say what it is.
+    It supports no free keys (``additionalProperties``), no recursion and no references outside ``$defs``, and every
+    part needs a type.
     """
     main: Fields = {**schema, "$defs": None}
     parts = {name: list(_parts(part)) for name, part in fields_of(schema.get("$defs")).items()}
@@ -232,18 +233,17 @@ def expressible(schema: JsonObject) -> bool:
 
 
 def _parts(schema: object) -> Iterator[Fields]:
-    """Yield a schema and all below it, but for its definitions."""
-    if not isinstance(schema, dict):
+    """Yield a schema and its subschemas, without definitions."""
+    if not is_dict(schema):
         return
-    fields = fields_of(cast("object", schema))
-    yield fields
-    variants = [each for key in _CHOICES for each in cast("list[object]", fields.get(key) or [])]
-    for part in (*fields_of(fields.get("properties")).values(), fields.get("items"), *variants):
+    yield schema
+    variants = [each for key in _CHOICES if is_list(choices := schema.get(key)) for each in choices]
+    for part in (*fields_of(schema.get("properties")).values(), schema.get("items"), *variants):
         yield from _parts(part)
 
 
 def _is_typed(schema: Fields) -> bool:
-    """Return True if a schema says what it is, and has no keys but those it names."""
+    """Return True if a schema has a type and no free keys."""
     kind = schema.get("type")
     known = isinstance(kind, str) and kind in _TYPES
     free = schema.get("additionalProperties") not in (None, False)
@@ -251,7 +251,7 @@ def _is_typed(schema: Fields) -> bool:
 
 
 def _references(parts: list[Fields]) -> set[str]:
-    """Return the definitions that parts refer to; other references are no name of one."""
+    """Return the references of parts, without the prefix of definitions."""
     given = (part.get("$ref") for part in parts)
     return {reference.removeprefix(_DEFINITIONS) for reference in given if isinstance(reference, str)}
 

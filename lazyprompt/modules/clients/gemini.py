@@ -1,7 +1,7 @@
-"""Google's official client, for Gemini.
+"""Google's official client for Gemini.
 
-Source: the API reference, "generateContent", "GenerateContentResponse" and "Troubleshooting"; the guide "Thought
-signatures"; the source of the client (google-genai 3.4).
+Sources: "generateContent", "GenerateContentResponse" and "Troubleshooting" in the API reference; the guide "Thought
+signatures"; the client's source code (google-genai 3.4).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lazyprompt._base.client_objects import fields_of, plain, snake_keys
 from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError, did_you_mean
 from lazyprompt.modules.clients._base import CONNECTIONS, OfficialClient, import_extra, key_of
-from lazyprompt.modules.clients._faults import Fault, FaultKind, Refusal, describe, seconds
+from lazyprompt.modules.clients._faults import ErrorResponse, Fault, FaultKind, describe, seconds
 from lazyprompt.modules.clients._limits import limiting
 from lazyprompt.modules.clients.openai import fields_in
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.modules.clients._base import Request
 
-# It tells the server how long the whole answer may take, and less than ten seconds are refused. A time-out of ours is
-# for each piece, so the server is to keep its own.
+# The header limits the duration of the whole answer, and servers refuse less than ten seconds. The timeout of a module
+# is for each event, so the header is removed.
 _DEADLINE = "x-server-timeout"
 _ON_HTTPX2 = 3
-# What is the client's own in a chunk, or is put together of many.
+# Fields of a chunk that the client adds, or that are collected from several chunks.
 _ASIDE = frozenset({"candidates", "sdk_http_response", "parsed", "automatic_function_calling_history"})
 _TEXT = frozenset({"text", "thought"})
 
 
 class GeminiCollector:
-    """Puts the chunks of a stream together; see :class:`lazyprompt.modules.clients._base.Collector`.
+    """Collects the chunks of a stream; see :class:`lazyprompt.modules.clients._base.Collector`.
 
     The first candidate is the answer.
     """
@@ -46,15 +46,15 @@ class GeminiCollector:
     __slots__ = ("_answer", "_calls", "_candidate", "_parts")
 
     def __init__(self) -> None:
-        # Each chunk tells anew what there is besides the candidates, the tokens among it.
+        # Each chunk repeats the fields other than candidates, such as token usage.
         self._answer: dict[str, object] = {}
         self._candidate: dict[str, object] = {}
-        # A part, and the pieces of its text.
+        # The parts, each with the pieces of its text.
         self._parts: list[tuple[Fields, list[str]]] = []
         self._calls = 0
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new in a chunk."""
+        """Return the new pieces in a chunk."""
         chunk = fields_of(plain(event))
         self._answer |= {key: value for key, value in chunk.items() if key not in _ASIDE}
         news: list[Delta] = []
@@ -62,13 +62,13 @@ class GeminiCollector:
             if fields.get("index") in (None, 0):
                 self._candidate |= {key: value for key, value in fields.items() if key != "content"}
                 parts = fields_in(fields_of(fields.get("content")).get("parts"))
-                # Of a part that the client does not know, nothing is left; the last chunk often has an empty text.
+                # Skip empty parts: the client drops unknown parts' fields, and the last chunk often has an empty text.
                 news += [delta for part in parts if _says(part) for delta in self._add(part)]
         return news
 
     @property
     def complete(self) -> bool:
-        """True if the candidate has a reason for its end, or the prompt was blocked."""
+        """True if the candidate has a finish reason, or the prompt was blocked."""
         blocked = fields_of(self._answer.get("prompt_feedback")).get("block_reason")
         return bool(blocked or self._candidate.get("finish_reason"))
 
@@ -98,7 +98,7 @@ def _says(part: Fields) -> bool:
 
 
 def _joined(last: Fields, part: Fields) -> bool:
-    """Return True if two parts are pieces of one text or thought; a signature keeps a part apart (Google's guide)."""
+    """Return True if two parts are pieces of one text or thought; parts with a signature are never joined."""
     plain = last.keys() | part.keys() <= _TEXT and "text" in last
     return plain and bool(last.get("thought")) == bool(part.get("thought"))
 
@@ -106,11 +106,11 @@ def _joined(last: Fields, part: Fields) -> bool:
 class GeminiClient(OfficialClient):
     """The client of ``generateContent``.
 
-    The official client would try again by itself, but without regard to when the server asks for that.
+    The official client can retry, but ignores the server's ``Retry-After``, so the module retries.
 
     Args:
-        settings: ``options`` are further arguments of ``google.genai.Client``: ``vertexai``, ``project``, ``location``,
-            ``credentials``; what is in ``http_options`` counts before what is made of the others.
+        settings: ``options`` are other arguments of ``google.genai.Client``: ``vertexai``, ``project``, ``location``,
+            ``credentials``. Its ``http_options`` take precedence over the other settings.
     """
 
     package = ("google.genai", "google-genai")
@@ -124,7 +124,7 @@ class GeminiClient(OfficialClient):
         "google.GoogleAuthError": "key",
         "pydantic_core.ValidationError": "request",
     }
-    # Words behind the status 400, and the name of the answer where it is that which the client's types refuse.
+    # Phrases with status 400, and the name of the client's type that refuses a malformed answer.
     words: ClassVar[Mapping[str, FaultKind]] = {
         "api key": "key",
         "exceeds the maximum number of tokens": "overflow",
@@ -136,7 +136,7 @@ class GeminiClient(OfficialClient):
         """Return parameters of ``GenerateContentConfig``.
 
         Raises:
-            ModuleError: It has no such field; or it asks for calls in pieces, as Vertex AI can stream them.
+            ModuleError: It has no such field, or requests the streamed call arguments of Vertex AI.
             MissingExtraError: The client is not installed.
         """
         params = {self.names.get(name, name): value for name, value in common.items()}
@@ -147,16 +147,16 @@ class GeminiClient(OfficialClient):
         config = snake_keys(plain(snake_keys(params).get("tool_config")))
         if snake_keys(config.get("function_calling_config")).get("stream_function_call_arguments"):
             raise ModuleError(
-                "stream_function_call_arguments gives calls in pieces that nothing here joins; leave it out"
+                "streamed call arguments (stream_function_call_arguments) are not supported; leave it out"
             )
         return params
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the schema, and JSON as the type of the answer; Gemini leaves out what it does not know."""
+        """Return the parameters for a schema; Gemini ignores unknown keywords."""
         return {"response_mime_type": "application/json", "response_json_schema": schema}
 
     def _ask(self, client: _OnHttp, request: Request, **stream: bool) -> Any:
-        """Call the client. Functions are described to the model, and never called by the client."""
+        """Call the client, with its automatic function calling disabled."""
         beside = {key: value for key, value in request.payload.items() if key != "contents"}
         config = {"automatic_function_calling": {"disable": True}, **beside, **request.params}
         in_loop = hasattr(client.http, "aclose")
@@ -168,7 +168,7 @@ class GeminiClient(OfficialClient):
         return _abegin(answer) if in_loop else _ClosingStream(answer, [])
 
     def fault(self, error: Exception) -> Fault | None:
-        """Return the meaning of an error; Google says among its details when to try again."""
+        """Return the fault of a client's error; Google's retry delay is in the details."""
         fault = super().fault(error)
         if fault is None or fault.retry_after is not None:
             return fault
@@ -176,21 +176,20 @@ class GeminiClient(OfficialClient):
         delays = (delay.removesuffix("s") for each in details if isinstance(delay := each.get("retryDelay"), str))
         return fault._replace(retry_after=seconds(next(delays, None)))
 
-    def _refusal(self, error: Any) -> Refusal:
+    def _refusal(self, error: Any) -> ErrorResponse:
         headers = getattr(getattr(error, "response", None), "headers", None)
-        return Refusal(getattr(error, "code", None), getattr(error, "message", None) or describe(error), headers)
+        return ErrorResponse(getattr(error, "code", None), getattr(error, "message", None) or describe(error), headers)
 
     def _make(self, *, in_loop: bool) -> _OnHttp:
-        """Make a client of ours: with HTTP clients that we close, and not on aiohttp.
+        """Create the official client with its own HTTP clients, and without aiohttp.
 
-        With aiohttp the official client counts a time-out for the whole answer, and sends a second time what failed,
-        however it was set.
+        With aiohttp, the official client applies the timeout to the whole answer, and always retries once.
         """
         base_url, key, timeout, _, options, _ = self._settings
         given: Any = options.get("http_options") or {}
         asked: dict[str, Any] = {**(given.model_dump(exclude_none=True) if hasattr(given, "model_dump") else given)}
         vertex = bool(options.get("enterprise", options.get("vertexai")))
-        # The HTTP library that the official client is made on: httpx2 from its version 3 on.
+        # The HTTP library of the official client: httpx2 from version 3 on.
         newer = int(self.sdk().__version__.partition(".")[0]) >= _ON_HTTPX2
         library = import_extra("httpx2" if newer else "httpx", "google-genai")
         common = {
@@ -213,14 +212,14 @@ class GeminiClient(OfficialClient):
             "httpx_async_client": ahttp,
             **asked,
         }
-        # A value that is not given here would be looked for in the environment.
+        # Missing values would be read from the environment.
         made: dict[str, Any] = {**({} if vertex else {"vertexai": False}), **options, "http_options": http_options}
         sdk = self.sdk().Client(**{"api_key": None if vertex and key is None else key_of(key), **made})
         return _OnHttp(sdk, ahttp if in_loop else http)
 
 
 class _OnHttp(NamedTuple):
-    """The official client, and the HTTP client that it was given and does not close."""
+    """The official client and its HTTP client, which the official client doesn't close."""
 
     sdk: Any
     http: Any
@@ -238,13 +237,13 @@ async def _awithout_deadline(request: httpx2.Request) -> None:
     _without_deadline(request)
 
 
-# The responses of the current step of a stream: the official client leaves them open.
+# The responses of the current step of a stream, which the official client leaves open.
 _RESPONSES: ContextVar[list[Any] | None] = ContextVar("_RESPONSES", default=None)
 
 
 @contextmanager
 def _noting(responses: list[Any]) -> Generator[None]:
-    """Collect the responses that a step of a stream begins."""
+    """Collect the responses that a step of a stream opens."""
     token = _RESPONSES.set(responses)
     try:
         yield
@@ -262,9 +261,9 @@ async def _anote(response: Any) -> None:
 
 
 class _ClosingStream:
-    """The chunks of a stream; closing them closes the responses that it began to read.
+    """The chunks of a stream; closing it closes the opened responses.
 
-    The client's generators lie in each other: closing the outermost leaves the connection to the garbage collector.
+    Closing the outermost of the client's nested generators would leave the connection to the garbage collector.
     """
 
     def __init__(self, chunks: Any, responses: list[Any]) -> None:
@@ -294,7 +293,7 @@ class _ClosingStream:
 
 
 async def _abegin(chunks: Awaitable[Any]) -> _ClosingStream:
-    """Begin a stream. The official client, cancelled between the response and its stream, leaves the response open."""
+    """Begin a stream, and close its response on cancellation, which the official client doesn't."""
     responses: list[Any] = []
     try:
         with _noting(responses):

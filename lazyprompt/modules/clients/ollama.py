@@ -1,7 +1,7 @@
-"""Ollama, by its official client ``ollama``: chat, and prompts as they are through generate.
+"""Ollama's official client: chat, and raw prompts with generate.
 
-Sources: the API reference (docs/api.md of the Ollama repository), and the client itself. The client sends no
-``truncate`` and no ids of calls, and of the schema of a tool only what its types know.
+Sources: the API reference (docs/api.md of the Ollama repository) and the client's source code. The client sends no
+``truncate``, no ids of calls, and only the known keywords of a tool's schema.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.modules.clients._base import COMMON, CONNECTIONS, OfficialClient, import_extra, key_of
-from lazyprompt.modules.clients._faults import Fault, FaultKind, Refusal, classes_of, describe, one_line
+from lazyprompt.modules.clients._faults import ErrorResponse, Fault, FaultKind, classes_of, describe, one_line
 from lazyprompt.modules.clients._limits import limiting
 from lazyprompt.modules.clients.openai import ChatCollector, fields_in
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
     from lazyprompt.answers.parser import Delta
-    from lazyprompt.modules.clients._base import Request, Settings
+    from lazyprompt.modules.clients._base import ClientSettings, Request
 
-# The client's types that values did not fit: those of answers, or else those of requests.
+# The client's pydantic models whose validation fails for a malformed answer, and for an invalid request.
 _ANSWERS = ("ChatResponse", "GenerateResponse")
 _REQUESTS = ("ChatRequest", "GenerateRequest", "Message", "Tool")
 _NO_MODEL = re.compile(r"""model ['"]([^'"]+)['"] not found""")
 
 
 class OllamaCollector(ChatCollector):
-    """Puts the events of a stream together, whose parts are those of OpenAI's events under other names.
+    """Collects the events of a stream, which have other names than OpenAI's.
 
     Args:
-        chat: True for those of chat, which have a message.
+        chat: True for events of chat, which have a message.
     """
 
     __slots__ = ("_chat", "_last", "_whole")
@@ -52,7 +52,7 @@ class OllamaCollector(ChatCollector):
         return self._last.get("done") is True
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new; calls come whole, without ids: they are numbered as ``parse`` does it."""
+        """Return the new pieces; calls arrive whole and without ids, and are numbered as in ``parse``."""
         fields = fields_of(plain(event))
         self._last |= fields
         message = fields_of(fields.get("message")) if self._chat else {**fields, "content": fields.get("response")}
@@ -79,13 +79,12 @@ class OllamaClient(OfficialClient):
     """One of Ollama's two APIs.
 
     Args:
-        settings: The settings. Without a ``base_url``, the server is that of ``OLLAMA_HOST``, or of this machine.
-        api: The client's method: ``chat``, for the payloads of ``ChatFormatter("ollama")``; or ``generate``, for an
-            engine: ``{"prompt": text}`` goes to the model as it is (``raw``), and the text of answers is in
-            ``response``.
+        settings: The settings. The default server is that of ``OLLAMA_HOST``, or of this machine.
+        api: The client's method: ``chat`` for payloads of ``ChatFormatter("ollama")``, or ``generate`` for the raw
+            prompt ``{"prompt": text}`` of an engine, whose answers have their text in ``response``.
 
     Raises:
-        ModuleError: No header can carry the key.
+        ModuleError: The key has characters that are invalid in a header.
     """
 
     package = ("ollama", "ollama")
@@ -96,7 +95,7 @@ class OllamaClient(OfficialClient):
         "ollama.RequestError": "request",
         "ollama.ResponseError": "server",
     }
-    # How it says that a prompt is too long, where it does not cut it in silence.
+    # Its messages for a prompt that is too long and is not silently cut.
     words: ClassVar[Mapping[str, FaultKind]] = {
         "exceeds the available context size": "overflow",
         "exceeds the context length": "overflow",
@@ -104,7 +103,7 @@ class OllamaClient(OfficialClient):
         "exceed_context_size_error": "overflow",
     }
 
-    def __init__(self, settings: Settings, api: str) -> None:
+    def __init__(self, settings: ClientSettings, api: str) -> None:
         super().__init__(settings)
         self._api = self.called = api
         self.method = f"ollama:Client.{api}"
@@ -112,9 +111,8 @@ class OllamaClient(OfficialClient):
 
     def _make(self, *, in_loop: bool) -> Any:
         sdk, httpx, own = self.sdk(), import_extra("httpx", "ollama"), self._settings.options
-        # An event loop keeps few connections: httpcore compares all of them with all
-        # (_assign_requests_to_connections), and with 500 a loop stood still for seconds. None opens as many as are
-        # asked for.
+        # An event loop keeps few connections: httpcore compares all with all (_assign_requests_to_connections), which
+        # blocked a loop with 500 of them for seconds. It may open any number.
         most, kept = (None, 20) if in_loop else (CONNECTIONS, CONNECTIONS)
         settings = {
             "host": self._settings.base_url,
@@ -124,15 +122,15 @@ class OllamaClient(OfficialClient):
             **own,
             "event_hooks": limiting(httpx, self._settings.limits, own.get("event_hooks", {}), in_loop=in_loop),
         }
-        # Without a header, the client would send whatever key is in the environment.
+        # Without this header, the client would send a key from the environment.
         make, headers = sdk.AsyncClient if in_loop else sdk.Client, own.get("headers", {})
         return make(**{**settings, "headers": {**headers, "authorization": f"Bearer {key_of(self._key)}"}})
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call: common parameters go into ``options``, where explicit ones win.
+        """Return the arguments of a call, with common parameters in ``options``; explicit options take precedence.
 
         Raises:
-            ModuleError: The call takes no such parameter.
+            ModuleError: The method has no such parameter.
             MissingExtraError: The client is not installed.
         """
         own = super().params(common)
@@ -150,8 +148,8 @@ class OllamaClient(OfficialClient):
         if self._api == "generate":
             if not isinstance(payload.get("prompt"), str):
                 raise ModuleError(
-                    "Ollama takes a prompt as text, not as token ids: it has no API for them; give the text, or use an "
-                    "engine that takes ids (llama.cpp, vLLM)"
+                    "Ollama has no API for token ids as a prompt: give text, or use an engine that accepts ids "
+                    "(llama.cpp, vLLM)"
                 )
             payload["raw"] = True
         if "messages" in payload:
@@ -159,7 +157,7 @@ class OllamaClient(OfficialClient):
         return getattr(client, self._api)(**{"model": request.model, **payload, **request.params, **stream})
 
     def fault(self, error: Exception) -> Fault | None:
-        """Return the meaning of an error; of one in mid-stream the server tells no status."""
+        """Return the fault of a client's error; an error in a stream has no status."""
         if "pydantic_core.ValidationError" in classes_of(error):
             title = str(getattr(error, "title", ""))
             line = one_line(describe(error), self._key)
@@ -172,24 +170,24 @@ class OllamaClient(OfficialClient):
             return fault
         return fault._replace(message=f"{fault.message}; get it with: ollama pull {model[1]}")
 
-    def _refusal(self, error: Any) -> Refusal:
-        # The client drops the answer it made its error from, but not without a trace.
+    def _refusal(self, error: Any) -> ErrorResponse:
+        # The client's error doesn't keep the response, but its context does.
         headers = getattr(getattr(error.__context__, "response", None), "headers", None)
-        return Refusal(getattr(error, "status_code", None), getattr(error, "error", None), headers)
+        return ErrorResponse(getattr(error, "status_code", None), getattr(error, "error", None), headers)
 
 
 def _without_paths(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message or payload with pictures as bytes: a text that is the path of a file, the client would read."""
+    """Return a message or payload with images as bytes: the client would read a text as the path of a file."""
     return {name: list(map(_bytes_of, value)) if name == "images" else value for name, value in given.items()}
 
 
-def _bytes_of(image: object) -> bytes:
+def _bytes_of(image: str | bytes) -> bytes:
     if isinstance(image, bytes):
         return image
     try:
-        return b64decode(cast("str", image), validate=True)
+        return b64decode(image, validate=True)
     except (ValueError, TypeError) as error:
-        raise MediaError(f"Ollama takes pictures as base64, and this is none: {image!r:.60}") from error
+        raise MediaError(f"Ollama takes images as base64, which this is not: {image!r:.60}") from error
 
 
 connect, connect_generate = partial(OllamaClient, api="chat"), partial(OllamaClient, api="generate")

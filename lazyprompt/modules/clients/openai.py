@@ -1,12 +1,12 @@
 """OpenAI's official client: Chat Completions of OpenAI and of servers with its API, and completions of flat text.
 
-The answer of a stream is in the form of the one that is not streamed, and reads to the same message. Servers that are
-compatible differ in the details of calls, so nothing is asked for that can be seen otherwise.
+A collected stream has the form of an answer that is not streamed. Compatible servers differ in the details of calls, so
+requests contain no optional fields.
 
-Sources: the references of OpenAI, Moonshot, xAI, DeepSeek, SiliconFlow, DashScope (compatible mode), Zhipu and Mistral,
-"Create chat completion" and "Create completion"; OpenAI's guide "Structured model outputs", "Supported schemas"; the
-source of the client (2.54); the documentation of vLLM ("Structured outputs") and llama.cpp's server; the request types
-of SGLang, LMDeploy and ``transformers serve``.
+Sources: "Create chat completion" and "Create completion" in the references of OpenAI, Moonshot, xAI, DeepSeek,
+SiliconFlow, DashScope (compatible mode), Zhipu and Mistral; OpenAI's guide "Structured model outputs", "Supported
+schemas"; the client's source code (2.54); the documentation of vLLM ("Structured outputs") and llama.cpp's server; the
+request types of SGLang, LMDeploy and ``transformers serve``.
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from lazyprompt._base.client_objects import fields_of, plain
+from lazyprompt._base.json import is_dict, is_list, is_mapping, is_sequence
 from lazyprompt.answers.parser import Delta
-from lazyprompt.modules.clients._base import EXTRA_BODY, Collector, OwnHttpClient, Request, Settings
+from lazyprompt.modules.clients._base import EXTRA_BODY, ClientSettings, Collector, OwnHttpClient, Request
 from lazyprompt.modules.clients._faults import FaultKind, StreamedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.answers.message_builder import Kind
 
 
-# What a thought is called: by most, by vLLM and OpenRouter, by Ollama. A server in a change of names sends two of them.
+# The field of thoughts at most servers, at vLLM and OpenRouter, and at Ollama. Some servers send two of them.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-# The fields of a message under way, and of a call, that are put together piece by piece.
+# The fields of a message, and of a call, that are collected piece by piece.
 _DELTA = frozenset(("role", "content", "refusal", "function_call", "tool_calls", "thinking_blocks", *_THOUGHTS))
 _CALL = frozenset(("index", "id", "function", "custom"))
-# What an answer says of itself; the first event that says it counts.
+# The fields of an answer's envelope; the first event with a field counts.
 _HEAD = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
 class _ChoiceCollector(ABC):
-    """A stream of choices: its head, the reason of its end, the tokens. Only one choice is asked for.
+    """A stream of one choice: its envelope, finish reason and token usage.
 
-    Most clients keep the final ``[DONE]`` to themselves, and some servers send none; every one tells why it ended.
+    The finish reason marks the end: some servers send no final ``[DONE]``, and most clients hide it.
     """
 
     __slots__ = ("_finish", "_head", "_usage")
@@ -54,26 +56,26 @@ class _ChoiceCollector(ABC):
 
     @property
     def complete(self) -> bool:
-        """True if the stream gave a reason for the end of the answer."""
+        """True if the stream had a finish reason."""
         return self._finish is not None
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new in an event."""
+        """Return the new pieces in an event."""
         chunk = fields_of(plain(event))
         for key in _HEAD:
             if key not in self._head and chunk.get(key):
                 self._head[key] = chunk[key]
         choices = [each for each in fields_in(chunk.get("choices")) if not each.get("index")]
         choice: Fields = choices[0] if choices else {}
-        # Moonshot tells the tokens within the choice; xAI and SiliconFlow with each event what they are so far.
+        # Moonshot sends the usage in the choice; xAI and SiliconFlow send running totals in each event.
         self._usage = chunk.get("usage") or choice.get("usage") or self._usage
-        # Some servers send an empty reason until there is one.
+        # Some servers send an empty reason before the end.
         self._finish = _text(choice.get("finish_reason")) or self._finish
         return self._new_in(choice)
 
     @abstractmethod
     def _new_in(self, choice: Fields) -> list[Delta]:
-        """Return what is new in the choice."""
+        """Return the new pieces in the choice."""
 
     def _answer(self, kind: str, choice: dict[str, object]) -> dict[str, Any]:
         choices = [{"index": 0, **choice, "finish_reason": self._finish}]
@@ -81,7 +83,7 @@ class _ChoiceCollector(ABC):
 
 
 class TextCollector(_ChoiceCollector):
-    """Puts a stream of ``/v1/completions`` together."""
+    """Collects a stream of ``/v1/completions``."""
 
     __slots__ = ("_text",)
 
@@ -100,7 +102,7 @@ class TextCollector(_ChoiceCollector):
 
 
 class ChatCollector(_ChoiceCollector):
-    """Puts a stream of Chat Completions together."""
+    """Collects a stream of Chat Completions."""
 
     __slots__ = ("_calls", "_more", "_refusal", "_signed", "_slots", "_text", "_thought")
 
@@ -110,10 +112,10 @@ class ChatCollector(_ChoiceCollector):
         self._signed: list[dict[str, object]] = []
         self._text: list[str] = []
         self._refusal: list[str] = []
-        # Further fields of the message, as annotations.
+        # Other fields of the message, such as annotations.
         self._more: dict[str, object] = {}
         self._calls: list[_Call] = []
-        # The newest call for each index of the server's.
+        # The newest call by the server's index.
         self._slots: dict[int, _Call] = {}
 
     def _new_in(self, choice: Fields) -> list[Delta]:
@@ -147,7 +149,7 @@ class ChatCollector(_ChoiceCollector):
         return self._answer("chat.completion", {"message": message, "logprobs": None})
 
     def _sign(self, block: Fields) -> None:
-        """Add a piece of LiteLLM's signed thoughts: texts, and their signature at the end."""
+        """Add a piece of LiteLLM's signed thoughts: texts, then their signature."""
         last = self._signed[-1] if self._signed else {}
         if block.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
             self._signed.append(dict(block))
@@ -156,7 +158,7 @@ class ChatCollector(_ChoiceCollector):
         last["signature"] = block.get("signature") or None
 
     def _called(self, piece: Fields) -> Delta | None:
-        """Add a piece of a call; None if nothing in it is new."""
+        """Add a piece of a call, and return its delta; None if nothing in it is new."""
         function = fields_of(piece.get("function") or piece.get("custom"))
         own_id, name = _text(piece.get("id")), _text(function.get("name"))
         arguments, index = _arguments(function.get("arguments", function.get("input"))), piece.get("index")
@@ -170,7 +172,7 @@ class ChatCollector(_ChoiceCollector):
         return call.add(own_id, name, arguments)
 
     def _open(self, index: object, own_id: str) -> _Call | None:
-        """Return the call that a piece is about, by its index or else its id; else the last one."""
+        """Return the call of a piece: by its index, else by its id, else the last one."""
         if isinstance(index, int):
             return self._slots.get(index)
         if own_id:
@@ -179,10 +181,10 @@ class ChatCollector(_ChoiceCollector):
 
 
 class _Call:
-    """A call under way.
+    """A partial call.
 
     Args:
-        place: Its place in the message, from 0.
+        place: The index of the call in the message.
     """
 
     __slots__ = ("_pieces", "id", "more", "name", "place")
@@ -191,15 +193,15 @@ class _Call:
         self.place = place
         self.id = ""
         self.name = ""
-        # Its type and further fields, as Gemini's signature in ``extra_content``.
+        # The type and other fields, such as Gemini's signature in ``extra_content``.
         self.more: dict[str, object] = {"type": "function"}
         self._pieces: list[str] = []
 
     def ends_before(self, own_id: str, name: str, arguments: str) -> bool:
-        """Return True if a piece with the same index, or none, is the beginning of another call.
+        """Return True if a piece with the same index, or none, begins another call.
 
-        Some servers give all calls of a message the index 0, or none, and each call at once. A new id alone says
-        nothing: LMDeploy makes one up for each piece. Others repeat the name.
+        Some servers give all calls the index 0, or none, and send each call as a whole. A new id alone is no sign of
+        another call: LMDeploy sends one with each piece. Others repeat the name.
         """
         if not name or not self.name:
             return False
@@ -208,7 +210,7 @@ class _Call:
         return (bool(arguments) or name != self.name) and self._is_whole()
 
     def add(self, own_id: str, name: str, arguments: str) -> Delta | None:
-        """Add a piece; the first id and the first name count."""
+        """Add a piece; later ids and names are ignored."""
         new_id, new_name = own_id if not self.id else "", name if not self.name else ""
         self.id, self.name = self.id or own_id, self.name or name
         self._pieces.append(arguments)
@@ -217,7 +219,7 @@ class _Call:
         return Delta("tool_call", arguments, self.place, new_id or None, new_name or None)
 
     def whole(self) -> dict[str, object]:
-        """Return the call as an answer has it."""
+        """Return the call in the form of an answer."""
         text, call = "".join(self._pieces), {"id": self.id or None, **self.more}
         if self.more["type"] == "custom":
             return {**call, "custom": {"name": self.name, "input": text}}
@@ -231,20 +233,19 @@ class _Call:
 
 
 def fields_in(value: object) -> list[Fields]:
-    """Return the dicts in a list; none of what is no list."""
-    items = cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
-    return [cast("Fields", item) for item in items if isinstance(item, Mapping)]
+    """Return the dicts in a list; an empty list for any other value."""
+    return [item for item in value if is_mapping(item)] if is_sequence(value) else []
 
 
 def _text(value: object) -> str:
-    """Return a text; one in parts, as Mistral's, is joined."""
-    if isinstance(value, list):
-        return "".join(_text(part.get("text")) for part in fields_in(cast("object", value)))
+    """Return a text; parts, such as Mistral's, are joined."""
+    if is_list(value):
+        return "".join(_text(part.get("text")) for part in fields_in(value))
     return value if isinstance(value, str) else ""
 
 
 def _thoughts(content: object) -> str:
-    """Return what is thought among the parts of a content, as Mistral's models do."""
+    """Return the thoughts in the parts of a content, such as Mistral's."""
     return "".join(_text(part.get("thinking")) for part in fields_in(content) if part.get("type") == "thinking")
 
 
@@ -265,30 +266,31 @@ _REFUSED = frozenset(
 
 
 def is_strict(schema: JsonObject) -> bool:
-    """Return True if a schema keeps the rules of the strict mode: an object whose keys are all required, and known."""
+    """Return True if a schema follows the rules of strict mode: objects have only known keys, all of them required."""
     return schema.get("type") == "object" and _is_kept(schema)
 
 
 def _is_kept(schema: object) -> bool:
-    if not isinstance(schema, dict) or _REFUSED & schema.keys():
+    if not is_dict(schema) or _REFUSED & schema.keys():
         return False
-    fields = fields_of(cast("object", schema))
-    properties, kinds = fields_of(fields.get("properties")), fields.get("type")
-    if "properties" in fields or "object" in (kinds if isinstance(kinds, list) else [kinds]):
-        required = fields.get("required")
-        named = set(cast("list[str]", required)) if isinstance(required, list) else set[str]()
-        if fields.get("additionalProperties") is not False or named != {*properties}:
+    properties, kinds = fields_of(schema.get("properties")), schema.get("type")
+    if "properties" in schema or "object" in (kinds if is_list(kinds) else [kinds]):
+        required = schema.get("required")
+        if schema.get("additionalProperties") is not False or {*_items(required)} != {*properties}:
             return False
-    parts = (properties, *(fields_of(fields.get(key)) for key in ("$defs", "definitions")))
-    below = [*(value for part in parts for value in part.values()), *cast("list[object]", fields.get("anyOf") or [])]
-    return all(map(_is_kept, [*below, *([fields["items"]] if "items" in fields else [])]))
+    parts = (properties, *(fields_of(schema.get(key)) for key in ("$defs", "definitions")))
+    below = [*(value for part in parts for value in part.values()), *_items(schema.get("anyOf"))]
+    return all(map(_is_kept, [*below, *([schema["items"]] if "items" in schema else [])]))
+
+
+def _items(value: object) -> list[object]:
+    return value if is_list(value) else []
 
 
 def response_format(schema: JsonObject, name: str) -> dict[str, Any]:
-    """Return a JSON schema as Chat Completions take it.
+    """Return the ``response_format`` of a JSON schema.
 
-    It is strict if it keeps the rules for that, and explicitly not strict otherwise: Moonshot's default is strict. Its
-    name has the characters that OpenAI takes.
+    ``strict`` is set explicitly, since Moonshot's default is true. The name has only the characters that OpenAI allows.
     """
     named = _NO_NAME.sub("_", name)[:64] or "answer"
     wanted = {"name": named, "schema": schema, "strict": is_strict(schema)}
@@ -299,12 +301,12 @@ class Server(NamedTuple):
     """A server of Chat Completions, or of completions of flat text.
 
     Attributes:
-        hosts: The ends of the names of its hosts.
-        limit: Its name of ``max_tokens``. Servers that know the newer name call the older one deprecated.
-        seed: Its name of ``seed``.
-        usage: True if a stream is asked for its token counts. Some servers always send them, and some refuse
-            ``stream_options``.
-        structured: The parameters for a JSON schema, or None if it takes none.
+        hosts: The suffixes of its host names.
+        limit: The server's name of ``max_tokens``.
+        seed: The server's name of ``seed``.
+        usage: True to request token usage of streams with ``stream_options``, which some servers refuse and others
+            don't need.
+        structured: A function that returns the parameters for a JSON schema, or None without support for schemas.
     """
 
     hosts: tuple[str, ...] = ()
@@ -333,22 +335,22 @@ SERVERS: dict[str, Server] = {
 
 
 def server_at(base_url: str) -> Server:
-    """Return the server that has the host of an address; ``other`` where that is not known."""
+    """Return the server of an address's host; ``other`` if the host is unknown."""
     host = urlsplit(base_url).hostname or ""
     ends = (server for server in SERVERS.values() if any(f".{host}".endswith(f".{end}") for end in server.hosts))
     return next(ends, SERVERS["other"])
 
 
-def connect(settings: Settings, server: str | None = None) -> OpenAIClient:
+def connect(settings: ClientSettings, server: str | None = None) -> OpenAIClient:
     """Return a client for Chat Completions.
 
     Args:
-        settings: ``options`` are further arguments of ``openai.OpenAI`` and ``openai.AsyncOpenAI``; an ``http_client``
-            is for one of them only. With no ``base_url`` it is that of ``OPENAI_BASE_URL``, or OpenAI's.
-        server: The name of one of :data:`SERVERS`; None or another name: the one that has the host of the ``base_url``.
+        settings: ``options`` are other arguments of ``openai.OpenAI`` and ``openai.AsyncOpenAI``; an ``http_client`` is
+            for only one of them. The default ``base_url`` is ``OPENAI_BASE_URL``, or OpenAI's.
+        server: A name of :data:`SERVERS`; None or another name for the server of the ``base_url``'s host.
 
     Raises:
-        ModuleError: The key is none.
+        ModuleError: The key is invalid.
     """
     base_url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     return OpenAIClient(settings, SERVERS.get(server or "") or server_at(base_url))
@@ -358,7 +360,7 @@ class OpenAIClient(OwnHttpClient):
     """The client of Chat Completions.
 
     Args:
-        settings: How the official client is made.
+        settings: The settings of the official client.
         server: The server.
     """
 
@@ -373,20 +375,20 @@ class OpenAIClient(OwnHttpClient):
         "openai.APIConnectionError": "connection",
         "openai.APIResponseValidationError": "malformed",
         "openai.APIStatusError": "request",
-        "openai.APIError": "server",  # what a stream says of itself
-        "openai.OpenAIError": "key",  # there is none
+        "openai.APIError": "server",  # an error in a stream
+        "openai.OpenAIError": "key",  # the key is missing
     }
 
-    def __init__(self, settings: Settings, server: Server) -> None:
+    def __init__(self, settings: ClientSettings, server: Server) -> None:
         super().__init__(settings)
         self._server = server
         self.names = {"max_tokens": server.limit}
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters in the client's own names; a seed that the client does not know is in ``extra_body``.
+        """Return the parameters in the client's own names; a seed with another name is in ``extra_body``.
 
         Raises:
-            ModuleError: The client takes no such parameter.
+            ModuleError: The client has no such parameter.
             MissingExtraError: The client is not installed.
         """
         params = super().params(common)
@@ -396,12 +398,12 @@ class OpenAIClient(OwnHttpClient):
         return {**params, "extra_body": body}
 
     def structured(self, schema: JsonObject, name: str) -> dict[str, Any] | None:
-        """Return the parameters for a schema; None for servers that take none, as DeepSeek, or are not known."""
+        """Return the parameters for a schema; None for unknown servers, and for those without support for schemas."""
         return None if self._server.structured is None else self._server.structured(schema, name)
 
     def _make(self, *, in_loop: bool) -> Any:
         client = super()._make(in_loop=in_loop)
-        attrgetter(self.called)(client)  # which imports what the endpoint needs: here, where no event loop waits for it
+        attrgetter(self.called)(client)  # imports the endpoint's module now, and not in an event loop
         return client
 
     def _ask(self, client: Any, request: Request, **stream: bool) -> Any:
@@ -410,12 +412,12 @@ class OpenAIClient(OwnHttpClient):
             call = {"stream_options": {"include_usage": True}, **call}
         headers = fields_of(self._settings.options.get("default_headers"))
         if self._key is None and not any(name.lower() == "authorization" for name in headers):
-            # The client must have a key, and sends it wherever this header is not left out of the call itself.
+            # The client requires a key, and sends it unless the call omits this header.
             call["extra_headers"] = {"Authorization": self.sdk().Omit(), **call.get("extra_headers", {})}
         return attrgetter(self.called)(client)(**call)
 
     def _event(self, event: Any) -> object:
-        """Return an event; SiliconFlow and LMDeploy tell of errors without the ``error`` that the client looks for."""
+        """Return an event, or raise its error: SiliconFlow and LMDeploy send errors without the field ``error``."""
         more = fields_of(None if getattr(event, "choices", None) else getattr(event, "model_extra", None))
         if "code" in more and more.get("message"):
             raise StreamedError(more)
@@ -423,9 +425,9 @@ class OpenAIClient(OwnHttpClient):
 
 
 class CompletionsClient(OpenAIClient):
-    """The client of completions of flat text (``/v1/completions``), which local engines have.
+    """The client of completions of flat text (``/v1/completions``) of local engines.
 
-    Its payload is ``{"prompt": ...}``, a text or token ids; its answer a ``text_completion``.
+    The payload is ``{"prompt": ...}``, with text or token ids; the answer is a ``text_completion``.
     """
 
     method = "openai:resources.completions.Completions.create"
@@ -433,5 +435,5 @@ class CompletionsClient(OpenAIClient):
     collector = TextCollector
 
     def post(self, url: str, body: Mapping[str, object]) -> object:
-        """Return the JSON that another address of the server answers with."""
+        """Post JSON to another address of the server, and return the JSON of its answer."""
         return self.client().post(url, cast_to=object, body=body)

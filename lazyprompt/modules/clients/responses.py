@@ -1,7 +1,7 @@
 """OpenAI's official client: the Responses API.
 
-Sources: the API reference, "Create a model response" and "Streaming events"; the guide "Structured model outputs"; the
-types of the client (3.57).
+Sources: "Create a model response" and "Streaming events" in the API reference; the guide "Structured model outputs";
+the client's types (3.57).
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields, JsonObject
     from lazyprompt.answers.message_builder import Kind
-    from lazyprompt.modules.clients._base import Settings
+    from lazyprompt.modules.clients._base import ClientSettings
 
-# The events that add to the text of a message or a thought.
+# The events with a piece of a message's text or a thought.
 _TEXTS: dict[object, Kind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "text",
     "response.reasoning_summary_text.delta": "thinking",
     "response.reasoning_text.delta": "thinking",
 }
-# The events that tell the end of a response, each with all of it.
+# The final events, which contain the whole response.
 _ENDS = ("response.completed", "response.incomplete")
-# The events that tell of an error.
+# The events of errors.
 _FAULTS = ("error", "response.failed")
 
 
 class ResponsesCollector:
-    """Puts the events of a stream together; see :class:`lazyprompt.modules.clients._base.Collector`."""
+    """Collects the events of a stream; see :class:`lazyprompt.modules.clients._base.Collector`."""
 
     __slots__ = ("_calls", "_items", "_pieces", "_response", "complete")
 
     def __init__(self) -> None:
         self.complete = False
         self._response: dict[str, Any] = {}
-        # The items and the pieces of their texts or arguments, by the index of the item; and which call an item is.
+        # By the index of the item: the items, the pieces of their texts or arguments, and the numbers of calls.
         self._items: dict[int, dict[str, Any]] = {}
         self._pieces: defaultdict[int, list[str]] = defaultdict(list)
         self._calls: dict[int, int] = {}
 
     def feed(self, event: object) -> list[Delta]:
-        """Return what is new in an event."""
+        """Return the new pieces in an event."""
         fields = fields_of(plain(event))
         kind, given = fields.get("type"), fields.get("output_index")
         index, piece = given if isinstance(given, int) else 0, fields.get("delta")
@@ -79,13 +79,13 @@ class ResponsesCollector:
         return [Delta("tool_call", "", self._calls[index], call_id, name)]
 
     def answer(self) -> dict[str, Any]:
-        """Return the response so far. Arguments that stopped half way are the text that came of them."""
+        """Return the response so far; incomplete arguments stay text."""
         if self.complete:
             return self._response
         return {**self._response, "output": [self._item(index) for index in sorted(self._items)]}
 
     def _item(self, index: int) -> dict[str, Any]:
-        """Return an item with what came of its text."""
+        """Return an item with its text so far."""
         item, text = self._items[index], "".join(self._pieces[index])
         match item.get("type") if text else None:
             case "message":
@@ -102,22 +102,22 @@ class ResponsesClient(OpenAIClient):
     """The client of responses.
 
     Args:
-        settings: ``options`` are further arguments of ``openai.OpenAI`` and ``openai.AsyncOpenAI``.
+        settings: ``options`` are other arguments of ``openai.OpenAI`` and ``openai.AsyncOpenAI``.
     """
 
     method = "openai.resources.responses:Responses.create"
     called = "responses.create"
     collector = ResponsesCollector
 
-    def __init__(self, settings: Settings) -> None:
-        # Its streams always tell the tokens.
+    def __init__(self, settings: ClientSettings) -> None:
+        # Its streams always contain token usage.
         super().__init__(settings, SERVERS["openai"]._replace(limit="max_output_tokens", usage=False))
 
     def params(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters in the client's own names.
 
         Raises:
-            ModuleError: The API has no such parameter, as ``stop`` and ``seed``.
+            ModuleError: The API has no such parameter, such as ``stop`` and ``seed``.
             MissingExtraError: The client is not installed.
         """
         refused = sorted(common.keys() & {"stop", "seed"})
@@ -132,7 +132,7 @@ class ResponsesClient(OpenAIClient):
         return {"text": {"format": {"type": "json_schema", **named}}}
 
     def _event(self, event: Any) -> object:
-        """Return an event, if it tells of no error."""
+        """Return an event, or raise its error."""
         if getattr(event, "type", None) in _FAULTS:
             fields = fields_of(plain(event))
             response = fields_of(fields.get("response"))

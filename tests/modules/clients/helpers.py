@@ -11,7 +11,7 @@ import pytest
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import ClientSettings, Request
 from support.client_scenes import KEY, TIMEOUT
 from support.model_server.server import ModelServer
 
@@ -29,7 +29,7 @@ class ClientTests:
 
     provider: ClassVar[str]
 
-    def connect(self, settings: Settings) -> OfficialClient:
+    def connect(self, settings: ClientSettings) -> OfficialClient:
         raise NotImplementedError
 
     @pytest.fixture
@@ -47,7 +47,7 @@ class ClientTests:
         self, server: ModelServer, *, key: str | None = KEY, timeout: float = TIMEOUT, retries: int = 0, **options: Any
     ) -> Iterator[OfficialClient]:
         secret = None if key is None else Secret(key)
-        client = self.connect(Settings(server.url(self.provider), secret, timeout, retries, options))
+        client = self.connect(ClientSettings(server.url(self.provider), secret, timeout, retries, options))
         yield client
         client.close()
 

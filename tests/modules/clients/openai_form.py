@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt._base.secret import Secret
 from lazyprompt.formatters.formatter import ChatFormatter
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import ClientSettings, Request
 from lazyprompt.modules.sources import SOURCES
 from modules.clients.helpers import raised
 from support.client_scenes import KEY, TIMEOUT
@@ -27,9 +27,9 @@ def settings_for(
     timeout: float = TIMEOUT,
     retries: int = 0,
     **options: Any,
-) -> Settings:
+) -> ClientSettings:
     """Settings for a client of the server."""
-    return Settings(server.url(provider), None if key is None else Secret(key), timeout, retries, options)
+    return ClientSettings(server.url(provider), None if key is None else Secret(key), timeout, retries, options)
 
 
 def ask(content: str = "ping", model: str = "m", **params: object) -> Request:

@@ -10,7 +10,7 @@ from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import ThinkingBlock, ToolUseBlock
 from lazyprompt.modules.clients import anthropic
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import ClientSettings, Request
 from lazyprompt.modules.clients.anthropic import expressible
 from modules.clients.helpers import ClientTests
 from support.model_server.server import Answer, HalfCall, ModelServer
@@ -29,7 +29,7 @@ OLD_VERSION = {"anthropic-version": "2023-06-01"}
 class TestAnthropicClient(ClientTests):
     provider = "anthropic"
 
-    def connect(self, settings: Settings) -> OfficialClient:
+    def connect(self, settings: ClientSettings) -> OfficialClient:
         return anthropic.connect(settings)
 
     def test_a_refusal_says_so(self, server: ModelServer, client: OfficialClient) -> None:
@@ -157,7 +157,7 @@ def test_which_schemas_the_api_can_keep_to(schema: Any, fits: bool) -> None:  # 
 
 
 def collected(*events: Any) -> dict[str, Any]:
-    client = anthropic.connect(Settings(None, None, 1.0, 0, {}))
+    client = anthropic.connect(ClientSettings(None, None, 1.0, 0, {}))
     collector = client.collector()
     for event in events:
         collector.feed(event)
@@ -221,5 +221,5 @@ def test_blocks_that_are_no_text() -> None:
     ],
 )
 def test_events_that_are_none_say_nothing(event: object) -> None:
-    assert not anthropic.connect(Settings(None, None, 1.0, 0, {})).collector().feed(event)
+    assert not anthropic.connect(ClientSettings(None, None, 1.0, 0, {})).collector().feed(event)
     assert ChatFormatter("anthropic").parse(collected(event)).text == ""

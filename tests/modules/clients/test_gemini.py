@@ -10,7 +10,7 @@ from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter
 from lazyprompt.messages.msg import TextBlock
 from lazyprompt.modules.clients import gemini
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import ClientSettings, Request
 from modules.clients.helpers import ClientTests, raised, ways
 from support.model_server.server import Answer, ModelServer
 
@@ -26,7 +26,7 @@ SCHEMA: Any = {"type": "object", "properties": {"size": {"type": "integer", "min
 class TestGeminiClient(ClientTests):
     provider = "gemini"
 
-    def connect(self, settings: Settings) -> OfficialClient:
+    def connect(self, settings: ClientSettings) -> OfficialClient:
         return gemini.connect(settings)
 
     @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ class TestGeminiClient(ClientTests):
 
 def fed(*parts: Any) -> tuple[list[Any], bool]:
     """The content and the end of a stream whose chunks have one part each."""
-    collector = gemini.connect(Settings(None, None, 1.0, 0, {})).collector()
+    collector = gemini.connect(ClientSettings(None, None, 1.0, 0, {})).collector()
     for part in parts:
         collector.feed({"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]})
     collector.feed({"candidates": [{"finish_reason": "STOP"}], "usage_metadata": {"prompt_token_count": 1}})
@@ -173,7 +173,7 @@ def test_parts_without_anything_part_nothing() -> None:
 
 
 def test_of_many_candidates_the_first_is_the_answer() -> None:
-    collector = gemini.connect(Settings(None, None, 1.0, 0, {})).collector()
+    collector = gemini.connect(ClientSettings(None, None, 1.0, 0, {})).collector()
     said = [
         [
             delta.text
@@ -202,6 +202,6 @@ def test_of_many_candidates_the_first_is_the_answer() -> None:
     ],
 )
 def test_chunks_that_are_none_say_nothing(event: object) -> None:
-    collector = gemini.connect(Settings(None, None, 1.0, 0, {})).collector()
+    collector = gemini.connect(ClientSettings(None, None, 1.0, 0, {})).collector()
     assert collector.feed(event) == []
     assert not collector.complete

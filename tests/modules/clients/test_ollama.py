@@ -14,7 +14,7 @@ import pytest
 from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.messages.msg import Msg, ToolResultBlock
 from lazyprompt.modules.clients import ollama
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import ClientSettings, Request
 from modules.clients.helpers import ClientTests, raised, ways
 from support.client_scenes import ANSWERS, CALLS, KEY, WHOLE, said_by, said_in
 from support.model_server.http import odd_server
@@ -111,7 +111,7 @@ class _Ollama(ClientTests):
         self, server: ModelServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("OLLAMA_HOST", server.url(self.provider))
-        client = self.connect(Settings(None, None, 30.0, 0, {}))
+        client = self.connect(ClientSettings(None, None, 30.0, 0, {}))
         assert self.formatter.parse(client.send(self.request(client))).text == "pong"
         client.close()
 
@@ -138,7 +138,7 @@ class _Ollama(ClientTests):
     @pytest.mark.parametrize("body", [b"[]", b"7", b"null", b'"x"', b'{"message": 7, "response": 7}', b"", b"\xff"])
     def test_answers_of_another_shape_are_malformed(self, body: bytes) -> None:
         with odd_server(body + b"\n") as url:
-            client = self.connect(Settings(url, None, 30.0, 0, {}))
+            client = self.connect(ClientSettings(url, None, 30.0, 0, {}))
             for way in ways(client, self.request(client)):
                 fault = client.fault(raised(way))
                 assert fault is not None
@@ -149,7 +149,7 @@ class _Ollama(ClientTests):
 class TestChat(_Ollama):
     provider = "ollama"
 
-    def connect(self, settings: Settings) -> OfficialClient:
+    def connect(self, settings: ClientSettings) -> OfficialClient:
         return ollama.connect(settings)
 
     @pytest.mark.parametrize("how", ["whole", "streamed"])
@@ -169,7 +169,7 @@ class TestChat(_Ollama):
         self, server: ModelServer, client: OfficialClient, image: object
     ) -> None:
         request = Request("m", {"messages": [{"role": "user", "content": "what is it?", "images": [image]}]}, {})
-        with pytest.raises(MediaError, match="pictures as base64, and this is none"):
+        with pytest.raises(MediaError, match="images as base64, which this is not"):
             client.send(request)
         assert server.seen == []
 
@@ -178,7 +178,7 @@ class TestGenerate(_Ollama):
     provider = "ollama-generate"
     said: ClassVar[list[Answer]] = [answer for answer in SAID if not answer.calls]
 
-    def connect(self, settings: Settings) -> OfficialClient:
+    def connect(self, settings: ClientSettings) -> OfficialClient:
         return ollama.connect_generate(settings)
 
     def test_the_payload_arrives_as_the_formatter_made_it(self, server: ModelServer, client: OfficialClient) -> None:
@@ -208,7 +208,7 @@ class TestGenerate(_Ollama):
 
 def test_a_stream_in_a_loop_that_ends_early_leaves_nothing(recwarn: pytest.WarningsRecorder) -> None:
     with ModelServer(WHOLE) as server:
-        client = ollama.connect(Settings(server.url("ollama"), None, 30.0, 0, {}))
+        client = ollama.connect(ClientSettings(server.url("ollama"), None, 30.0, 0, {}))
 
         async def first() -> None:
             async for _ in client.astream(Request("m", {"messages": [{"role": "user", "content": "hi"}]}, {})):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import ClientSettings, Request
 from lazyprompt.modules.clients.openai import CompletionsClient, Server, connect
 from lazyprompt.modules.engines import ENGINES
 from modules.clients.openai_form import ask, failed, read, settings_for, streamed
@@ -114,7 +114,7 @@ def test_a_bug_is_no_fault(server: ModelServer) -> None:
 def test_llama_cpp_itself(tmp_path: Path) -> None:
     with llama_cpp(write_model(tmp_path / "m.gguf", {"default": CHATML})) as engine:
         ids = engine.tokens("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
-        settings = Settings(f"{engine.address}/v1", None, TIMEOUT, 0, {})
+        settings = ClientSettings(f"{engine.address}/v1", None, TIMEOUT, 0, {})
         greedy: dict[str, Any] = {"max_tokens": 8, "temperature": 0.0, "seed": 1}
         with closing(CompletionsClient(settings, ENGINE)) as flat:
             request = Request("m", {"prompt": ids}, flat.params(greedy))

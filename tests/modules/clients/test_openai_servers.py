@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lazyprompt._base.secret import Secret
-from lazyprompt.modules.clients._base import Request, Settings
+from lazyprompt.modules.clients._base import ClientSettings, Request
 from lazyprompt.modules.clients.openai import connect
 from lazyprompt.modules.engines import engine_named
 from modules.clients.openai_form import ask, read, settings_for, streamed
@@ -42,7 +42,7 @@ def test_servers_are_known_by_their_hosts(
     base_url: str | None, limit: str, monkeypatch: pytest.MonkeyPatch, *, usage: bool, schemas: bool
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    client = connect(Settings(base_url, None, 1.0, 0, {}))
+    client = connect(ClientSettings(base_url, None, 1.0, 0, {}))
     common = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "stop": ["\n"], "seed": 1, "user": "me"}
     own = {**common}
     own[limit] = own.pop("max_tokens")
@@ -53,7 +53,7 @@ def test_servers_are_known_by_their_hosts(
 
 def test_the_environment_may_name_the_server(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url("vllm"))
-    with closing(connect(Settings(None, Secret(KEY), TIMEOUT, 0, {}))) as client:
+    with closing(connect(ClientSettings(None, Secret(KEY), TIMEOUT, 0, {}))) as client:
         assert read("openai", client.send(ask())).content == "pong"
         assert client.params({"max_tokens": 1}) == {"max_tokens": 1}
     assert server.seen[0].provider == "vllm"
