@@ -78,7 +78,7 @@ _PROMOTED: dict[str, type[Block]] = {
 }
 
 
-def _sent(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - a string from one wrapper, a list from others
+def _sent_messages(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - a string from one wrapper, a list from others
     """Return the messages of a payload, with a separate system text as the first message."""
     sent = payload[formatter.profile.form.messages_key]
     if "system" in payload:
@@ -88,11 +88,11 @@ def _sent(payload: Payload, formatter: ChatFormatter) -> Any:  # noqa: ANN401 - 
     return sent
 
 
-def _read(given: Any) -> Any:  # noqa: ANN401 - messages, and lists of them within lists
+def _as_messages(given: Any) -> Any:  # noqa: ANN401 - messages, and lists of them within lists
     """Return messages as lazyprompt's Msg."""
     if isinstance(given, Msg):
         return given.to_message()
-    return [_read(each) for each in given] if is_list(given) else given
+    return [_as_messages(each) for each in given] if is_list(given) else given
 
 
 def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa: ANN401 - as above
@@ -102,12 +102,12 @@ def _with_addresses(given: Any, kinds: tuple[type[Block], ...]) -> Any:  # noqa:
     if not kinds or not isinstance(given, messages.Msg) or isinstance(given.content, str):
         return given
     content = [
-        _named(block, kinds) if isinstance(block, messages.ToolResultBlock) else block for block in given.content
+        _name_media(block, kinds) if isinstance(block, messages.ToolResultBlock) else block for block in given.content
     ]
     return given.evolve(content=content)
 
 
-def _named(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]) -> messages.ToolResultBlock:
+def _name_media(result: messages.ToolResultBlock, kinds: tuple[type[Block], ...]) -> messages.ToolResultBlock:
     """Return a tool result with the addresses of some kinds of blocks in their place."""
     if isinstance(result.output, str):
         return result
@@ -158,7 +158,7 @@ class Wrapper(Generic[_Sent]):
 
     def format(self, *msgs: GivenMessages) -> _Sent:
         """Format messages and lists of messages; ``None`` is skipped."""
-        sent: _Sent = _sent(self.formatter.format(*map(_read, msgs)), self.formatter)
+        sent: _Sent = _sent_messages(self.formatter.format(*map(_as_messages, msgs)), self.formatter)
         return sent
 
 
@@ -412,7 +412,7 @@ class TruncatedFormatterBase(FormatterBase):
 
         # Drop as few messages as possible, as AgentScope does.
         budget = Budget(self.max_tokens, _CounterInThread(count, loop), low_water=1)
-        fitted = await asyncio.to_thread(budget.fitted, [*map(_read, msgs)], cost)
+        fitted = await asyncio.to_thread(budget.fitted, [*map(_as_messages, msgs)], cost)
         return [msgs[at] for at in fitted.kept]
 
     @staticmethod
@@ -469,8 +469,8 @@ class ChatFormatterBase(TruncatedFormatterBase):
         """Format all messages."""
         if not msgs:
             return []
-        given = _with_addresses(_read(msgs), self._as_text)
-        sent: MessageList = _sent(await self.formatter.aformat(given), self.formatter)
+        given = _with_addresses(_as_messages(msgs), self._as_text)
+        sent: MessageList = _sent_messages(await self.formatter.aformat(given), self.formatter)
         return sent
 
 

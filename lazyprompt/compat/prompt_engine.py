@@ -149,7 +149,7 @@ class PromptEngine:
         """
         pieces = self._pieces(parts, format_map)
         if self.max_length is not None:
-            pieces = self._fitting(pieces, self.max_length)
+            pieces = self._fit(pieces, self.max_length)
         if self.prompt_type == "string":
             return _string(pieces)
         return [
@@ -168,8 +168,8 @@ class PromptEngine:
             if isinstance(part, str):
                 text = well_formed(str.__str__(part), where, FormatError)
                 if format_map is not None:
-                    filled = _filled(text, format_map, self._guard)
-                    text = _with_own_lines(filled) if self.prompt_type == "string" else "".join(filled)
+                    filled = _fill(text, format_map, self._guard)
+                    text = _indent_values(filled) if self.prompt_type == "string" else "".join(filled)
                 pieces.append(_Piece("user" if pieces else "system", "", text, spoken=False))
             elif part is not None:
                 pieces += _conversation(part, where, self._guard)
@@ -180,7 +180,7 @@ class PromptEngine:
             for piece in pieces
         ]
 
-    def _fitting(self, pieces: list[_Piece], most: int) -> list[_Piece]:
+    def _fit(self, pieces: list[_Piece], most: int) -> list[_Piece]:
         """Return the pieces that fit, with a summary of the dropped ones if the policy is ``summarize``."""
         length, is_string = cache(self._length), self.prompt_type == "string"
 
@@ -219,8 +219,8 @@ class PromptEngine:
     def _summary(self, item: Item) -> _Piece:
         """Return a budget's message with a summary as a piece."""
         text = str(cast("Form", item)["content"])
-        piece = _guarded(_Piece("user", "", text, spoken=False), "the summary", self._guard)
-        return piece._replace(text=_set_in(piece.text)) if self.prompt_type == "string" else piece
+        piece = _guard_piece(_Piece("user", "", text, spoken=False), "the summary", self._guard)
+        return piece._replace(text=_indent(piece.text)) if self.prompt_type == "string" else piece
 
     def __repr__(self) -> str:
         settings = f"prompt_type={self.prompt_type!r}, max_length={self.max_length!r}"
@@ -264,7 +264,7 @@ def _check_limit(setting: str, limit: object) -> None:
 def _conversation(part: object, where: str, guard: MessageGuard | None, depth: int = 0) -> Iterator[_Piece]:
     """Yield the messages of a part that is not the developer's text."""
     if isinstance(part, Msg) or is_mapping(part):
-        yield _guarded(_message(part, where), where, guard)
+        yield _guard_piece(_message(part, where), where, guard)
     elif is_sequence(part) and depth < MAX_DEPTH:
         for index, item in enumerate(part):
             if item is not None:
@@ -304,7 +304,7 @@ def _message(given: MessageLike, where: str) -> _Piece:
     return _Piece(message.role, name, message.text, spoken=True)
 
 
-def _guarded(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piece:
+def _guard_piece(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piece:
     """Return a piece without control sequences in its name and text."""
     if guard is None:
         return piece
@@ -312,7 +312,7 @@ def _guarded(piece: _Piece, where: str, guard: MessageGuard | None) -> _Piece:
     return piece._replace(name=message.speaker or piece.name, text=message.text)
 
 
-def _filled(text: str, values: Mapping[str, object], guard: MessageGuard | None) -> Sequence[str]:
+def _fill(text: str, values: Mapping[str, object], guard: MessageGuard | None) -> Sequence[str]:
     """Return the developer's text and the values in turn, without control sequences in the values."""
     template = SlotTemplate(text)
     filled = template.filled(
@@ -321,7 +321,7 @@ def _filled(text: str, values: Mapping[str, object], guard: MessageGuard | None)
     return filled.parts if guard is None else guard_parts(guard.controls, filled.parts, filled.slots, guard.policy)
 
 
-def _with_own_lines(parts: Sequence[str]) -> str:
+def _indent_values(parts: Sequence[str]) -> str:
     """Return filled text in which no line that begins in a value looks like a message."""
     made = [inert_text(part) if index % 2 else part for index, part in enumerate(parts)]
     ends = list(accumulate(map(len, made)))
@@ -337,11 +337,11 @@ def _with_own_lines(parts: Sequence[str]) -> str:
 
 def _string(pieces: list[_Piece]) -> str:
     return "\n".join(
-        f"{piece.name or piece.role}: {_set_in(piece.text)}" if piece.spoken else piece.text for piece in pieces
+        f"{piece.name or piece.role}: {_indent(piece.text)}" if piece.spoken else piece.text for piece in pieces
     )
 
 
-def _set_in(text: str) -> str:
+def _indent(text: str) -> str:
     """Return text with its further lines indented, so that none looks like a message or the developer's text."""
     return inert_text("  ".join(text.splitlines(keepends=True)))
 
