@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fuzz.judge import require
 from fuzz.target import Target
 from lazyprompt.errors import ModuleError
-from lazyprompt.modules.clients._limits import STREAM_BYTES, AnswerLimits, limiting
+from lazyprompt.modules.clients._limits import STREAM_BYTES, AnswerLimits, limit_hooks
 from lazyprompt.modules.online import OnlineChatModule
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _module(source: str) -> OnlineChatModule:
         return library.Response(_NOW["status"], headers=_NOW["headers"], content=iter(_NOW["body"]))
 
     transport = library.MockTransport(answer)
-    hooks = limiting(library, AnswerLimits(5.0, _LIMIT), {}, in_loop=False)
+    hooks = limit_hooks(library, AnswerLimits(5.0, _LIMIT), {}, in_loop=False)
     options: dict[str, dict[str, Any]] = {
         "ollama": {"transport": transport},
         "gemini": {"http_options": {"client_args": {"transport": transport}}},

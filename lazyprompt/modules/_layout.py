@@ -140,16 +140,16 @@ def opens_thought(prompt: str) -> bool:
 def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> PromptLayout:
     # The model was trained on the template's own text; its name may be that of another model.
     text = f"{template.text}\n{template.jinja(tools=True).text}"
-    return PromptLayout(template, template.markers, answers or form_in(text, _known(base_model)))
+    return PromptLayout(template, template.markers, answers or form_in(text, _known_form_or_default(base_model)))
 
 
 def _by_markers(markers: Markers | str, base_model: str, answers: str | None) -> PromptLayout:
     if isinstance(markers, Markers):
-        return PromptLayout(None, markers, answers or _known(markers.family or base_model))
-    return PromptLayout(None, Markers.for_model(markers), answers or _known(markers))
+        return PromptLayout(None, markers, answers or _known_form_or_default(markers.family or base_model))
+    return PromptLayout(None, Markers.for_model(markers), answers or _known_form_or_default(markers))
 
 
-def _known(name: str) -> str:
+def _known_form_or_default(name: str) -> str:
     """Return the name if it is a known form of answers, else ``hermes``, the form that lazyprompt writes."""
     try:
         ResponseParser(name)
@@ -158,7 +158,7 @@ def _known(name: str) -> str:
     return name
 
 
-def added_by(tokenizer: TokenizerLike) -> list[int]:
+def ids_before_text(tokenizer: TokenizerLike) -> list[int]:
     """Return the ids that a tokenizer puts before each text."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(backend, "post_processor"):  # only the package tokenizers adds any
@@ -168,7 +168,7 @@ def added_by(tokenizer: TokenizerLike) -> list[int]:
     return [token for token, _ in takewhile(lambda one: one[1], zip(made.ids, made.special_tokens_mask, strict=True))]
 
 
-def added_by_llama_cpp(url: str, settings: ClientSettings) -> list[int] | None:
+def llama_cpp_ids_before_text(url: str, settings: ClientSettings) -> list[int] | None:
     """Return the ids that llama.cpp puts before each text; None if the server doesn't tell.
 
     An unreachable server is an error of the call that follows.

@@ -10,7 +10,7 @@ from lazyprompt._base.json import JsonObject, checked_object, is_mapping
 from lazyprompt.errors import FormatError, ModuleError
 from lazyprompt.formatters._answers import as_dict
 from lazyprompt.formatters.reply import Reply, value_at
-from lazyprompt.modules._restoring import NOTHING, RestoredDeltas, restored
+from lazyprompt.modules._restoring import NOTHING, RestoredDeltas, restore_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
@@ -166,7 +166,7 @@ class AnswerReader(NamedTuple):
     def message(self, answer: object) -> tuple[Msg, dict[str, Any]]:
         """Return the message of a whole answer, and the answer as a dict."""
         fields = as_dict(answer)
-        message = restored(self.parse(fields), self.restorer)
+        message = restore_message(self.parse(fields), self.restorer)
         if self.heard is not None:
             self.heard([answer], message)
         return message, fields
@@ -234,7 +234,7 @@ class PartialAnswer:
         """Return the message of the answer so far, and the answer as a dict."""
         answer = self._collector.answer()
         parsed = self._reader.parse(answer) if self._text is None else _with_usage(self._text.finish(), answer)
-        parsed = restored(parsed, self._reader.restorer)
+        parsed = restore_message(parsed, self._reader.restorer)
         if self._reader.heard is not None and self._collector.complete:
             self._reader.heard(self._events, parsed)
         return parsed, answer

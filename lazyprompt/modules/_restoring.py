@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NOTHING: Final = Restorer()
 
 
-def restored(message: Msg, restorer: Restorer) -> Msg:
+def restore_message(message: Msg, restorer: Restorer) -> Msg:
     """Return an answer with its sequences restored; its native form is unchanged."""
 
     def restore(text: str, *, behind_text: bool = False) -> str:  # noqa: ARG001 - the signature of a ChangeText

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from lazyprompt.errors import FormatError, LazyPromptError, import_extra
 from lazyprompt.modules._reading import CutError, Exchange, PartialAnswer
-from lazyprompt.modules.clients._faults import Fault, FaultKind, hide, redirected_to
-from lazyprompt.modules.telemetry import CallHook, CallRecord, span_of
+from lazyprompt.modules.clients._faults import Fault, FaultKind, hide, redirect_target
+from lazyprompt.modules.telemetry import CallHook, CallRecord, open_span
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -82,8 +82,8 @@ class Sender:
         self._place = nullcontext() if concurrency is None else BoundedSemaphore(concurrency)
         self._loops: dict[AbstractEventLoop, _Loop] = {}
         self._loaded = False
-        self._tried: Callable[..., Any] = operator.call
-        self._atried: Callable[..., Any] = operator.call
+        self._retry: Callable[..., Any] = operator.call
+        self._aretry: Callable[..., Any] = operator.call
         if client.retries_itself:
             return
         # Installed only with clients that don't retry themselves.
@@ -101,7 +101,7 @@ class Sender:
             waiting: Awaitable[object] = tenacity.AsyncRetrying(**again)(call, asked)
             return waiting
 
-        self._tried, self._atried = tenacity.Retrying(**again), aretrying
+        self._retry, self._aretry = tenacity.Retrying(**again), aretrying
 
     def send(self, exchange: Exchange) -> Reply:
         """Send a request, and return the answer.
@@ -109,17 +109,17 @@ class Sender:
         Raises:
             ModuleError: The call failed.
         """
-        with self._watched(exchange) as answer, self._place:
-            whole: object = self._tried(self.client.send, exchange.request)
+        with self._watch(exchange) as answer, self._place:
+            whole: object = self._retry(self.client.send, exchange.request)
             answer.reply = exchange.reply(*exchange.reader.message(whole))
             return answer.reply
 
     async def asend(self, make: Callable[[], Exchange]) -> Reply:
         """Async version of :meth:`send`; cancelling it closes the connection."""
-        exchange = await self._in_turn(make)
-        with self._watched(exchange) as answer:
+        exchange = await self._make_in_turn(make)
+        with self._watch(exchange) as answer:
             async with self._aplace():
-                whole: object = await self._atried(self.client.asend, exchange.request)
+                whole: object = await self._aretry(self.client.asend, exchange.request)
             answer.reply = exchange.reply(*exchange.reader.message(whole))
             return answer.reply
 
@@ -133,8 +133,8 @@ class Sender:
         Raises:
             ModuleError: The call failed; the error has the received part of the answer.
         """
-        with self._watched(exchange, streamed=True) as answer, self._place:
-            event, events = self._tried(self._begin, exchange)
+        with self._watch(exchange, streamed=True) as answer, self._place:
+            event, events = self._retry(self._begin, exchange)
             with closing(events):
                 while event is not _END:
                     yield from answer.feed(event)
@@ -145,10 +145,10 @@ class Sender:
 
     async def astream(self, make: Callable[[], Exchange], ended: Callable[[Reply], object]) -> AsyncGenerator[Delta]:
         """Async version of :meth:`stream`."""
-        exchange = await self._in_turn(make)
-        with self._watched(exchange, streamed=True) as answer:
+        exchange = await self._make_in_turn(make)
+        with self._watch(exchange, streamed=True) as answer:
             async with self._aplace():
-                event, events = await self._atried(self._abegin, exchange)
+                event, events = await self._aretry(self._abegin, exchange)
                 async with aclosing(events):
                     while event is not _END:
                         for delta in answer.feed(event):
@@ -159,7 +159,7 @@ class Sender:
             answer.reply = exchange.reply(*answer.message())
         ended(answer.reply)
 
-    async def _in_turn(self, make: Callable[[], Exchange]) -> Exchange:
+    async def _make_in_turn(self, make: Callable[[], Exchange]) -> Exchange:
         """Make the requests of an event loop one at a time.
 
         Tasks created together all start in one step of their loop: 500 of them blocked it for 0.4 to 1 s while prompts
@@ -186,12 +186,12 @@ class Sender:
         return await anext(events, _END), events
 
     @contextmanager
-    def _watched(self, exchange: Exchange, *, streamed: bool = False) -> Generator[PartialAnswer]:
+    def _watch(self, exchange: Exchange, *, streamed: bool = False) -> Generator[PartialAnswer]:
         """Record a call at its end, and convert failures to lazyprompt's errors."""
         answer, begun = PartialAnswer(exchange), perf_counter()
         request = exchange.request
         failure: BaseException | None = None
-        with span_of(self._source, request) as record_span:
+        with open_span(self._source, request) as record_span:
             try:
                 yield answer
             except Exception as error:
@@ -232,8 +232,8 @@ class Sender:
             fault = self.client.fault(error)
         if fault is None:
             return error
-        if (moved := redirected_to(error)) is not None:
-            fault = fault._replace(kind="not found", message=_moved(moved))
+        if (moved := redirect_target(error)) is not None:
+            fault = fault._replace(kind="not found", message=_describe_redirect(moved))
         # Clients name lost connections differently; the kind depends on whether the answer had begun.
         if fault.kind in ("connection", "cut"):
             fault = fault._replace(kind="cut" if answer.begun else "connection")
@@ -279,7 +279,7 @@ class Sender:
         return self._loops.setdefault(loop, _Loop(places, asyncio.Lock()))
 
 
-def _moved(location: str) -> str:
+def _describe_redirect(location: str) -> str:
     """Describe the target of a redirect, without the parts of the address that could be secret."""
     to = urlsplit(location)
     place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}" if to.netloc else "another address"

@@ -315,7 +315,7 @@ class ChatModule(ABC):
     def _exchange(self, call: CallArguments) -> Exchange:
         """Return the request of a call, and the reader of its answer."""
 
-    def _filled(self, prompter: Prompter, call: CallArguments) -> Prompt:
+    def _fill(self, prompter: Prompter, call: CallArguments) -> Prompt:
         """Return the prompt of a call."""
         return prompter.fill(call.input, cast("HistoryLike | None", self._past(call.history)), call.tools)
 
@@ -347,9 +347,9 @@ class ChatModule(ABC):
         prompter = self._prompter
         if structure is not None and asked is None:
             prompter = prompter.with_added_system(structure.instruction)
-        return self._budgeted(prompter), structure, asked or {}
+        return self._with_budget(prompter), structure, asked or {}
 
-    def _budgeted(self, prompter: Prompter) -> Prompter:
+    def _with_budget(self, prompter: Prompter) -> Prompter:
         return prompter if self._budget is None else prompter.with_budget(self._budget)
 
 
@@ -524,7 +524,7 @@ class Chat:
         Raises:
             OSError: The file cannot be written.
         """
-        saved = {"format": _FORMAT, "messages": [_written(message) for message in self._history]}
+        saved = {"format": _FORMAT, "messages": [_dump_message(message) for message in self._history]}
         text = json.dumps(saved, ensure_ascii=False, indent=1)
         write_whole(Path(path), text.encode(), 0o600)
 
@@ -543,7 +543,7 @@ class Chat:
             saved: Any = json.loads(read_regular(path, _MOST))
             form, messages = saved["format"], saved["messages"]
             if form == _FORMAT:
-                self._history = tuple(map(_read, messages))
+                self._history = tuple(map(_load_message, messages))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise HistoryError(f"{name} is not a conversation saved by Chat.save: {error}") from error
         if form != _FORMAT:
@@ -552,14 +552,14 @@ class Chat:
     def _stream(
         self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
     ) -> ReplyStream:
-        given = self._given(input)
+        given = self._input_or_values(input)
         stream = self._asked.stream(given, self._history, runner.tools, response_format=response_format, **params)
         return stream.then(self._keeper(input))
 
     def _astream(
         self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
     ) -> AsyncReplyStream:
-        given = self._given(input)
+        given = self._input_or_values(input)
         stream = self._asked.astream(given, self._history, runner.tools, response_format=response_format, **params)
         return stream.then(self._keeper(input))
 
@@ -603,7 +603,7 @@ class Chat:
     def _ask(
         self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
     ) -> Reply:
-        given = self._given(input)
+        given = self._input_or_values(input)
         reply = self._asked(given, self._history, runner.tools, response_format=response_format, **params)
         self._keep(input, reply)
         return reply
@@ -611,12 +611,12 @@ class Chat:
     async def _aask(
         self, input: object, runner: ToolRunner, response_format: ResponseFormat | None, params: Mapping[str, Any]
     ) -> Reply:
-        given = self._given(input)
+        given = self._input_or_values(input)
         reply = await self._asked.acall(given, self._history, runner.tools, response_format=response_format, **params)
         self._keep(input, reply)
         return reply
 
-    def _given(self, input: object) -> object:
+    def _input_or_values(self, input: object) -> object:
         """Return the input of a call; without one, the values of the last turn."""
         return input if input is not None else self._values or None
 
@@ -706,8 +706,8 @@ def _prompter_of(prompter: PrompterLike) -> Prompter:
     )
 
 
-def _written(message: Msg) -> Mapping[str, Any]:
-    """Return a message as JSON values, for :func:`_read`."""
+def _dump_message(message: Msg) -> Mapping[str, Any]:
+    """Return a message as JSON values, for :func:`_load_message`."""
     content = message.content if isinstance(message.content, str) else [asdict(block) for block in message.content]
     return {
         "name": message.name,
@@ -720,8 +720,8 @@ def _written(message: Msg) -> Mapping[str, Any]:
     }
 
 
-def _read(saved: dict[str, Any]) -> Msg:
-    """Return the message of :func:`_written`."""
+def _load_message(saved: dict[str, Any]) -> Msg:
+    """Return the message of :func:`_dump_message`."""
     fields = {**saved}
     native = fields.pop("native", None)
     message = Msg(**fields)

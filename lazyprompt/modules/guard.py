@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
     Returns:
         The exit code.
     """
-    wake = _woken_by_signals()
+    wake = _open_signal_pipe()
     parent, log = os.getppid(), os.environ.pop(LOG, "")
     try:
         engine = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603 - the caller's own command
@@ -110,18 +110,18 @@ def main(arguments: list[str]) -> int:
     return code
 
 
-def _woken_by_signals() -> int:
+def _open_signal_pipe() -> int:
     """Write the numbers of signals to a pipe, and return its read end."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
     for number in (*_ASKED, signal.SIGCHLD):
-        signal.signal(number, _noted)
+        signal.signal(number, _ignore_signal)
     signal.set_wakeup_fd(write)
     return read
 
 
-def _noted(*_: object) -> None:
+def _ignore_signal(*_: object) -> None:
     """Do nothing: the number is already in the pipe."""
 
 

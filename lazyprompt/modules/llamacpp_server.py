@@ -72,14 +72,14 @@ def main(arguments: Sequence[str]) -> int:
     try:
         fields = {_FIELDS.get(name, name): value for name, value in _pairs(arguments)}
     except _ParamError as error:
-        return _failed(str(error))
+        return _report_failure(str(error))
     model, template = fields["model.path"], fields.get("chat_template")
-    if wrong := _no_model(model):
-        return _failed(wrong)
+    if wrong := _model_fault(model):
+        return _report_failure(wrong)
     try:
         xllamacpp: Any = import_module("xllamacpp")  # an extra that is slow to import and has no types
     except ImportError:
-        return _failed(str(missing_extra("xllamacpp", "local")))
+        return _report_failure(str(missing_extra("xllamacpp", "local")))
     params = xllamacpp.CommonParams()
     try:
         if template is not None:
@@ -88,22 +88,22 @@ def main(arguments: Sequence[str]) -> int:
             _set(params, name, value)
         params.n_ctx *= params.n_parallel  # llama.cpp divides it among the requests
     except _ParamError as error:
-        return _failed(str(error))
+        return _report_failure(str(error))
     except OSError as error:
-        return _failed(f"cannot read the chat template {template}: {error.strerror}")
+        return _report_failure(f"cannot read the chat template {template}: {error.strerror}")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
         # The exception has no reason. llama.cpp logs it from a thread, which must not be cut off.
         time.sleep(_LOGGING)
-        return _failed(f"llama.cpp does not serve {model}; see its own log lines for the reason")
+        return _report_failure(f"llama.cpp does not serve {model}; see its own log lines for the reason")
     print(f"{model} is served at {server.listening_address}", flush=True)  # noqa: T201 - a program
     while True:  # until a signal
         time.sleep(_DAY)
 
 
-def _no_model(name: str) -> str:
+def _model_fault(name: str) -> str:
     """Return the fault of a model's file that its first bytes show; empty if there is none."""
     try:
         with os.fdopen(open_regular(name), "rb") as file:
@@ -139,12 +139,12 @@ def _set(params: Any, name: str, value: object) -> None:  # noqa: ANN401 - xllam
         near = nearest(last, [field for field in dir(params) if not field.startswith("_")])
         raise _ParamError(f"llama.cpp has no option {name}{f' (did you mean {near}?)' if near else ''}")
     try:
-        setattr(params, last, _read(value, getattr(params, last)) if isinstance(value, str) else value)
+        setattr(params, last, _convert(value, getattr(params, last)) if isinstance(value, str) else value)
     except (AssertionError, AttributeError, OverflowError, TypeError, ValueError) as error:
         raise _ParamError(f"the option {name} does not take {value!r}: {error}") from error
 
 
-def _read(text: str, now: object) -> object:
+def _convert(text: str, now: object) -> object:
     """Convert a text to the type of a field's present value."""
     if isinstance(now, str):
         return text
@@ -166,7 +166,7 @@ def _refuse(why: str) -> NoReturn:
     raise ValueError(why)
 
 
-def _failed(why: str) -> int:
+def _report_failure(why: str) -> int:
     print(f"llamacpp_server: {why}", file=sys.stderr)  # noqa: T201 - a program
     return 1
 

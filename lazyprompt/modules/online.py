@@ -113,13 +113,13 @@ class OnlineChatModule(ChatModule):
             if self._connection.sender is None:
                 settings = self._settings._replace(key=self.source.key(self._key))
                 client = self.source.client(settings)
-                sender = Sender(client, self.source.name, settings, self._concurrency, self._hooks, _failed)
+                sender = Sender(client, self.source.name, settings, self._concurrency, self._hooks, _module_error)
                 self._connection.sender = sender
             return self._connection.sender
 
     def _exchange(self, call: CallArguments) -> Exchange:
         prompter, structure, asked = self._asked(call)
-        prompt = self._filled(prompter, call)
+        prompt = self._fill(prompter, call)
         # With the provider openai, model= would name a family with a system text.
         model = None if self.source.provider == "openai" else self.model
         target = prompter.target(self.source.provider, model, server=self._server)
@@ -128,7 +128,7 @@ class OnlineChatModule(ChatModule):
         payload.trim = trim
         self._check_length(payload)
         params = check_params(self._client.params(self._common(call.params)), payload, ModuleError)
-        request = Request(self.model, payload, _joined(params, asked), prompter.origin, prompter.secrets)
+        request = Request(self.model, payload, _merge_params(params, asked), prompter.origin, prompter.secrets)
         reader = AnswerReader(self._formatter.parse, self._client.collector, restorer=Restorer(payload.neutralised))
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 
@@ -148,7 +148,7 @@ class OnlineChatModule(ChatModule):
         return f"{type(self).__name__}({self.source.name!r}, model={self.model!r})"
 
 
-def _joined(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_params(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters updated by those that request a schema; dicts in both are merged."""
     both: dict[str, dict[str, Any]] = {
         name: {**params[name], **value}
@@ -158,5 +158,5 @@ def _joined(params: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, An
     return {**params, **asked, **both}
 
 
-def _failed(message: str, fault: Fault, partial: Reply | None) -> ModuleError:
+def _module_error(message: str, fault: Fault, partial: Reply | None) -> ModuleError:
     return ModuleError(message, kind=fault.kind, status=fault.status, partial=partial)

@@ -270,7 +270,7 @@ class EngineProcess:
         run, until = self._run, time.monotonic() + wait
         while run is not None and not run.stopping:
             if run.ended():
-                return self._story(run, how(run.guard.returncode), run.guard.returncode)
+                return self._describe(run, how(run.guard.returncode), run.guard.returncode)
             if time.monotonic() >= until:
                 break
             time.sleep(_PAUSE)
@@ -283,7 +283,7 @@ class EngineProcess:
         Raises:
             EngineError: The engine was not started, or was stopped.
         """
-        return f"http://{HOST}:{self._known().port}"
+        return f"http://{HOST}:{self._current_run().port}"
 
     @property
     def log(self) -> Path:
@@ -292,7 +292,7 @@ class EngineProcess:
         Raises:
             EngineError: The engine was not started, or was stopped.
         """
-        return self._known().log
+        return self._current_run().log
 
     def __enter__(self) -> Self:
         return self.start()
@@ -303,7 +303,7 @@ class EngineProcess:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.engine.name!r}, {self.model!r}, status={self.status()!r})"
 
-    def _known(self) -> _Run:
+    def _current_run(self) -> _Run:
         if self._run is None or self._run.stopping:
             raise EngineError(f"{self.engine.name} is not running; call start() first")
         return self._run
@@ -311,9 +311,9 @@ class EngineProcess:
     def _start(self) -> None:
         for left in reversed(range(_ATTEMPTS)):
             self.stop()
-            run = self._launched()
+            run = self._launch()
             try:
-                with _telling(f"{self.engine.name} is loading {self.model}, its log is {run.log}"):
+                with _show_progress(f"{self.engine.name} is loading {self.model}, its log is {run.log}"):
                     self._wait(run)
             except EngineError:
                 # Another process may have taken the free port before the engine did.
@@ -326,7 +326,7 @@ class EngineProcess:
                 raise
             return
 
-    def _launched(self) -> _Run:
+    def _launch(self) -> _Run:
         """Start the engine's process."""
         program = self.engine.executable()
         if program is None:
@@ -336,7 +336,7 @@ class EngineProcess:
         if not _is_free(port):
             raise EngineError(f"port {port} at {HOST} is taken; give another port, or none for any free one")
         _, *arguments = self.engine.command(self.model, port, self._options)
-        with self._opened_log() as file:
+        with self._open_log() as file:
             log, offset = self._log or Path(file.name), file.seek(0, os.SEEK_END)
             guard = subprocess.Popen(  # noqa: S603 - no shell; the program is the engine's, the rest its user's
                 # Not -m: a module of that name in the working directory would be run instead.
@@ -355,7 +355,7 @@ class EngineProcess:
         self._at_exit = weakref.finalize(self, run.stop)
         return run
 
-    def _opened_log(self) -> IO[bytes]:
+    def _open_log(self) -> IO[bytes]:
         try:
             if self._log is not None:
                 return os.fdopen(open_own(self._log, os.O_APPEND), "ab")
@@ -373,20 +373,20 @@ class EngineProcess:
             if run.stopping:
                 raise EngineError(f"{self.engine.name} was stopped while it started")
             if run.ended():
-                raise EngineError(self._story(run, how(run.guard.returncode), run.guard.returncode))
+                raise EngineError(self._describe(run, how(run.guard.returncode), run.guard.returncode))
             if healthy:
                 run.ready = True
                 return
             if time.monotonic() > until:
                 run.failed = True
                 run.stop()
-                raise EngineError(self._story(run, f"was not ready after {self._timeout:g} s, which is its timeout"))
+                raise EngineError(self._describe(run, f"was not ready after {self._timeout:g} s, which is its timeout"))
             time.sleep(_PAUSE)
 
-    def _story(self, run: _Run, end: str, code: int | None = None) -> str:
+    def _describe(self, run: _Run, end: str, code: int | None = None) -> str:
         """Return the event, advice, the command and the last lines of the log, without secrets."""
         lines = tail(run.log, run.offset)
-        shown = {name: _hidden(value) for name, value in self._options.items()}
+        shown = {name: _hide_secrets(value) for name, value in self._options.items()}
         first = f"{self.engine.name} with the model {self.model} {end}"
         todo = advice(lines, code, self.engine.install_advice)
         story = "\n".join(
@@ -403,10 +403,10 @@ class EngineProcess:
         return story
 
 
-def _hidden(value: object) -> object:
+def _hide_secrets(value: object) -> object:
     """Return an option without secrets."""
     if is_sequence(value):
-        return [_hidden(part) for part in value]
+        return [_hide_secrets(part) for part in value]
     return str(value) if isinstance(value, Secret) else value
 
 
@@ -440,7 +440,7 @@ def _is_healthy(url: str) -> bool:
 
 
 @contextmanager
-def _telling(what: str) -> Generator[None]:
+def _show_progress(what: str) -> Generator[None]:
     """Show a text and the elapsed time on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():  # it is None without a console
         yield

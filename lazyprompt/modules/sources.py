@@ -146,13 +146,13 @@ def source_named(name: str | Source) -> Source:
     found = _NAMES.get(str(name).lower())
     if found is None:
         raise ModuleError(
-            f"{_unknown(name)}; there are {', '.join(SOURCES)}; any other server with OpenAI's API is "
+            f"{_describe_unknown(name)}; there are {', '.join(SOURCES)}; any other server with OpenAI's API is "
             'OnlineChatModule("openai", base_url=...)'
         )
     return found
 
 
-def _unknown(name: object) -> str:
+def _describe_unknown(name: object) -> str:
     if not isinstance(name, str):
         return f"a source is a name or a Source, not a {type(name).__name__}"
     return f"there is no source {name!r}{did_you_mean(name, _NAMES)}"

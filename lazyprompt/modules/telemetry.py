@@ -111,7 +111,7 @@ class CallLog:
 
 
 @contextmanager
-def span_of(source: str, request: Request) -> Generator[Callable[[Reply | None, BaseException | None], None]]:
+def open_span(source: str, request: Request) -> Generator[Callable[[Reply | None, BaseException | None], None]]:
     """Open a span around a call, without making it the current span.
 
     Args:

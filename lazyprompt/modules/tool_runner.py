@@ -77,7 +77,7 @@ class ToolRunner:
         try:
             output = self._function(call)(**call.input)
         except Exception as error:  # noqa: BLE001 - the model gets every error
-            return _failed(call, error)
+            return _error_result(call, error)
         if inspect.iscoroutine(output):
             output.close()
             raise ToolsError(f"the tool {call.name!r} is async; use arun or asteps")
@@ -91,7 +91,7 @@ class ToolRunner:
             else:
                 output = await asyncio.to_thread(function, **call.input)
         except Exception as error:  # noqa: BLE001 - as above
-            return _failed(call, error)
+            return _error_result(call, error)
         return _result(call, output)
 
     def _function(self, call: ToolUseBlock) -> Callable[..., object]:
@@ -132,7 +132,7 @@ def _result(call: ToolUseBlock, output: object) -> ToolResultBlock:
     return ToolResultBlock(call.id, call.name, output_of(output, call.name))
 
 
-def _failed(call: ToolUseBlock, error: Exception) -> ToolResultBlock:
+def _error_result(call: ToolUseBlock, error: Exception) -> ToolResultBlock:
     _LOG.warning("the tool %r failed; its error is sent to the model", call.name, exc_info=error)
     text = str(error) if type(error) is LookupError else f"{type(error).__name__}: {error}"
     return ToolResultBlock(call.id, call.name, text, is_error=True)

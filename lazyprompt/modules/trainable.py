@@ -22,9 +22,9 @@ from lazyprompt.messages.history import History, HistoryLike
 from lazyprompt.modules._layout import (
     LayoutSettings,
     PromptLayout,
-    added_by,
-    added_by_llama_cpp,
+    ids_before_text,
     layout_of,
+    llama_cpp_ids_before_text,
     opens_thought,
 )
 from lazyprompt.modules._reading import Exchange, text_reader
@@ -161,7 +161,7 @@ class TrainableModule(ChatModule):
     ) -> Self:
         """Start the engine and wait until it is ready.
 
-        It does nothing if the engine is running, or with ``url=``, which is logged to ``lazyprompt``.
+        It does nothing if the engine is running, or with ``url=``; the latter is logged to ``lazyprompt``.
 
         Args:
             port: The port at 127.0.0.1; None for any free one.
@@ -232,9 +232,9 @@ class TrainableModule(ChatModule):
             history: The earlier messages.
             tools: The tools that the model may call.
         """
-        prompter = self._budgeted(self._prompter)
+        prompter = self._with_budget(self._prompter)
         target = self.layout.target(prompter)
-        prompt = self._filled(prompter, CallArguments(input, history, tools, None, {}))
+        prompt = self._fill(prompter, CallArguments(input, history, tools, None, {}))
         return target.segments(prompter.fitted(prompt, target)[0])
 
     @cached_property
@@ -265,7 +265,7 @@ class TrainableModule(ChatModule):
                 self.close()
                 client = self.engine.connect(self._settings._replace(base_url=url))
                 named, hooks = self.engine.name, self._hooks
-                running.sender = Sender(client, named, self._settings, self._concurrency, hooks, self._failed)
+                running.sender = Sender(client, named, self._settings, self._concurrency, hooks, self._engine_error)
                 running.url, running.added = url, None
             return running.sender
 
@@ -273,7 +273,7 @@ class TrainableModule(ChatModule):
         """Return the request of a call: text, or ids with ``as_ids`` or ``safe_tokens``."""
         layout = self.layout
         prompter, structure, asked = self._asked(call)
-        prompt = self._filled(prompter, call)
+        prompt = self._fill(prompter, call)
         target = layout.target(prompter)
         fitted, trim = prompter.fitted(prompt, target)
         rendered = target.segments(fitted)
@@ -290,22 +290,22 @@ class TrainableModule(ChatModule):
 
     def _text(self, rendered: Rendered, *, own_bos: bool) -> str:
         """Return a prompt as text, without its BOS if the engine adds one in any case."""
-        if own_bos and self.engine.no_bos is None and self._added() != []:
+        if own_bos and self.engine.no_bos is None and self._ids_before_text() != []:
             return rendered.text.removeprefix(self.layout.bos)
         return rendered.text
 
     def _ids(self, rendered: Rendered, *, own_bos: bool) -> list[int]:
         """Return a prompt as ids, with those that the engine would put before its text."""
         ids = rendered.encode(self._token_cache)
-        return ids if own_bos else [*(self._added() or ()), *ids]
+        return ids if own_bos else [*(self._ids_before_text() or ()), *ids]
 
-    def _added(self) -> list[int] | None:
+    def _ids_before_text(self) -> list[int] | None:
         """Return the ids that the engine puts before each text, such as a BOS; None if unknown."""
         if self.engine.name == "llama.cpp":
             if self._running.added is None:
-                self._running.added = added_by_llama_cpp(self.url, self._settings)
+                self._running.added = llama_cpp_ids_before_text(self.url, self._settings)
             return self._running.added
-        return None if self._known_tokenizer is None else added_by(self._known_tokenizer)
+        return None if self._known_tokenizer is None else ids_before_text(self._known_tokenizer)
 
     @property
     def tokenizer(self) -> TokenizerLike:
@@ -333,7 +333,7 @@ class TrainableModule(ChatModule):
             return self._tokenizer
         return read_tokenizer(path)
 
-    def _failed(self, message: str, fault: Fault, partial: Reply | None) -> EngineError:
+    def _engine_error(self, message: str, fault: Fault, partial: Reply | None) -> EngineError:
         process = self._running.process
         why = process.why(_DYING) if process is not None and fault.kind in ("connection", "cut") else ""
         words = f"{message}\n{why}" if why else message
@@ -410,7 +410,7 @@ class Bridged(ChatModule):
         exchange = self._ask(call, as_ids=True)
         known = (*History.of(call.history).messages, *user_turn(exchange.user_text))
         whole: list[int] = exchange.request.payload["prompt"]
-        prompt = self._going_on(template, known, exchange.tools, whole) or whole
+        prompt = self._extend_ids(template, known, exchange.tools, whole) or whole
 
         def keep(events: Sequence[object], message: Msg) -> None:
             answer = [token for event in events for token in _ids_at(event, self._ids.place)]
@@ -425,7 +425,7 @@ class Bridged(ChatModule):
             reader=exchange.reader._replace(heard=keep),
         )
 
-    def _going_on(
+    def _extend_ids(
         self, template: ChatTemplate, known: tuple[Msg, ...], tools: Sequence[JsonObject], whole: list[int]
     ) -> list[int] | None:
         """Return ids that extend those of the engine; None if they don't decode to the text of the whole prompt."""

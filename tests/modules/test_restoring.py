@@ -8,7 +8,7 @@ import pytest
 
 from lazyprompt import ChatPrompter, Msg, TextBlock, ThinkingBlock, ToolUseBlock, TrainableModule
 from lazyprompt.answers.parser import Delta
-from lazyprompt.modules._restoring import RestoredDeltas, restored
+from lazyprompt.modules._restoring import RestoredDeltas, restore_message
 from lazyprompt.safety.restoring import Restorer
 from modules.online_scenes import FEW, close_all, module, ways
 from support.model_server.server import Answer, ModelServer
@@ -119,6 +119,8 @@ def test_all_texts_of_a_message_are_restored() -> None:
         ToolUseBlock("1", "f", {BROKEN: BROKEN}),
     )
     given = (ThinkingBlock(FORGED), TextBlock(FORGED), ToolUseBlock("1", "f", {FORGED: FORGED}))
-    assert restored(Msg("assistant", blocks, "assistant"), Restorer(PAIRS)) == Msg("assistant", given, "assistant")
+    assert restore_message(Msg("assistant", blocks, "assistant"), Restorer(PAIRS)) == Msg(
+        "assistant", given, "assistant"
+    )
     same = Msg("assistant", "so", "assistant")
-    assert restored(same, Restorer(PAIRS)) is same
+    assert restore_message(same, Restorer(PAIRS)) is same

@@ -192,7 +192,7 @@ def test_the_engine_is_asked_once_for_its_bos(adding: Served) -> None:
     sent = module.payload(CALL)["prompt"]
     assert not sent.startswith(adding.make.bos)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lazyprompt.modules.trainable.added_by_llama_cpp", None)
+        patch.setattr("lazyprompt.modules.trainable.llama_cpp_ids_before_text", None)
         assert module.payload(CALL)["prompt"] == sent
 
 

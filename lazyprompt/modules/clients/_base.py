@@ -24,11 +24,11 @@ from lazyprompt.modules.clients._faults import (
     Fault,
     MalformedError,
     fault_of,
-    hiding,
     kind_of_class,
+    mask_in_errors,
     with_origins,
 )
-from lazyprompt.modules.clients._limits import AnswerLimits, OversizeError, limiting
+from lazyprompt.modules.clients._limits import AnswerLimits, OversizeError, limit_hooks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping
@@ -288,18 +288,18 @@ class OfficialClient(ABC):
 
     def send(self, request: Request) -> object:
         """Return the official client's answer."""
-        with hiding(self._key):
+        with mask_in_errors(self._key):
             return self._check(self._ask(self.client(), request))
 
     async def asend(self, request: Request) -> object:
         """Async version of :meth:`send`; cancelling it closes the connection."""
-        with hiding(self._key):
+        with mask_in_errors(self._key):
             return self._check(await self._ask(await self.aclient(), request))
 
     def stream(self, request: Request) -> Generator[object]:
         """Yield the events of a streamed answer; closing the generator closes the connection."""
         begun = False
-        with hiding(self._key):
+        with mask_in_errors(self._key):
             answer = self._ask(self.client(), request, stream=True)
             with answer if hasattr(answer, "__exit__") else closing(answer) as events:
                 for event in events:
@@ -310,7 +310,7 @@ class OfficialClient(ABC):
     async def astream(self, request: Request) -> AsyncGenerator[object]:
         """Async version of :meth:`stream`."""
         begun = False
-        with hiding(self._key):
+        with mask_in_errors(self._key):
             answer = await self._ask(await self.aclient(), request, stream=True)
             async with answer if hasattr(answer, "__aexit__") else aclosing(answer) as events:
                 async for event in events:
@@ -372,7 +372,7 @@ class OwnHttpClient(OfficialClient):
             http = getattr(sdk, f"Default{kind}HttpxClient")
             library = sys.modules[http.__mro__[1].__module__.partition(".")[0]]
             oversize = type("Oversize", (OversizeError, getattr(sdk, f"{self.classes[0]}Error")), {})
-            hooks = limiting(library, self._settings.limits, {}, in_loop=in_loop, oversize=oversize)
+            hooks = limit_hooks(library, self._settings.limits, {}, in_loop=in_loop, oversize=oversize)
             made["http_client"] = http(follow_redirects=False, event_hooks=hooks)
         return getattr(sdk, self.classes[in_loop])(**{**self._credential(), **made})
 

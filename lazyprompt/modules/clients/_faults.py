@@ -159,7 +159,7 @@ def fault_of(
         key: The key to hide.
     """
     status = refusal.status if isinstance(refusal.status, int) and refusal.status >= _NO_SUCCESS else None
-    text, message = _read(refusal.body)
+    text, message = _parse_body(refusal.body)
     if kind in ("request", "server"):
         kind = kind_of_refusal(status, text, words, key, kind)
     return Fault(kind, one_line(message or describe(error), key), status, wait_in(refusal.headers))
@@ -248,18 +248,18 @@ def seconds(retry_after: str | None) -> float | None:
     return max(0.0, (until - (now if until.tzinfo else now.replace(tzinfo=None))).total_seconds())
 
 
-def _read(body: object) -> tuple[str, str]:
+def _parse_body(body: object) -> tuple[str, str]:
     """Return the code, type and message of an error's body as one text, and the message alone."""
     if not is_mapping(body):
         return (body, body) if isinstance(body, str) else ("", "")
     inner = body.get("error")  # xAI's is the message itself
     if is_mapping(inner):
-        return _read(inner)
+        return _parse_body(inner)
     message = body.get("message") or inner or body.get("detail")
     return " ".join(str(body.get(field)) for field in _FIELDS if body.get(field)) + f" {inner}", str(message or "")
 
 
-def redirected_to(error: BaseException) -> str | None:
+def redirect_target(error: BaseException) -> str | None:
     """Return the address of a redirect that caused an error; empty without an address, None without a redirect."""
     found: list[str] = []
     for each in with_origins(error):
@@ -272,7 +272,7 @@ def redirected_to(error: BaseException) -> str | None:
 
 
 @contextmanager
-def hiding(key: Secret | None) -> Generator[None]:
+def mask_in_errors(key: Secret | None) -> Generator[None]:
     """Mask a key in errors of the block."""
     try:
         yield
@@ -286,8 +286,8 @@ def hide(error: BaseException, key: Secret | None) -> None:
     if key is None:
         return
     for each in with_origins(error):
-        each.args = tuple(_hidden(arg, key) for arg in each.args)
-        vars(each).update({name: _hidden(value, key) for name, value in vars(each).items()})
+        each.args = tuple(_mask(arg, key) for arg in each.args)
+        vars(each).update({name: _mask(value, key) for name, value in vars(each).items()})
 
 
 def with_origins(error: BaseException) -> list[BaseException]:
@@ -303,7 +303,7 @@ def with_origins(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _hidden(value: object, key: Secret, depth: int = 0) -> object:
+def _mask(value: object, key: Secret, depth: int = 0) -> object:
     """Return a JSON value with the key masked in its texts; other values are returned unchanged."""
     if depth > _DEPTH:
         return value
@@ -312,7 +312,7 @@ def _hidden(value: object, key: Secret, depth: int = 0) -> object:
     if isinstance(value, bytes):
         return key.hidden_in(value.decode("latin-1")).encode("latin-1")
     if is_list(value):
-        return [_hidden(item, key, depth + 1) for item in value]
+        return [_mask(item, key, depth + 1) for item in value]
     if is_dict(value):
-        return {_hidden(name, key, depth + 1): _hidden(item, key, depth + 1) for name, item in value.items()}
+        return {_mask(name, key, depth + 1): _mask(item, key, depth + 1) for name, item in value.items()}
     return value

@@ -147,7 +147,7 @@ class _AsyncBody:
         await self._body.aclose()
 
 
-def limiting(
+def limit_hooks(
     library: Any,
     limits: AnswerLimits,
     hooks: Mapping[str, Sequence[Any]],

@@ -83,7 +83,7 @@ class AnthropicCollector:
         block = dict(self._blocks[index])
         for key, pieces in self._pieces[index].items():
             added = "".join(pieces)
-            block[key] = _read(added) if key == "input" else _text(block, key) + added
+            block[key] = _parse_arguments(added) if key == "input" else _text(block, key) + added
         return block
 
     def _start(self, index: int, block: Fields) -> list[Delta]:
@@ -124,7 +124,7 @@ def _not_null(value: object) -> dict[str, object]:
     return {key: item for key, item in fields_of(value).items() if item is not None}
 
 
-def _read(written: str) -> object:
+def _parse_arguments(written: str) -> object:
     """Parse arguments, or return the text if it is not JSON."""
     try:
         return json.loads(written)

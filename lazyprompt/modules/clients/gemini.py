@@ -17,7 +17,7 @@ from lazyprompt.answers.parser import Delta
 from lazyprompt.errors import ModuleError, did_you_mean
 from lazyprompt.modules.clients._base import CONNECTIONS, OfficialClient, import_extra, key_of
 from lazyprompt.modules.clients._faults import ErrorResponse, Fault, FaultKind, describe, seconds
-from lazyprompt.modules.clients._limits import limiting
+from lazyprompt.modules.clients._limits import limit_hooks
 from lazyprompt.modules.clients.openai import fields_in
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class GeminiCollector:
 
     def _add(self, part: Fields) -> Iterator[Delta]:
         text, call = part.get("text"), fields_of(part.get("function_call"))
-        if self._parts and isinstance(text, str) and _joined(self._parts[-1][0], part):
+        if self._parts and isinstance(text, str) and _can_join(self._parts[-1][0], part):
             self._parts[-1][1].append(text)
         else:
             self._parts.append((part, [text] if isinstance(text, str) else []))
@@ -97,7 +97,7 @@ def _says(part: Fields) -> bool:
     return any(value not in (None, "", False) for value in part.values())
 
 
-def _joined(last: Fields, part: Fields) -> bool:
+def _can_join(last: Fields, part: Fields) -> bool:
     """Return True if two parts are pieces of one text or thought; parts with a signature are never joined."""
     plain = last.keys() | part.keys() <= _TEXT and "text" in last
     return plain and bool(last.get("thought")) == bool(part.get("thought"))
@@ -198,10 +198,10 @@ class GeminiClient(OfficialClient):
             "follow_redirects": False,
         }
         own, aown = asked.get("client_args", {}), asked.get("async_client_args", {})
-        ours = {"request": [_without_deadline], "response": [_note]}
-        aours = {"request": [_awithout_deadline], "response": [_anote]}
-        hooks = limiting(library, self._settings.limits, own.get("event_hooks", ours), in_loop=False)
-        ahooks = limiting(library, self._settings.limits, aown.get("event_hooks", aours), in_loop=True)
+        ours = {"request": [_without_deadline], "response": [_collect_response]}
+        aours = {"request": [_awithout_deadline], "response": [_acollect_response]}
+        hooks = limit_hooks(library, self._settings.limits, own.get("event_hooks", ours), in_loop=False)
+        ahooks = limit_hooks(library, self._settings.limits, aown.get("event_hooks", aours), in_loop=True)
         http = library.Client(**{**common, **own, "event_hooks": hooks})
         ahttp = library.AsyncClient(**{**common, **aown, "event_hooks": ahooks})
         http_options = {
@@ -242,7 +242,7 @@ _RESPONSES: ContextVar[list[Any] | None] = ContextVar("_RESPONSES", default=None
 
 
 @contextmanager
-def _noting(responses: list[Any]) -> Generator[None]:
+def _collect_responses(responses: list[Any]) -> Generator[None]:
     """Collect the responses that a step of a stream opens."""
     token = _RESPONSES.set(responses)
     try:
@@ -251,13 +251,13 @@ def _noting(responses: list[Any]) -> Generator[None]:
         _RESPONSES.reset(token)
 
 
-def _note(response: Any) -> None:
+def _collect_response(response: Any) -> None:
     if (responses := _RESPONSES.get()) is not None:
         responses.append(response)
 
 
-async def _anote(response: Any) -> None:
-    _note(response)
+async def _acollect_response(response: Any) -> None:
+    _collect_response(response)
 
 
 class _ClosingStream:
@@ -273,7 +273,7 @@ class _ClosingStream:
         return self
 
     def __next__(self) -> object:
-        with _noting(self._responses):
+        with _collect_responses(self._responses):
             return next(self._chunks)
 
     def close(self) -> None:
@@ -284,7 +284,7 @@ class _ClosingStream:
         return self
 
     async def __anext__(self) -> object:
-        with _noting(self._responses):
+        with _collect_responses(self._responses):
             return await anext(self._chunks)
 
     async def aclose(self) -> None:
@@ -296,7 +296,7 @@ async def _abegin(chunks: Awaitable[Any]) -> _ClosingStream:
     """Begin a stream, and close its response on cancellation, which the official client doesn't."""
     responses: list[Any] = []
     try:
-        with _noting(responses):
+        with _collect_responses(responses):
             begun = await chunks
     except BaseException:
         for response in responses:

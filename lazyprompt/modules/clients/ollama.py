@@ -15,7 +15,7 @@ from lazyprompt._base.client_objects import fields_of, plain
 from lazyprompt.errors import MediaError, ModuleError
 from lazyprompt.modules.clients._base import COMMON, CONNECTIONS, OfficialClient, import_extra, key_of
 from lazyprompt.modules.clients._faults import ErrorResponse, Fault, FaultKind, classes_of, describe, one_line
-from lazyprompt.modules.clients._limits import limiting
+from lazyprompt.modules.clients._limits import limit_hooks
 from lazyprompt.modules.clients.openai import ChatCollector, fields_in
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class OllamaClient(OfficialClient):
             "timeout": self._settings.timeout,
             "follow_redirects": False,
             **own,
-            "event_hooks": limiting(httpx, self._settings.limits, own.get("event_hooks", {}), in_loop=in_loop),
+            "event_hooks": limit_hooks(httpx, self._settings.limits, own.get("event_hooks", {}), in_loop=in_loop),
         }
         # Without this header, the client would send a key from the environment.
         make, headers = sdk.AsyncClient if in_loop else sdk.Client, own.get("headers", {})

@@ -117,7 +117,7 @@ class ResponsesClient(OpenAIClient):
         """Return the parameters in the client's own names.
 
         Raises:
-            ModuleError: The API has no such parameter, such as ``stop`` and ``seed``.
+            ModuleError: The API lacks a parameter, such as ``stop`` or ``seed``.
             MissingExtraError: The client is not installed.
         """
         refused = sorted(common.keys() & {"stop", "seed"})
