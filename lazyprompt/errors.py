@@ -146,6 +146,10 @@ class SummaryWarning(LazyPromptWarning):
     """The oldest messages are left out, because there is no summary of them."""
 
 
+# A typing error leaves two names of two characters, as most Chinese names have, only half alike.
+_SHORT = 2
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the nearest known name as the end of a message.
 
@@ -156,24 +160,39 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Returns:
         ``" (did you mean 'x'?)"``, or an empty string if no name is near.
     """
-    near = nearest(name, known)
+    names = [*known]
+    near = nearest(name, names) or next((each for each in names if _differ_in_one_of_two(name, each)), None)
     return f" (did you mean {near!r}?)" if near else ""
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is most like a given one.
+    """Return the known name that is most similar to a given one, ignoring case and full-width forms.
 
     Args:
         name: The name that was given.
         known: The names that exist.
-        cutoff: The least similarity that counts, from 0 to 1, as :func:`difflib.get_close_matches` has it.
+        cutoff: The least similarity that counts, from 0 to 1, as of :func:`difflib.get_close_matches`.
 
     Returns:
-        The name, or None if none is similar enough.
+        The name, or None if no name is similar enough.
     """
     from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
 
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+    folded = {_fold(each): each for each in known}
+    return next((folded[near] for near in get_close_matches(_fold(name), folded, n=1, cutoff=cutoff)), None)
+
+
+def _fold(name: str) -> str:
+    from unicodedata import normalize  # noqa: PLC0415 - only errors need it
+
+    return normalize("NFKC", name).casefold()
+
+
+def _differ_in_one_of_two(name: str, known: str) -> bool:
+    """Return True for two names of two characters that differ in one of them, or in their order."""
+    if not len(name) == len(known) == _SHORT:
+        return False
+    return name == known[::-1] or any(a == b for a, b in zip(name, known, strict=True))
 
 
 def import_extra(module: str, package: str, extra: str = "") -> Any:  # noqa: ANN401 - optional packages have no types where they are missing

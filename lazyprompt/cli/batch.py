@@ -14,6 +14,7 @@ from lazyprompt.batch.forms import LineCounter
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.batch.rows import Choice, read_rows, row_file
 from lazyprompt.batch.run import BatchJob, Outcome, run_batch
+from lazyprompt.cli.choices import OneOf
 from lazyprompt.cli.options import (
     Options,
     address_options,
@@ -106,14 +107,14 @@ class _Command(click.Command):
 @click.option("--seed", type=int, metavar="S", help="Which rows are the sample.  [default: 0]")
 @click.option(
     "--on-error",
-    type=click.Choice(["stop", "skip"]),
+    type=OneOf(["stop", "skip"]),
     help="What to do at a row that has no line.  [default: stop; with --rejects skip]",
 )
 @text_option("--rejects", metavar="FILE", help="Where such rows go, with the reason.  [default: OUT.rejects.jsonl]")
 @count_option("--workers", default=1, show_default=True, help="Processes.")
 @click.option(
     "--engine",
-    type=click.Choice(["local", "ray"]),
+    type=OneOf(["local", "ray"]),
     default="local",
     show_default=True,
     help="Where it is done: here, or on a cluster of Ray.",

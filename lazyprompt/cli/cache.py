@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lazyprompt._base.characters import visible
+from lazyprompt.cli.choices import OneOf
 from lazyprompt.cli.options import (
     counter_option,
     json_option,
@@ -29,7 +30,7 @@ _WIDTH = 50
 
 @click.command("cache")
 @click.argument("file")
-@click.option("--provider", type=click.Choice(_PROVIDERS), required=True, help="The rules of the cache.")
+@click.option("--provider", type=OneOf(_PROVIDERS), required=True, help="The rules of the cache.")
 @click.option("--min-hit-rate", type=click.FloatRange(0, 1), metavar="RATE", help="The exit status is 1 below it.")
 @click.option("--model", metavar="NAME", help="The model of calls that do not name theirs.")
 @counter_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lazyprompt.cli.choices import OneOf
 from lazyprompt.cli.options import json_option, root_option
 from lazyprompt.cli.streams import (
     WrongUseError,
@@ -30,15 +31,13 @@ _DIALECTS = ("v2", "agentschema", "v1")  # their table costs 160 ms
 
 @click.command("check")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--format", "form", type=click.Choice(["plain", "json", "github", "sarif"]), default="plain", show_default=True
-)
+@click.option("--format", "form", type=OneOf(["plain", "json", "github", "sarif"]), default="plain", show_default=True)
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Only these rules, as LP040,LP06: a beginning is enough."
 )
 @click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules.")
 @root_option
-@click.option("--dialect", type=click.Choice(_DIALECTS), help="The dialect of all the files.  [default: each its own]")
+@click.option("--dialect", type=OneOf(_DIALECTS), help="The dialect of all the files.  [default: each its own]")
 @click.option("--strict", is_flag=True, help="Warnings count as errors do.")
 @click.pass_context
 def command(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lazyprompt._base.secret import HiddenEnvironment
+from lazyprompt.cli.choices import OneOf
 from lazyprompt.cli.options import output_option, reference_options
 from lazyprompt.cli.streams import blaming, note, write_visible
 from lazyprompt.files.library.names import YAML_SUFFIXES
@@ -21,7 +22,7 @@ _DIALECTS = ("v2", "agentschema")  # importing their table costs 200 ms
 
 @click.command("convert")
 @click.argument("file")
-@click.option("--to", type=click.Choice(_DIALECTS), required=True, help="The dialect.")
+@click.option("--to", type=OneOf(_DIALECTS), required=True, help="The dialect.")
 @output_option
 @reference_options
 def command(*, file: str, to: str, output: str | None, params: dict[str, str], roots: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from lazyprompt._base.secret import HiddenEnvironment
+from lazyprompt.cli.choices import CommandGroup
 from lazyprompt.cli.options import json_option, reference_options, with_options
 from lazyprompt.cli.streams import blaming, json_text, table, write_json, write_visible
 from lazyprompt.files.library.names import YAML_SUFFIXES, LibraryEntry
@@ -38,7 +39,7 @@ class _Library(TypedDict):
     roots: tuple[str, ...]
 
 
-@click.group("lib", invoke_without_command=True)
+@click.group("lib", cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """List, show and compare the prompts of a library.

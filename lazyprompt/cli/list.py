@@ -7,13 +7,14 @@ from dataclasses import asdict
 
 import click
 
+from lazyprompt.cli.choices import CommandGroup
 from lazyprompt.cli.options import json_option
 from lazyprompt.cli.streams import table, write_json, write_lines
 from lazyprompt.formatters.providers import HEADERS, rows
 from lazyprompt.rendering.markers import Markers
 
 
-@click.group("list", invoke_without_command=True)
+@click.group("list", cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """List the known model families or providers."""

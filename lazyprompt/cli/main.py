@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from lazyprompt._version import __version__
+from lazyprompt.cli.choices import CommandGroup
 from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 
 # Each command is `command` in the module of its name. The summary is repeated here, so that --help imports no command.
@@ -86,7 +87,7 @@ def _blame(error: click.ClickException) -> str:
     return "COMMAND" if context is None or context.parent is None else str(context.info_name)
 
 
-class _Commands(click.Group):
+class _Commands(CommandGroup):
     """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

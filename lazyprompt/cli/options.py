@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from lazyprompt._base.json import well_formed
+from lazyprompt.cli.choices import OneOf
 from lazyprompt.cli.streams import WrongUseError, blaming
 from lazyprompt.errors import LazyPromptError
 from lazyprompt.inspect.counting import counter_named
@@ -106,9 +107,7 @@ settings_option = partial(click.option, multiple=True, callback=_parse_settings)
 count_option = partial(click.option, type=click.IntRange(min=1), metavar="N")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
-color_option = click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
-)
+color_option = click.option("--color", type=OneOf(["auto", "always", "never"]), default="auto", show_default=True)
 output_option = click.option("-o", "--output", metavar="FILE", help="Write to a file, in one step.")
 root_option = click.option(
     "--root", "roots", multiple=True, metavar="DIRECTORY", help="Where ${file:...} and included files may lie as well."
@@ -126,7 +125,7 @@ reference_options = with_options(_params_option, root_option)
 
 undefined_option = click.option(
     "--undefined",
-    type=click.Choice(["error", "empty"]),
+    type=OneOf(["error", "empty"]),
     help="A name in a prompt file without a value: an error, or empty text.  [default: error]",
 )
 system_option = text_option("--system", help="The system text, in place of the model's own.")
@@ -134,9 +133,7 @@ values_option = settings_option("--set", "values", metavar="NAME=VALUE", help="T
 tools_option = click.option("--tools", metavar="FILE.json", help="Tools in the OpenAI form.")
 words_options = with_options(
     click.argument("prompt_file", required=False, metavar="[PROMPT_FILE]"),
-    click.option(
-        "--type", "kind", type=click.Choice(["chat", "alpaca"]), help="The form of the prompt.  [default: chat]"
-    ),
+    click.option("--type", "kind", type=OneOf(["chat", "alpaca"]), help="The form of the prompt.  [default: chat]"),
     text_option("--instruction", help="The instruction, with slots: 'Answer from {context}.'"),
     text_option("--user-instruction", metavar="TEXT", help="An instruction in the user's turn."),
     system_option,
@@ -155,15 +152,13 @@ prompt_options = with_options(
     click.option(
         "--format",
         "form",
-        type=click.Choice(FORMATS),
+        type=OneOf(FORMATS),
         metavar="FORM",
         default="flat",
         show_default=True,
         help="flat, or a provider (see lazyprompt list providers).",
     ),
-    click.option(
-        "--safety", type=click.Choice(SAFETIES), help="For control sequences in values.  [default: neutralize]"
-    ),
+    click.option("--safety", type=OneOf(SAFETIES), help="For control sequences in values.  [default: neutralize]"),
 )
 
 counter_option = text_option(

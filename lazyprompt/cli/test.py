@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from lazyprompt._base.characters import visible
+from lazyprompt.cli.choices import OneOf
 from lazyprompt.cli.options import Options, base_url_option, count_option, env_option, reference_options, url_option
 from lazyprompt.cli.progress import progress_bar
 from lazyprompt.cli.streams import Screen, WrongUseError, blaming, json_text, note, table, write_lines, write_text
@@ -49,9 +50,7 @@ class _TestOptions(TypedDict):
 
 @click.command("test")
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json", "junit", "github"]), default="table", show_default=True
-)
+@click.option("--format", "form", type=OneOf(["table", "json", "junit", "github"]), default="table", show_default=True)
 @click.option("--update", is_flag=True, help="Take the prompts as they are for their snapshots.")
 @click.option("--against", metavar="REV|DIR", help="Show what changed since a revision of git, or another directory.")
 @click.option("--run", metavar="SOURCE:MODEL", help="Ask a model too: openai:gpt-5-mini, or a local one as for run.")

@@ -96,7 +96,7 @@ def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
         (("wrong.prompty", "--select", "LP9999"), "--select: 'LP9999' is no rule"),
         (("wrong.prompty", "--ignore", ""), "--ignore: '' is no rule"),
         (("wrong.prompty", "--ignore", "LP052,"), "--ignore: '' is no rule"),
-        (("wrong.prompty", "--dialect", "v3"), "--dialect: 'v3' is not one of"),
+        (("wrong.prompty", "--dialect", "v3"), "--dialect: 'v3' is unknown (did you mean 'v"),
         # A run that checked nothing was a success.
         (("empty",), "FILE: nothing was checked: no prompt file is in empty"),
         (("wrong.prompty", "--ignore", "LP"), "FILE: nothing was checked: --select and --ignore leave no rule"),

@@ -125,7 +125,7 @@ def test_references_may_lead_to_further_roots(prompts: Path) -> None:
     [
         (("show",), "KEY: Missing argument 'KEY'."),  # it was "key: ", and no more
         (("diff", "s/refund", "1.0.0"), "B: Missing argument 'B'."),
-        (("shwo",), "lib: No such command 'shwo'."),
+        (("shwo",), "lib: there is no command 'shwo' (did you mean 'show'?); there are diff, list, show"),
         (("show", "s/refund.zh-CN.prompty"), "KEY: there is no prompt 's/refund.zh-CN.prompty' (did you mean 's/ref"),
         (("show", "broken"), "KEY: broken.prompty:3:1: "),
         (("diff", "broken", "1", "2"), "KEY: there is no version '1' of the prompt 'broken'; its file has no version"),

@@ -63,9 +63,27 @@ def test_the_nearest_name_is_offered() -> None:
     assert did_you_mean("contxt", iter(["context"])) == " (did you mean 'context'?)"
 
 
-@pytest.mark.parametrize("known", [[], ["zebra"]])
-def test_nothing_is_offered_where_nothing_is_near(known: list[str]) -> None:
-    assert did_you_mean("context", known) == ""
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ("ip", "id"),
+        ("di", "id"),
+        ("ID", "id"),
+        ("ctx", "context"),
+        ("城是", "城市"),
+        ("问提", "问题"),
+        ("用户", "用户名"),
+        ("ｑａ", "qa"),
+    ],
+)
+def test_short_and_chinese_names_are_offered(given: str, known: str) -> None:
+    # One wrong character of two leaves a similarity of a half, which was too little for a suggestion.
+    assert did_you_mean(given, ["input", known, "zebra"]) == f" (did you mean {known!r}?)"
+
+
+@pytest.mark.parametrize(("given", "known"), [("context", []), ("context", ["zebra"]), ("de", ["en"]), ("x", ["y"])])
+def test_nothing_is_offered_where_nothing_is_near(given: str, known: list[str]) -> None:
+    assert did_you_mean(given, known) == ""
 
 
 @pytest.mark.parametrize(

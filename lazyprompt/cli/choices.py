@@ -1,0 +1,41 @@
+"""Options and commands whose errors suggest the nearest name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lazyprompt.errors import did_you_mean
+
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:  # click 8.1 takes no type argument
+    _Choice = click.Choice
+
+
+class OneOf(_Choice):
+    """One of some names. The error for another one suggests the nearest."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        if value not in self.choices:
+            self.fail(
+                f"{value!r} is unknown{did_you_mean(value, self.choices)}; give one of {', '.join(self.choices)}",
+                param,
+                ctx,
+            )
+        return value
+
+
+class CommandGroup(click.Group):
+    """A group of commands. The error for an unknown command suggests the nearest."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name, command and arguments of a call."""
+        names = self.list_commands(ctx)
+        if args[0] not in names:
+            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], names)}; there are {', '.join(names)}")
+        return super().resolve_command(ctx, args)
