@@ -1,6 +1,6 @@
 """The program of AgentScope 1.x's guide "提示词格式化", as printed there but for what a comment names.
 
-python -m pip install ".[dashscope]"      in a checkout
+python -m pip install dashscope
 python examples/agentscope_1_x.py
 
 It counts 164 tokens, then 135, where the guide has 165 and 136. With full-width commas, question and exclamation marks

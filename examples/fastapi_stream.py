@@ -10,12 +10,14 @@ OPENAI_API_KEY=... uvicorn --factory --app-dir examples fastapi_stream:make_app 
 import json
 from collections.abc import AsyncIterator
 
-from fastapi import FastAPI
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from lazyprompt import ChatPrompter, ModuleError, OnlineChatModule
-from stand_in import post, provider, serve
+from stand_in import exit_if_missing, post, provider, serve
+
+with exit_if_missing("fastapi", "uvicorn"):
+    from fastapi import FastAPI
+    from fastapi.responses import StreamingResponse
 
 PROMPTER = ChatPrompter("You are the help desk of a library. It is open from 9:30 to 18:00.", system="")
 

@@ -7,15 +7,16 @@ OPENAI_API_KEY=... python examples/langchain_interop.py with a provider's model
 
 from typing import Any
 
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompt_values import PromptValue
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import RunnableLambda
-
 from lazyprompt import ChatFormatter, ChatPrompter, OnlineChatModule
-from stand_in import provider
+from stand_in import exit_if_missing, provider
+
+with exit_if_missing("langchain-core"):
+    from langchain_core.language_models import FakeListChatModel
+    from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
+    from langchain_core.output_parsers import StrOutputParser
+    from langchain_core.prompt_values import PromptValue
+    from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+    from langchain_core.runnables import RunnableLambda
 
 
 def lazyprompt_model_in_a_chain(module: OnlineChatModule) -> None:

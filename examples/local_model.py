@@ -10,7 +10,7 @@ python examples/local_model.py small.gguf               starts llama.cpp, and st
 import sys
 
 from lazyprompt import ChatPrompter, OnlineChatModule, TrainableModule
-from stand_in import model_server
+from stand_in import exit_if_missing, model_server
 
 PROMPTER = ChatPrompter("You are the help desk of a library. It opens at {opens}.", system="")
 ASKED = {"opens": "9:30", "input": "When does the library open?"}
@@ -34,17 +34,18 @@ def stand_ins() -> None:
 
 def main() -> None:
     """Ask the model that the command line names."""
-    match sys.argv[1:]:
-        case []:
-            stand_ins()
-        case [("ollama" | "vllm") as server, model]:
-            # They are looked for at localhost:11434 and localhost:8000; base_url= is another address.
-            ask(OnlineChatModule(server, model=model), server)
-        case [path] if path.endswith(".gguf"):
-            with TrainableModule(path, max_tokens=100, temperature=0.0).start(context=2048) as module:
-                ask(module, path)
-        case _:
-            sys.exit(__doc__)
+    with exit_if_missing():
+        match sys.argv[1:]:
+            case []:
+                stand_ins()
+            case [("ollama" | "vllm") as server, model]:
+                # They are looked for at localhost:11434 and localhost:8000; base_url= is another address.
+                ask(OnlineChatModule(server, model=model), server)
+            case [path] if path.endswith(".gguf"):
+                with TrainableModule(path, max_tokens=100, temperature=0.0).start(context=2048) as module:
+                    ask(module, path)
+            case _:
+                sys.exit(__doc__)
 
 
 if __name__ == "__main__":

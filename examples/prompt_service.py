@@ -11,11 +11,13 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, HTTPException
 from pydantic import BaseModel
 
 from lazyprompt import ModuleError, OnlineChatModule, PromptFileError, PromptLibrary, Prompty, SlotError
-from stand_in import post, provider, serve
+from stand_in import exit_if_missing, post, provider, serve
+
+with exit_if_missing("fastapi", "uvicorn"):
+    from fastapi import FastAPI, Header, HTTPException
 
 FOLDER = Path(__file__).parent / "library"
 

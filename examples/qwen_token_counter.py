@@ -7,7 +7,10 @@ Qwen models, and its chat template writes the messages as ``text_of`` does, so t
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import dashscope
+from stand_in import exit_if_missing
+
+with exit_if_missing("dashscope"):
+    import dashscope
 
 
 def text_of(content: object) -> str:

@@ -10,6 +10,7 @@ the provider answers, in words of its own.
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,11 +27,25 @@ PAUSE = 0.01  # seconds between the words of a stream, to let it be seen
 @contextmanager
 def provider(*answers: Answer) -> Iterator[dict[str, Any]]:
     """Yield the arguments that connect a module to OpenAI if there is a key, else to a server with these answers."""
-    if os.environ.get("OPENAI_API_KEY"):
-        yield {}
-        return
-    with model_server(*answers) as address:
-        yield {"base_url": f"{address}/v1", "api_key": "none-needed"}
+    with exit_if_missing():
+        if os.environ.get("OPENAI_API_KEY"):
+            yield {}
+            return
+        with model_server(*answers) as address:
+            yield {"base_url": f"{address}/v1", "api_key": "none-needed"}
+
+
+@contextmanager
+def exit_if_missing(*packages: str) -> Iterator[None]:
+    """End the program with one line that says what to install if an import fails.
+
+    Args:
+        packages: The packages to install; none for the extras of lazyprompt, whose errors name the command.
+    """
+    try:
+        yield
+    except ImportError as error:
+        sys.exit(f"{error}; install it with: pip install {' '.join(packages)}" if packages else str(error))
 
 
 @contextmanager

@@ -1,14 +1,14 @@
-"""A tool loop: the model calls two Python functions until it can answer.
+"""An agent loop: the model calls two Python functions until it can answer, and each step is printed.
 
 python -m pip install ".[openai]"                    in a checkout
 python examples/tool_calling.py                      with a stand-in for the model
 OPENAI_API_KEY=... python examples/tool_calling.py   with a provider's model
 """
 
-from collections.abc import Callable
+import logging
 from typing import Literal
 
-from lazyprompt import Chat, ChatPrompter, OnlineChatModule, ToolUseBlock
+from lazyprompt import ChatPrompter, OnlineChatModule, Reply, ToolResultBlock
 from stand_in import provider
 
 SHELVES = {"Emma": "shelf B3", "Ulysses": "lent until Friday"}
@@ -35,10 +35,9 @@ def opening_hours(day: Literal["weekday", "saturday", "sunday"]) -> str:
     return HOURS[day]
 
 
-TOOLS: dict[str, Callable[..., str]] = {tool.__name__: tool for tool in (find_book, opening_hours)}
-MOST_ROUNDS = 5  # a model may call tools for ever
+PROMPTER = ChatPrompter("You help the readers of a library. Look things up, guess nothing.", system="")
 QUESTION = "Can I pick up Emmma on Saturday, and when?"
-# What the stand-in answers: a call with a wrong title, two calls at once, and the answer.
+# The stand-in's answers: a call with a wrong title, two calls at once, and the answer.
 ANSWERS = (
     [("find_book", {"title": "Emmma"})],
     [("find_book", {"title": "Emma"}), ("opening_hours", {"day": "saturday"})],
@@ -46,39 +45,23 @@ ANSWERS = (
 )
 
 
-def run(call: ToolUseBlock) -> object:
-    """Run one call. What goes wrong is the model's to read: it can try again."""
-    if call.name not in TOOLS:
-        return {"error": f"no tool {call.name!r}"}
-    try:
-        return TOOLS[call.name](**call.input)
-    except (LookupError, TypeError) as error:
-        return {"error": str(error)}
-
-
-def answer(chat: Chat, question: str) -> str:
-    """Ask a question, and run the tools that the model calls until it answers."""
-    reply = chat(question)
-    for _ in range(MOST_ROUNDS):
-        if not reply.tool_calls:
-            return str(reply)
-        # All calls of an answer get their result before the model goes on.
-        for call in reply.tool_calls:
-            result = run(call)
-            print(f"tool:   {call.name}({', '.join(f'{name}={value!r}' for name, value in call.input.items())})")
-            print(f"        {result}")
-            chat.add_result(call, result)
-        reply = chat()
-    raise RuntimeError(f"no answer after {MOST_ROUNDS} rounds of tool calls")
-
-
 def main() -> None:
     """Ask one question that takes both tools."""
+    logging.getLogger("lazyprompt").setLevel(logging.ERROR)  # a tool that fails is a warning with its traceback
     with provider(*ANSWERS) as connection:
         module = OnlineChatModule("openai", **connection)
-        module.prompt(ChatPrompter("You help the readers of a library. Look things up, guess nothing.", system=""))
+        chat = module.prompt(PROMPTER).chat()
         print(f"reader: {QUESTION}")
-        print(f"answer: {answer(module.chat(tools=[*TOOLS.values()]), QUESTION)}")
+        # The functions run between the answers. What they raise is sent to the model, which can try again.
+        for step in chat.steps(QUESTION, tools=[find_book, opening_hours], max_rounds=5):
+            if isinstance(step, Reply):
+                for call in step.tool_calls:
+                    print(
+                        f"call:   {call.name}({', '.join(f'{name}={value!r}' for name, value in call.input.items())})"
+                    )
+            elif isinstance(step, ToolResultBlock):
+                print(f"{'error: ' if step.is_error else 'result:'} {step.output}")
+        print(f"answer: {chat.history[-1].text}")
 
 
 if __name__ == "__main__":
