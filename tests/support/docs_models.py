@@ -39,12 +39,18 @@ _SAID: Final = {
     "My name is Ada.": "Hello, Ada.",
     "What is my name?": "Your name is Ada.",
     "What is on this picture?": "A black dot.",
+    "10:00 to 16:00": "Yes: Emma is on shelf B3, and we are open from 10:00 to 16:00.",
+    "Do you lend films?": "Yes, for a week.",
+    '{"error": "not allowed"}': "I am not allowed to delete it.",
 }
-# What is called in answer to a question, where there are tools.
-_CALLS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "What is the weather in Rome?": ("weather", {"city": "Rome"}),
-    "Is Emma in?": ("find_book", {"title": "Emma"}),
-    "《围城》在馆吗？": ("find_book", {"title": "围城"}),
+# The calls in answer to a question, or to the result of another call, where there are tools.
+_CALLS: Final[dict[str, tuple[tuple[str, dict[str, Any]], ...]]] = {
+    "What is the weather in Rome?": (("weather", {"city": "Rome"}),),
+    "Is Emma in?": (("find_book", {"title": "Emma"}),),
+    "《围城》在馆吗？": (("find_book", {"title": "围城"}),),
+    "Can I pick up Emmma on Saturday?": (("find_book", {"title": "Emmma"}),),
+    "no book 'Emmma'; the books are Emma": (("find_book", {"title": "Emma"}), ("opening_hours", {"day": "saturday"})),
+    "Delete the account of Ada.": (("delete_account", {"reader": "Ada"}),),
 }
 # The variables of a key and an address, as the official clients read them.
 _ENVIRONMENT: Final = {
@@ -63,8 +69,8 @@ def _text(message: Mapping[str, Any]) -> str:
 def _answer(seen: Seen) -> Answer:
     last = _text((seen.body.get("messages") or seen.body["contents"])[-1])
     if "tools" in seen.body and last in _CALLS:
-        name, arguments = _CALLS[last]
-        return Answer("", calls=(("call_1", name, arguments),), finish="tool_calls")
+        calls = ((f"call_{at}", name, arguments) for at, (name, arguments) in enumerate(_CALLS[last], 1))
+        return Answer("", calls=(*calls,), finish="tool_calls")
     return Answer(_SAID.get(last, "Gern."), prompt_tokens=31, completion_tokens=9)
 
 
