@@ -24,8 +24,9 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from studio.helpers import PARAMS, Screen, examples, library, served  # noqa: E402 - as above
-from support.browser import ARGS  # noqa: E402 - found by the line above
+from studio.helpers import Screen, library, served  # noqa: E402 - found by the line above
+from support.browser import ARGS  # noqa: E402 - as above
+from support.paths import library_inputs  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ class Picture(NamedTuple):
 def _filled(screen: Screen, path: str, **more: object) -> None:
     """Open a file with the inputs of the library."""
     screen.open(path)
-    for name, value in {**examples()[path], **more}.items():
+    for name, value in {**library_inputs()[path], **more}.items():
         screen.give(name, value)
 
 
@@ -167,7 +168,7 @@ def main(names: list[str]) -> int:
         return 1
     with TemporaryDirectory() as folder, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=[*ARGS])
-        with served(library(Path(folder)), *PARAMS) as address:
+        with served(library(Path(folder))) as address:
             for picture in PICTURES_OF:
                 if names and picture.name not in names:
                     continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _MOST_TEXTS: Final = 8
 _TIKTOKEN: Final = "tiktoken:"
 _PLAIN_COUNTERS: Final = ("approximate", "chars")
+_SHORTER_ELSEWHERE: Final = ("tools", "history")
 _PLACE: Final = re.compile(r":(\d+):(\d+): ")
 
 
@@ -192,7 +194,7 @@ class Looking:
             )
         except LazyPromptError as error:
             return {"error": fault(error, asked.path), "inputs": inputs}
-        return {"look": _seen(seen), "inputs": inputs, "attacked": attacked}
+        return {"look": _seen(_without_negative_counts(seen)), "inputs": inputs, "attacked": attacked}
 
     def check(self, asked: CheckRequest) -> JsonObject:
         """Check a text as ``lazyprompt check`` would check its file.
@@ -247,7 +249,9 @@ class Looking:
         ]
         try:
             looks = [
-                look(side.prompter, _call(side, asked.inputs, asked.history), form=asked.form, model=asked.model)
+                _without_negative_counts(
+                    look(side.prompter, _call(side, asked.inputs, asked.history), form=asked.form, model=asked.model)
+                )
                 for side in sides
             ]
         except LazyPromptError:
@@ -296,6 +300,23 @@ def fault(error: Exception, path: str) -> JsonObject:
     if place is None:
         return {"kind": kind, "message": message, "line": None, "column": None}
     return {"kind": kind, "message": message[place.end() :], "line": int(place[1]), "column": int(place[2])}
+
+
+def _without_negative_counts(seen: Look) -> Look:
+    """Return a Look whose slots have no negative count, and add up to the same total.
+
+    Slots are counted in OpenAI's form. Another provider's form can be shorter, above all for tools and history; the
+    difference is then a negative ``framing``. It is subtracted from these, and then from the largest slots.
+    """
+    excess = -sum(min(slot.tokens, 0) for slot in seen.slots)
+    if not excess:
+        return seen
+    counts: dict[str, int] = {}
+    for slot in sorted(seen.slots, key=lambda slot: (slot.name not in _SHORTER_ELSEWHERE, -slot.tokens)):
+        subtracted = min(excess, max(slot.tokens, 0))
+        counts[slot.name] = max(slot.tokens, 0) - subtracted
+        excess -= subtracted
+    return replace(seen, slots=tuple(slot._replace(tokens=counts[slot.name]) for slot in seen.slots))
 
 
 def _seen(seen: Look) -> JsonObject:

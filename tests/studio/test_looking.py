@@ -11,7 +11,7 @@ from lazyprompt import Markers, Prompty
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.reading import ATTACKS, DiffRequest, LookRequest, WrongRequestError, asked
 from lazyprompt.studio.workspace import Workspace
-from studio.library_looks import cases, expected, shown
+from studio.library_looks import cases, expected, shown, text_of
 from support.paths import LIBRARY, library_inputs
 
 if TYPE_CHECKING:
@@ -120,6 +120,16 @@ def test_a_payload_is_written_out(tmp_path: Path) -> None:
     assert seen["look"]["text"] == json.dumps(payload, ensure_ascii=False, indent=2)
     assert seen["look"]["window"] == 200_000
     assert look(made(tmp_path), inputs=VALUES, form="anthropic", window=10)["look"]["window"] == 10
+
+
+@pytest.mark.parametrize("form", ["anthropic", "openai-responses", "ollama-generate"])
+def test_no_count_is_negative_and_all_add_up_to_the_total(form: str) -> None:
+    # Tools are counted in OpenAI's form, and ollama-generate sends none: the framing had -121 tokens.
+    path = "agent/account-info.prompty"
+    seen = look(Looking(Workspace.of(LIBRARY)), text_of(path), path, inputs=library_inputs()[path], form=form)["look"]
+    counts = [slot["tokens"] for slot in seen["slots"]]
+    assert min(counts) >= 0
+    assert sum(counts) == seen["total"]
 
 
 def test_a_history_is_trimmed(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -158,7 +157,7 @@ def test_an_attack_is_shown_beside_what_it_becomes(screen: Screen) -> None:
     assert safe == raw.replace("<|", "<\\|")
     assert safe in screen.made
     assert screen.page.locator("#made mark").count() == raw.count("<|")
-    assert "made harmless" in screen.page.inner_text("#panel_attack .said")
+    assert "neutralised" in screen.page.inner_text("#panel_attack .said")
     screen.set("#form", "openai")
     assert screen.text("#attack_safe") == raw
     assert "payload" in screen.page.inner_text("#panel_attack .said")
@@ -209,7 +208,7 @@ def test_a_file_that_changed_on_disk_is_asked_about(screen: Screen, small: Path,
     watch.allow("409")
     theirs = SMALL.replace("librarian", "pilot")
     mine = SMALL.replace("librarian", "gardener")
-    for answer in ("Escape", "Take what is on disk", "Keep mine and overwrite it"):
+    for answer in ("Escape", "Use the version on disk", "Overwrite it with mine"):
         screen.set("#template", mine)
         small.write_text(theirs, encoding="utf-8")
         screen.page.click("#save")
@@ -221,7 +220,7 @@ def test_a_file_that_changed_on_disk_is_asked_about(screen: Screen, small: Path,
         else:
             screen.page.get_by_role("button", name=answer).click()
             screen.page.wait_for_selector("#save:disabled")
-            taken = answer.startswith("Take")
+            taken = answer.startswith("Use")
             screen.idle()
             assert screen.template == small.read_text(encoding="utf-8") == (theirs if taken else mine)
         theirs = theirs.replace("pilot", "test pilot")
@@ -232,7 +231,7 @@ def test_a_file_that_is_gone_can_be_written_anew(screen: Screen, small: Path, wa
     screen.set("#template", SMALL.replace("librarian", "gardener"))
     small.unlink()
     screen.page.click("#save")
-    screen.page.get_by_role("button", name="Write it anew").click()
+    screen.page.get_by_role("button", name="Create it again").click()
     screen.says("Saved")
     assert "gardener" in small.read_text(encoding="utf-8")
 
@@ -316,7 +315,7 @@ def test_one_file_alone_and_a_studio_that_ended(page: Page, tmp_path: Path, watc
         assert NEUTRAL in screen.made
         assert page.locator("#tree a").count() == 1
     screen.set("#template", f"{SMALL}More.")
-    assert "does not answer" in screen.text("#error")
+    assert "does not respond" in screen.text("#error")
     assert NEUTRAL in screen.made
 
 
@@ -427,9 +426,27 @@ def test_versions_and_languages_of_a_key_stay_together(page: Page, tmp_path: Pat
         assert sorted(map(len, rows)) == [1, 3, 3]
         for row in rows:
             assert len({str(title).rpartition("@")[2] for title in row}) == 1
-        # Each row is below the one before, and beside the key.
-        boxes = [box for row in item.locator(".row").all() if (box := row.bounding_box())]
-        assert len(boxes) == len(rows)
-        assert all(one["y"] + one["height"] <= other["y"] + 1 for one, other in pairwise(boxes))
-        assert len({box["x"] for box in boxes}) == 1
+        for beside in item.locator(".row").all():
+            assert len({link.bounding_box()["y"] for link in beside.locator("a").all()}) == 1  # type: ignore[index]
+
+
+PANE = 247  # pixels: 19 rem
+
+
+def test_badges_are_on_the_line_of_their_file_and_the_list_has_no_horizontal_scroll_bar(
+    page: Page, tmp_path: Path
+) -> None:
+    # Two versions took two lines, and a long name made the list wider than its pane.
+    long = "a-name-that-is-much-longer-than-the-pane-is-wide"
+    for name in ("order@1.0.0", "order.zh@1.0.0", "order@1.1.0", long, f"{long}.zh"):
+        (tmp_path / f"{name}.prompty").write_text("user:\nHi.\n", encoding="utf-8")
+    with served(tmp_path) as address:
+        screen = Screen(page, address)
+        page.goto(address)
+        screen.idle()
+        for item in page.locator("#tree li li").all():
+            boxes = [each.bounding_box() or {} for each in item.locator("bdi").all()]
+            assert len({round(box["y"] + box["height"] / 2, -1) for box in boxes}) == 1
+            assert max(box["x"] + box["width"] for box in boxes) <= PANE
+        assert page.evaluate("(tree => tree.scrollWidth - tree.clientWidth)(document.querySelector('#tree'))") == 0
         screen.checked()

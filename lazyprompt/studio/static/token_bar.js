@@ -23,8 +23,7 @@ export function showTokens({ bar, legend }, look, lit, pick) {
     share === null ? say("tokens", { total }) : say("tokens_of", { total, window, percent: percent(total, window) });
   const strip = el("div", { class: "strip", role: "img", "aria-label": said });
   slots.forEach(({ name, tokens }, at) => {
-    // What stands around can be less than nothing, where a provider counts a slot for less than its text.
-    if (tokens <= 0) return;
+    if (!tokens) return;
     const part = el("span", { class: `part ${colorOf(name, at)}`, translate: "no", title: `${written(name)} · ${number(tokens)}` });
     part.style.width = `${(100 * tokens) / whole}%`;
     strip.append(part);
