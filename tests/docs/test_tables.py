@@ -119,7 +119,7 @@ def test_the_words_about_attacks_count_as_many_as_there_are() -> None:
 def test_a_readme_is_short_and_its_numbers_are_those_of_the_project(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     lines = text.splitlines()
-    assert len(lines) <= 150
+    assert len(lines) <= 120
     assert max(map(len, lines)) <= 120
     assert f"{len(attacks()):,}" in text
     assert re.search(rf"\b{len(Markers.families())} ", text)
