@@ -32,16 +32,16 @@ from lazyprompt.errors import BatchError, LazyPromptError, MissingExtraError
 from lazyprompt.prompters.rows import Columns, RowFault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from lazyprompt._base.json import Json
+    from lazyprompt._base.json import JsonObject
 
 _STOPPED, _DONE_WITH_REJECTS = 1, 3
-# The parts of a row that are no slots.
+# The parts of a row that are not slots.
 _NO_SLOTS = ("history", "tools", "label", "id")
-# Nobody waits at the screen: a long answer, or a minute without the service, does not end a run of calls.
+# Generous limits: a slow answer or a minute of downtime should not end a run.
 _RETRIES, _TIMEOUT = 8, 600.0
-# The option of each setting that an error is about.
+# The option for each setting that an error names.
 _OPTIONS = {
     "rows": "ROWS",
     "columns": "--column",
@@ -50,7 +50,7 @@ _OPTIONS = {
     "output": "--output",
     "rejects": "--rejects",
 }
-# The counters that ask no provider.
+# The counters that work without a provider.
 _COUNTERS = ("approximate", "chars", "tiktoken", "huggingface")
 
 
@@ -74,10 +74,10 @@ class _BatchOptions(Options):
 
 
 class _Command(click.Command):
-    """A command that remembers its arguments, so that it can print the command that goes on."""
+    """A command that keeps its arguments, to print the command that resumes a run."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and remember them."""
+        """Parse and keep the arguments."""
         ctx.meta[__name__] = [*args]
         return super().parse_args(ctx, args)
 
@@ -85,7 +85,7 @@ class _Command(click.Command):
 @click.command("batch", cls=_Command)
 @click.argument("prompt_file")
 @click.argument("rows")
-@text_option("-o", "--output", required=True, metavar="FILE", help="Where the lines go; it is there when all are.")
+@text_option("-o", "--output", required=True, metavar="FILE", help="The file of lines; it appears when it is complete.")
 @click.option(
     "--format",
     "form",
@@ -94,42 +94,42 @@ class _Command(click.Command):
     metavar="FORM",
     help="The form of a line: flat, a provider (see lazyprompt list providers), a batch form or a trainer's form.",
 )
-@text_option("--model", metavar="NAME", help="The model to write for (see lazyprompt list families), or to ask.")
+@text_option("--model", metavar="NAME", help="The model to render for (see lazyprompt list families), or to call.")
 @settings_option(
     "--column",
     "columns",
     metavar="NAME=COLUMN",
-    help="The column of a slot, or of input, history, tools, label, id, where it has another name.",
+    help="The column of a slot, or of input, history, tools, label or id, if its name differs.",
 )
 @settings_option("--field", "fields", metavar="NAME=VALUE", help="A further field of each request: JSON, or text.")
 @count_option("--limit", help="Only the first N rows.")
-@count_option("--sample", help="Only N rows at random, in their order.")
-@click.option("--seed", type=int, metavar="S", help="Which rows are the sample.  [default: 0]")
+@count_option("--sample", help="Only N random rows, in file order.")
+@click.option("--seed", type=int, metavar="S", help="The seed of the sample.  [default: 0]")
 @click.option(
     "--on-error",
     type=OneOf(["stop", "skip"]),
-    help="What to do at a row that has no line.  [default: stop; with --rejects skip]",
+    help="The action for a row that cannot be rendered.  [default: stop; with --rejects skip]",
 )
-@text_option("--rejects", metavar="FILE", help="Where such rows go, with the reason.  [default: OUT.rejects.jsonl]")
-@count_option("--workers", default=1, show_default=True, help="Processes.")
+@text_option("--rejects", metavar="FILE", help="The file of such rows, with reasons.  [default: OUT.rejects.jsonl]")
+@count_option("--workers", default=1, show_default=True, help="The number of processes.")
 @click.option(
     "--engine",
     type=OneOf(["local", "ray"]),
     default="local",
     show_default=True,
-    help="Where it is done: here, or on a cluster of Ray.",
+    help="Run on this machine, or on a Ray cluster.",
 )
 @text_option(
     "--tokens",
     metavar="NAME[:ARGUMENT]",
-    help="Count the tokens too, which takes time: approximate, chars, tiktoken:MODEL, huggingface:PATH.",
+    help="Count tokens too, which takes time: approximate, chars, tiktoken:MODEL, huggingface:PATH.",
 )
-@click.option("--restart", is_flag=True, help="Begin anew, where a run was begun.")
+@click.option("--restart", is_flag=True, help="Start again, instead of resuming.")
 @reference_options
 @env_option
-@click.option("--run", is_flag=True, help="Ask the model, and write its answers in the order of rows.")
+@click.option("--run", is_flag=True, help="Call the model, and write its answers in the order of rows.")
 @address_options
-@count_option("--concurrency", help="Rows asked at once.  [default: 8]")
+@count_option("--concurrency", help="The most calls at once.  [default: 8]")
 @count_option("--rpm", help="At most N requests a minute.")
 @count_option("--tpm", help="At most N tokens a minute.")
 @click.pass_context
@@ -139,11 +139,11 @@ def command(context: click.Context, **options: Unpack[_BatchOptions]) -> None:
     PROMPT_FILE is a .prompty or YAML prompt file, ROWS a .jsonl, .json, .csv or .parquet file, whose columns
     are the slots of the prompt.
 
-    A run that was stopped, killed or had no room on the disk goes on where it was when the same command is given
-    again, and writes what it would have written at once. A file that a service would refuse as too large is split.
+    After an interruption, a crash or a full disk, the same command resumes the run, with the same output as an
+    uninterrupted run. A file that is too large for a batch service is split.
 
-    The exit status is 0 when all is done, 3 when all is done but for rejected rows, 1 when it was stopped on the way,
-    2 for wrong use.
+    The exit status is 0 when all rows are written, 3 when some were rejected, 1 when the run was stopped, 2 for wrong
+    use.
 
     \b
     Examples:
@@ -161,21 +161,21 @@ def command(context: click.Context, **options: Unpack[_BatchOptions]) -> None:
             outcome = run(job, restart=options["restart"], progress=progress, stopped=stopped)
     except BatchStoppedError as error:
         note(f"stopped: {error}")
-        passed_over = error.fault is not None
-        note(f"{'pass over such rows' if passed_over else 'go on'} with: {_again(context, skip=passed_over)}")
+        has_fault = error.fault is not None
+        note(f"{'skip such rows' if has_fault else 'resume'} with: {_resume_command(context, skip=has_fault)}")
         context.exit(_STOPPED)
     except LazyPromptError as error:
         raise WrongUseError(_blamed(error, "--output"), str(error)) from error
     note(_summary(job, outcome))
     _note_unused(job)
     if outcome.left_over:
-        note(f"of an earlier run, and not of this one: {_named(outcome.left_over)}")
+        note(f"left over from an earlier run: {_describe_files(outcome.left_over)}")
     if outcome.rejected:
         context.exit(_DONE_WITH_REJECTS)
 
 
 def _note_unused(job: BatchJob) -> None:
-    """Name the columns of the first row that look like a part of a prompt and are none."""
+    """Name the columns of the first row that the prompt does not use."""
     _, first = next(read_rows(job.rows), (0, RowFault(0, "")))
     if not isinstance(first, RowFault) and (unused := job.plan.cells.unused(first)):
         what = "is a column that no prompt takes" if len(unused) == 1 else "are columns that no prompt takes"
@@ -187,13 +187,13 @@ def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
     if options["run"]:
         for option, value, default in (("--engine", options["engine"], "local"), ("--workers", options["workers"], 1)):
             if value != default:
-                raise WrongUseError(option, "with --run one process asks; --concurrency says how much at once")
+                raise WrongUseError(option, "--run uses one process; --concurrency sets the calls at once")
         if options["form"] != "flat":
-            raise WrongUseError("--format", "with --run the output has answers, in a form of their own; leave it out")
+            raise WrongUseError("--format", "--run writes answers in its own format; leave it out")
         return partial(_ask, options)
     for name in ("source", "base_url", "url", "concurrency", "rpm", "tpm"):
         if options.get(name) is not None:
-            raise WrongUseError(f"--{name.replace('_', '-')}", "it says how a model is asked; give --run too")
+            raise WrongUseError(f"--{name.replace('_', '-')}", "it is for calls of a model; give --run too")
     if options["engine"] == "ray":
         from lazyprompt.batch.ray_engine import run_on_ray
 
@@ -202,21 +202,21 @@ def _runner(options: _BatchOptions) -> Callable[..., Outcome]:
 
 
 def _ask(options: _BatchOptions, job: BatchJob, **how: Any) -> Outcome:
-    """Ask a model for the answer to each row: a ``run_batch`` once the options are bound."""
+    """Call a model for each row; has the signature of ``run_batch`` after the options are bound."""
     from lazyprompt.batch.calls import CallJob, call_batch
     from lazyprompt.batch.rates import Rates
-    from lazyprompt.cli.models import opened_model
+    from lazyprompt.cli.models import open_model
 
     rates = {"concurrency": options["concurrency"], "rpm": options["rpm"], "tpm": options["tpm"]}
     limits = Rates(**{name: limit for name, limit in rates.items() if limit is not None})
     model: _BatchOptions = {**options, "engine": None}
     failure: BatchError
-    with opened_model(model, job.plan.prompty, retries=_RETRIES, timeout=_TIMEOUT) as module:
+    with open_model(model, job.plan.prompty, retries=_RETRIES, timeout=_TIMEOUT) as module:
         try:
-            return call_batch(CallJob(job, module, limits, cast("Mapping[str, Json]", _fields(options))), **how)
+            return call_batch(CallJob(job, module, limits, _fields(options)), **how)
         except BatchError as error:
             failure = error
-    # Outside the context, where no option of the model is blamed for it.
+    # Outside the context, which would blame an option of the model.
     raise failure
 
 
@@ -230,7 +230,7 @@ def _blamed(error: LazyPromptError, otherwise: str) -> str:
 def _job(options: _BatchOptions) -> BatchJob:
     """Make the job that the options describe."""
     if options["seed"] is not None and options["sample"] is None:
-        raise WrongUseError("--seed", "it says which rows a sample has; give --sample N")
+        raise WrongUseError("--seed", "it is for a sample; give --sample N")
     with blaming("ROWS"):
         rows = row_file(options["rows"])
     output = Path(options["output"])
@@ -246,10 +246,10 @@ def _job(options: _BatchOptions) -> BatchJob:
 
 
 def _rejects(options: _BatchOptions, output: Path) -> Path | None:
-    """Choose the file for rows that have no line; None to stop at them."""
+    """Return the file for rejected rows; None to stop at them."""
     given, on_error = options["rejects"], options["on_error"]
     if given is not None and on_error == "stop":
-        raise WrongUseError("--rejects", "--on-error stop rejects no row; leave out one of the two")
+        raise WrongUseError("--rejects", "--on-error stop rejects no rows; leave out one of the two")
     if given is None and on_error != "skip":
         return None
     return output.with_name(f"{output.stem}.rejects.jsonl") if given is None else Path(given)
@@ -264,7 +264,7 @@ def _plan(options: _BatchOptions) -> RowPlan:
         return RowPlan.of(
             request.file or request.prompter,
             options["form"],
-            # The markers of a family are not for the model that is asked.
+            # With --run, --model names the model to call, not a family.
             model=None if options["run"] else options["model"],
             columns=Columns(slots, **others),
             params={} if options["run"] else _fields(options),
@@ -273,8 +273,8 @@ def _plan(options: _BatchOptions) -> RowPlan:
         raise WrongUseError(_blamed(error, "--format"), str(error)) from error
 
 
-def _fields(options: _BatchOptions) -> dict[str, object]:
-    """Read the further fields of each request: JSON, or text."""
+def _fields(options: _BatchOptions) -> JsonObject:
+    """Parse the further fields of each request: JSON, or text."""
     return {name: json_or_text(text) for name, text in options["fields"].items()}
 
 
@@ -283,15 +283,15 @@ def _counter(spec: str | None) -> LineCounter | None:
     if spec is None:
         return None
     if spec.partition(":")[0] not in _COUNTERS:
-        raise WrongUseError("--tokens", f"{spec!r} counts no rows; give one of {', '.join(_COUNTERS)}")
+        raise WrongUseError("--tokens", f"{spec!r} cannot count rows; give one of {', '.join(_COUNTERS)}")
     try:
         return LineCounter(spec, token_counter(spec))
     except WrongUseError as error:
         raise WrongUseError("--tokens", error.message) from error
 
 
-def _again(context: click.Context, *, skip: bool) -> str:
-    """Return the command that goes on with the run, without ``--restart``."""
+def _resume_command(context: click.Context, *, skip: bool) -> str:
+    """Return the command that resumes the run, without ``--restart``."""
     given: list[str] = [each for each in context.meta[__name__] if each != "--restart"]
     more = ["--on-error", "skip"] if skip else []
     return shlex.join(["lazyprompt", "batch", *given, *more])
@@ -299,7 +299,7 @@ def _again(context: click.Context, *, skip: bool) -> str:
 
 def _summary(job: BatchJob, outcome: Outcome) -> str:
     """Describe the outcome in a line."""
-    parts = [f"{_named(outcome.outputs)}: {outcome.read:,} rows read, {outcome.written:,} written"]
+    parts = [f"{_describe_files(outcome.outputs)}: {outcome.read:,} rows read, {outcome.written:,} written"]
     if outcome.rejected:
         parts.append(f"{outcome.rejected:,} rejected ({job.rejects})")
     if outcome.tokens is not None:
@@ -309,6 +309,6 @@ def _summary(job: BatchJob, outcome: Outcome) -> str:
     return ", ".join(parts)
 
 
-def _named(files: list[Path]) -> str:
+def _describe_files(files: list[Path]) -> str:
     first, *others = files
     return f"{first} ... {others[-1].name} ({len(files)} files)" if others else str(first)

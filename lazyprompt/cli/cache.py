@@ -1,4 +1,4 @@
-"""``lazyprompt cache``: what a prompt cache would do for the calls of a log, and what broke it."""
+"""``lazyprompt cache``: simulate a prompt cache for the calls of a log."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _WIDTH = 50
 
 @click.command("cache")
 @click.argument("file")
-@click.option("--provider", type=OneOf(_PROVIDERS), required=True, help="The rules of the cache.")
-@click.option("--min-hit-rate", type=click.FloatRange(0, 1), metavar="RATE", help="The exit status is 1 below it.")
-@click.option("--model", metavar="NAME", help="The model of calls that do not name theirs.")
+@click.option("--provider", type=OneOf(_PROVIDERS), required=True, help="The provider whose cache is simulated.")
+@click.option("--min-hit-rate", type=click.FloatRange(0, 1), metavar="RATE", help="Exit with status 1 below this rate.")
+@click.option("--model", metavar="NAME", help="The model of calls that name none.")
 @counter_option
 @json_option
 @click.pass_context
@@ -48,10 +48,9 @@ def command(
 ) -> None:
     r"""Show what a prompt cache saves, and what breaks it.
 
-    The calls of a log are simulated. FILE has a JSON object in each line: a line of lazyprompt's CallLog, a payload, a
-    line of a batch file, or a span of OpenTelemetry's GenAI conventions; - is the standard input. The worst slots come
-    first. The exit status is 1 where the hit rate is below --min-hit-rate, so that CI stops an edit of a prompt that
-    breaks its cache.
+    FILE has a JSON object in each line: a line of lazyprompt's CallLog, a payload, a line of a batch file, or a span
+    of OpenTelemetry's GenAI conventions; - is the standard input. The slots that cost most come first. The exit status
+    is 1 if the hit rate is below --min-hit-rate, so that CI can refuse a prompt that breaks its cache.
 
     \b
     Examples:
@@ -66,7 +65,7 @@ def command(
         calls = (call._replace(model=call.model or model) for call in read_calls(lines))
         report = simulate(calls, provider, token_counter(counter))
     if not report.calls:
-        raise WrongUseError("FILE", f"{file}: there are no calls in it")
+        raise WrongUseError("FILE", f"{file}: it contains no calls")
     if as_json:
         write_json(report.as_dict())
     else:
@@ -98,7 +97,7 @@ def _slot_table(report: CacheReport) -> list[str]:
 
 
 def _breaks(report: CacheReport) -> list[str]:
-    """Return the breaks that cost most, each with its place, both texts and the advice."""
+    """Return the most expensive breaks, each with its position, both texts and the advice."""
     worst = sorted(report.breaks, key=lambda each: -each.lost)
     lines = [line for each in islice(worst, _SHOWN) for line in _break(each)]
     more = len(worst) - _SHOWN

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from lazyprompt.cli.models import length_warning, opened_model
-from lazyprompt.cli.prompts import PromptRequest, open_prompter
-from lazyprompt.cli.streams import Screen, Stdin, WrongUseError, blaming, json_list, note, table
+from lazyprompt.cli.models import length_warning, open_model
+from lazyprompt.cli.prompts import PromptRequest, open_prompter, read_history, read_tools
+from lazyprompt.cli.streams import Screen, Stdin, WrongUseError, blaming, note, table
 from lazyprompt.errors import LazyPromptError, did_you_mean
 from lazyprompt.messages.msg import Msg, ToolUseBlock
 from lazyprompt.prompters.kinds import AlpacaPrompter
@@ -31,14 +31,14 @@ _STYLES = {"text": "", "thinking": "dim italic"}
 
 
 class _Turns(NamedTuple):
-    """The parts of every turn but the user's text.
+    """The parts that all turns share.
 
     Attributes:
         request: The prompter.
-        values: The values of slots, or of inputs of a file.
-        slot: The slot or input for the user's text; ``input`` for the user's turn as such.
+        values: The values of slots or inputs.
+        slot: The slot or input for the user's text; ``input`` for the user's turn itself.
         history: The messages before the first turn.
-        tools: The tools that the model may call.
+        tools: The tools for the model.
     """
 
     request: PromptRequest
@@ -52,7 +52,7 @@ class _Turns(NamedTuple):
         return self.request.with_value(self.values, self.slot, self.request.value(self.slot, text))
 
     def input_after_tools(self, text: str) -> dict[str, object] | None:
-        """Return the input of a turn that goes on after tool results: only the template's values."""
+        """Return the input of a turn that continues after tool results: only the template's values."""
         return (self.input(text) if self.slot in self.request.names else dict(self.values)) or None
 
 
@@ -63,12 +63,12 @@ def talk(options: Options) -> None:
         options: The options of ``lazyprompt run``.
 
     Raises:
-        WrongUseError: An option is wrong, or has no effect on a conversation.
-        NoAnswerError: The model gives no answer to a line that was piped in.
+        WrongUseError: An option is wrong, or not for conversations.
+        NoAnswerError: The model failed to answer a piped line.
     """
     turns = _open(options)
     screen = Screen()
-    with opened_model(options, turns.request.file) as module:
+    with open_model(options, turns.request.file) as module:
         chat = module.prompt(turns.request.prompter).chat(turns.history, turns.tools)
         if screen.interactive:
             screen.line(f"{_name(module)}; /help lists the commands, Ctrl-D ends the chat", _NOTE)
@@ -82,10 +82,9 @@ def _open(options: Options) -> _Turns:
         where = "--type" if options["prompt_file"] is None else "PROMPT_FILE"
         raise WrongUseError(where, "the Alpaca form has no turns; give a prompt of the type chat")
     if all(options[name] is None for name in ("prompt_file", "instruction", "user_instruction", "system")):
-        # Without any text of the developer's, the model gets no system text.
+        # Without a prompt there is no system text.
         request = request.with_system("")
-    history = cast("HistoryLike", json_list("--history", options["history"]) or [])
-    tools = cast("ToolsLike", json_list("--tools", options["tools"]))
+    history, tools = read_history(options) or [], read_tools(options)
     values = request.read_values(options["values"], Stdin())
     with request.blaming():
         turns = _Turns(request, values, request.prompter.name_of_text(values), history, tools)
@@ -95,7 +94,7 @@ def _open(options: Options) -> _Turns:
 
 
 def _name(module: OnlineChatModule | TrainableModule) -> str:
-    """Return the name of a model for people."""
+    """Describe the model for the user."""
     from lazyprompt.modules.online import OnlineChatModule
 
     if isinstance(module, OnlineChatModule):
@@ -104,7 +103,7 @@ def _name(module: OnlineChatModule | TrainableModule) -> str:
 
 
 class _Talk:
-    """A conversation on a screen."""
+    """A conversation with the user."""
 
     def __init__(self, chat: Chat, turns: _Turns, screen: Screen) -> None:
         self._chat, self._turns, self._screen = chat, turns, screen
@@ -132,12 +131,12 @@ class _Talk:
                 self._screen.line(f"{where}{error}", _FAULT)
 
     def _prompt(self) -> str:
-        """Return the text before the cursor; if a tool result is missing, it names the tool."""
+        """Return the text before the cursor; it names the tool whose result is missing."""
         calls = _open_calls(self._chat.history)
         return f"result of {' '.join(calls[0].name.split())}> " if calls else "> "
 
     def _take(self, line: str) -> None:
-        """Take a line of the user: a command, the result of a call, or a turn."""
+        """Process a line: a command, the result of a call, or a turn."""
         text = line.removeprefix("/") if line.startswith("//") else line
         if text is line and line.startswith("/"):
             name, *argument = line.split(maxsplit=1)
@@ -153,7 +152,7 @@ class _Talk:
             self._answer(self._turns.input(text))
 
     def _answer(self, given: Mapping[str, object] | None) -> None:
-        """Ask the model, and write its answer as it comes."""
+        """Call the model, and stream its answer."""
         kind = "text"
         with self._chat.stream(given) as stream:
             try:
@@ -167,7 +166,7 @@ class _Talk:
             except KeyboardInterrupt:
                 if not self._screen.interactive:
                     raise
-                self._note("stopped; the conversation is as it was before")
+                self._note("stopped; the conversation is unchanged")
                 return
         self._screen.end_line()
         for call in stream.reply.tool_calls:
@@ -181,13 +180,13 @@ class _Talk:
             raise WrongUseError(name, f"there is no such command{known}; /help lists them, and // begins text with /")
         needed, _, do = _COMMANDS[name]
         if needed and not argument:
-            raise WrongUseError(name, f"give it {needed}, as in {name} {needed}")
+            raise WrongUseError(name, f"{needed} is missing; write {name} {needed}")
         if argument and not needed:
-            raise WrongUseError(name, "it stands alone")
+            raise WrongUseError(name, "it takes no argument")
         do(self, argument)
 
     def _note(self, text: str) -> None:
-        """Confirm a command to a person; pipes get only the answers."""
+        """Confirm a command on a terminal; pipes get only the answers."""
         if self._screen.interactive:
             self._screen.line(f"({text})", _NOTE)
 
@@ -196,7 +195,7 @@ class _Talk:
         for line in table([(f"{name} {needed}".rstrip(), does) for name, (needed, does, _) in _COMMANDS.items()]):
             self._screen.line(line)
         self._screen.line(
-            "A line that ends with \\ goes on in the next; // begins text with /. Ctrl-C stops an answer."
+            "A line that ends with \\ continues on the next; // begins text with /. Ctrl-C stops an answer."
         )
 
     def tokens(self, _: str) -> None:
@@ -206,7 +205,7 @@ class _Talk:
         known = [usage for usage in answers if usage]
         if answers:
             last = answers[-1]
-            self._screen.line(f"last answer: {_sum([last]) if last else 'the model did not tell its tokens'}")
+            self._screen.line(f"last answer: {_sum([last]) if last else 'the model reported no tokens'}")
         if known:
             self._screen.line(f"{_count(len(known), 'answer')}: {_sum(known)}")
         counted = ApproximateTokenCounter().count(history) if history else 0
@@ -219,40 +218,40 @@ class _Talk:
         self._note(f"{_count(len(self._chat.history), 'message')} saved to {path}")
 
     def load(self, path: str) -> None:
-        """Go on with the conversation of a file."""
+        """Continue the conversation of a file."""
         with blaming("/load", path):
             self._chat.load(Path(path).expanduser())
         self._note(f"{_count(len(self._chat.history), 'message')} loaded from {path}")
 
     def system(self, text: str) -> None:
-        """Give the model another system text."""
+        """Change the system text."""
         module = self._chat.module
         module.prompt(module.prompter.with_system(text))
         self._chat = module.chat(self._chat.history, self._turns.tools)
-        self._note("the model has another system text from now on")
+        self._note("system text changed")
 
     def tools(self, _: str) -> None:
-        """List what the model may call."""
+        """List the tools."""
         names = self._chat.module.prompter.fill(self._turns.input(""), None, self._turns.tools).tools.names
         self._screen.line("\n".join(names) if names else "there are no tools")
 
     def reset(self, _: str) -> None:
-        """Begin another conversation."""
+        """Start a new conversation."""
         self._chat = self._chat.module.chat(tools=self._turns.tools)
-        self._note("the conversation begins anew")
+        self._note("new conversation")
 
     def quit(self, _: str) -> None:
-        """End it."""
+        """End the conversation."""
         self._over = True
 
 
-# For each command, the argument that it needs (empty for none), the line of /help, and what runs it.
+# For each command: its argument (empty for none), its line in /help, and its method.
 _COMMANDS: Mapping[str, tuple[str, str, Callable[[_Talk, str], None]]] = {
-    "/tokens": ("", "what the last answer and all of them took, and what the history is", _Talk.tokens),
+    "/tokens": ("", "show the tokens of the last answer, of all answers, and of the history", _Talk.tokens),
     "/save": ("FILE", "write the conversation to a file", _Talk.save),
-    "/load": ("FILE", "go on with the conversation of a file", _Talk.load),
-    "/system": ("TEXT", "give the model another system text", _Talk.system),
-    "/tools": ("", "list what the model may call; you are asked for what its calls give back", _Talk.tools),
+    "/load": ("FILE", "continue the conversation of a file", _Talk.load),
+    "/system": ("TEXT", "change the system text", _Talk.system),
+    "/tools": ("", "list the tools; you are asked for the results of their calls", _Talk.tools),
     "/reset": ("", "forget the conversation", _Talk.reset),
     "/help": ("", "list the commands", _Talk.help),
     "/quit": ("", "end the chat, as Ctrl-D does", _Talk.quit),
@@ -264,7 +263,7 @@ def _open_calls(history: Sequence[Msg]) -> list[ToolUseBlock]:
     results = list(takewhile(lambda message: message.role == "tool", reversed(history)))
     asking = history[: len(history) - len(results)][-1:]
     calls = [block for message in asking for block in message.blocks if isinstance(block, ToolUseBlock)]
-    return calls[len(results) :]  # they are answered in order
+    return calls[len(results) :]  # results are added in order
 
 
 def _sum(usages: Sequence[Mapping[str, int]]) -> str:

@@ -1,4 +1,4 @@
-"""``lazyprompt check``: mistakes in prompt files; and ``check-template``: a report on a model's chat template."""
+"""``lazyprompt check`` finds mistakes in prompt files; ``check-template`` reports on a chat template."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _DIALECTS = ("v2", "agentschema", "v1")  # their table costs 160 ms
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "form", type=OneOf(["plain", "json", "github", "sarif"]), default="plain", show_default=True)
 @click.option(
-    "--select", multiple=True, metavar="CODES", help="Only these rules, as LP040,LP06: a beginning is enough."
+    "--select", multiple=True, metavar="CODES", help="Only these rules: codes or prefixes, such as LP040,LP06."
 )
-@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules.")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Exclude these rules.")
 @root_option
-@click.option("--dialect", type=OneOf(_DIALECTS), help="The dialect of all the files.  [default: each its own]")
-@click.option("--strict", is_flag=True, help="Warnings count as errors do.")
+@click.option("--dialect", type=OneOf(_DIALECTS), help="The dialect of all files.  [default: detected for each]")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -53,11 +53,11 @@ def command(
 ) -> None:
     r"""Find mistakes in prompt files.
 
-    FILE is a .prompty or YAML prompt file, or a directory, which is gone through. Each finding is a line
-    file:line:column: CODE message. The exit status is 1 where one of them is an error (with --strict, or a warning),
-    2 for wrong use or where nothing was checked, else 0.
+    FILE is a .prompty or YAML prompt file, or a directory, which is searched for them. Each finding is a line
+    file:line:column: CODE message. The exit status is 1 for an error (with --strict, also for a warning), 2 for wrong
+    use or if nothing was checked, else 0.
 
-    In a file, a comment {# lazyprompt: ignore=LP040 #} lets it off.
+    The comment {# lazyprompt: ignore=LP040 #} in a file disables a rule there.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def command(
     chosen = (_codes("--select", select, RULES) or {*RULES}) - _codes("--ignore", ignore, RULES)
     paths = {path: place for given in files for path, place in _prompt_files(given, roots)}
     if not paths or not chosen:
-        what = f"no prompt file is in {', '.join(files)}" if chosen else "--select and --ignore leave no rule"
+        what = f"there is no prompt file in {', '.join(files)}" if chosen else "--select and --ignore leave no rule"
         raise WrongUseError("FILE", f"nothing was checked: {what}")
     found = [
         each
@@ -92,18 +92,20 @@ def command(
 
 
 def _codes(option: str, given: Sequence[str], rules: Collection[str]) -> set[str]:
-    """Find the rules that an option names, by their codes or beginnings of them."""
+    """Return the codes of the rules that an option names by code or prefix."""
     found: set[str] = set()
     for word in (word.strip().upper() for each in given for word in each.split(",")):
         named = {code for code in rules if word and code.startswith(word)}
         if not named:
-            raise WrongUseError(option, f"{word!r} is no rule{did_you_mean(word, rules)}; rules are {', '.join(rules)}")
+            raise WrongUseError(
+                option, f"{word!r} is not a rule{did_you_mean(word, rules)}; rules are {', '.join(rules)}"
+            )
         found |= named
     return found
 
 
 def _prompt_files(given: str, roots: Sequence[str]) -> Iterator[tuple[Path, Path | None]]:
-    """Find the prompt files of an argument, each with the directory in which it was found."""
+    """Find the prompt files of an argument, each with the directory that was searched."""
     from lazyprompt.files.check.check import prompt_files
     from lazyprompt.files.library.names import SUFFIXES
 
@@ -120,18 +122,16 @@ def _prompt_files(given: str, roots: Sequence[str]) -> Iterator[tuple[Path, Path
 
 @click.command("check-template")
 @click.argument("path")
-@click.option("--name", metavar="NAME", help="Which of several templates.")
-@click.option(
-    "--bos-token", metavar="TEXT", help="The beginning of text, where a template lacks its tokenizer.  [default: <s>]"
-)
-@click.option("--eos-token", metavar="TEXT", help="The end of text, in the same case.  [default: </s>]")
+@click.option("--name", metavar="NAME", help="The name of the template, if there are several.")
+@click.option("--bos-token", metavar="TEXT", help="The beginning of text, if there is no tokenizer.  [default: <s>]")
+@click.option("--eos-token", metavar="TEXT", help="The end of text, if there is no tokenizer.  [default: </s>]")
 @json_option
 def check_template(path: str, *, name: str | None, bos_token: str | None, eos_token: str | None, as_json: bool) -> None:
-    r"""Find out what a model's chat template can do.
+    r"""Report what a model's chat template supports.
 
-    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template is tried out on short chats: does it
-    take a system text, tools, arguments as JSON? Does what it wrote stay as it was when a chat goes on? Is a model
-    trained with it taught to stop? Which templates can be bridged, and laid out by markers?
+    PATH is a .jinja file, a tokenizer's directory or a GGUF file. The template renders short chats: does it support a
+    system text, tools, arguments as JSON? Does earlier text stay the same when a chat grows? Does training teach the
+    model to stop? Can the template be bridged, or replaced by markers?
 
     \b
     Examples:
@@ -144,7 +144,7 @@ def check_template(path: str, *, name: str | None, bos_token: str | None, eos_to
     tokens = {token: text for token, text in given.items() if text is not None}
     with blaming("PATH"):
         template = ChatTemplate.load(Path(path), name=name, **tokens)
-        # A template alone knows no tokens of its tokenizer.
+        # A template alone does not define the tokenizer's tokens.
         used = {token: text for token, text in _PLACEHOLDERS.items() if token in template.text}
         template = ChatTemplate.load(Path(path), name=name, **{**used, **template.special_tokens})
         report = template.check(_tokenizer_beside(Path(path)))

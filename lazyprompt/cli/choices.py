@@ -15,7 +15,7 @@ else:  # click 8.1 takes no type argument
 
 
 class OneOf(_Choice):
-    """One of some names. The error for another one suggests the nearest."""
+    """A choice whose error suggests the nearest name."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name."""
@@ -29,7 +29,7 @@ class OneOf(_Choice):
 
 
 class CommandGroup(click.Group):
-    """A group of commands. The error for an unknown command suggests the nearest."""
+    """A command group whose error suggests the nearest command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

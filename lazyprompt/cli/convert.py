@@ -28,9 +28,9 @@ _DIALECTS = ("v2", "agentschema")  # importing their table costs 200 ms
 def command(*, file: str, to: str, output: str | None, params: dict[str, str], roots: tuple[str, ...]) -> None:
     r"""Write a prompt file in another form.
 
-    FILE is a .prompty file of any dialect, or a YAML prompt file. What the other dialect cannot hold is listed on
-    the standard error, a line for each. References, such as ${env:KEY}, stay as they are, so that no secret is written;
-    but the file is read first, and must find what they lead to.
+    FILE is a .prompty file of any dialect, or a YAML prompt file. Fields that the target dialect lacks are listed on
+    the standard error, one per line. References, such as ${env:KEY}, stay references, so that no secret is written; but
+    they must resolve when the file is read.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def command(*, file: str, to: str, output: str | None, params: dict[str, str], r
 
 
 def _read(path: Path, params: dict[str, str], roots: tuple[str, ...]) -> Prompty:
-    """Read a prompt from its file, or from a prompter's YAML."""
+    """Read a .prompty or YAML prompt file."""
     from lazyprompt.files.prompt_file import PromptFile
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.references import References

@@ -1,4 +1,4 @@
-"""``lazyprompt inspect``: where each part of a prompt came from, its cost, and what to look at twice."""
+"""``lazyprompt inspect``: the origin and cost of each part of a prompt, with warnings."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lazyprompt.cli.options import (
     color_option,
     count_option,
     counter_option,
-    given_besides,
+    find_other_option,
     json_option,
+    load_counter_tokenizer,
     prompt_options,
     text_option,
     token_counter,
-    tokenizer_of,
 )
 from lazyprompt.cli.prompts import PromptRequest, open_prompter, read_prompt
 from lazyprompt.cli.streams import Stdin, WrongUseError, blaming, file_text, goes_to_terminal, write_json, write_text
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # The suffixes of saved payloads; of a .jsonl file, the first line is read.
 _SAVED, _LINES = (".json", ".jsonl"), ".jsonl"
 _STDIN = "-"
-# The parameters for a saved payload; all others describe a prompt that is made.
+# The parameters that apply to saved payloads.
 _OF_PAYLOADS = ("prompt_file", "form", "model", "counter", "window", "other", "other_model", "as_json", "color")
 
 _NAME = r"[^\W\d]\w*"
@@ -58,11 +58,11 @@ _WHERE = "PROMPT_FILE"
 @prompt_options
 @counter_option
 @budget_option
-@count_option("--window", help="The context window in tokens.  [default: what is known of the model]")
-@click.option("--tokens", "shows_tokens", is_flag=True, help="Each token of the training sample with --label.")
-@text_option("--mask", "masks", multiple=True, metavar="REGEX", help="Text in the answer that is not trained.")
-@click.option("--diff", "other", metavar="PROMPT_FILE", help="Another prompt, to compare it with slot by slot.")
-@click.option("--diff-model", "other_model", metavar="NAME", help="Another model, to compare the prompt for both.")
+@count_option("--window", help="The context window in tokens.  [default: the model's, if known]")
+@click.option("--tokens", "shows_tokens", is_flag=True, help="Show each token of the training sample with --label.")
+@text_option("--mask", "masks", multiple=True, metavar="REGEX", help="Text in the answer to exclude from the loss.")
+@click.option("--diff", "other", metavar="PROMPT_FILE", help="Compare with another prompt, slot by slot.")
+@click.option("--diff-model", "other_model", metavar="NAME", help="Compare with the same prompt for another model.")
 @json_option
 @color_option
 def command(
@@ -79,12 +79,12 @@ def command(
 ) -> None:
     r"""Show where each part of a prompt came from, and its cost.
 
-    It also shows what to look at twice. PROMPT_FILE is a prompt file, as for lazyprompt render; or a prompter in
-    Python, as module:name or path/to/file.py:name, which runs the code of that module; or a saved payload: a .json
-    file, the first line of a .jsonl file, or - for the standard input.
+    It also shows warnings. PROMPT_FILE is a prompt file, as for lazyprompt render; or a prompter in Python, as
+    module:name or path/to/file.py:name, which runs the code of that module; or a saved payload: a .json file, the first
+    line of a .jsonl file, or - for the standard input.
 
-    On a terminal the slots are coloured, and untrusted text is underlined; in a pipe each line begins with its slot.
-    Control characters and invisible characters are written out.
+    On a terminal, slots are coloured and untrusted text is underlined; in a pipe, each line begins with its slot.
+    Control characters and invisible characters are escaped.
 
     \b
     Examples:
@@ -97,19 +97,19 @@ def command(
     """
     if color == "always" and as_json:
         raise WrongUseError("--color", "JSON has no colour; leave out --json")
-    opened = _opened(options)
+    opened = _open(options)
     sides = [(options, opened)]
     if other is not None or other_model is not None:
         if other is None and opened is None:
-            raise WrongUseError("--diff-model", "a saved payload is made for one model; --diff names another prompt")
+            raise WrongUseError("--diff-model", "a saved payload is for one model; give --diff with another prompt")
         second: Options = {**options, "model": options["model"] if other_model is None else other_model}
         if other is not None:
             second["prompt_file"] = other
             with _blaming_option("--diff"):
-                opened = _opened(second)
+                opened = _open(second)
         sides.append((second, opened))
-    if all(opened is None for _, opened in sides) and (useless := given_besides(*_OF_PAYLOADS)):
-        raise WrongUseError(useless, "a saved payload is whole already; leave it out")
+    if all(opened is None for _, opened in sides) and (useless := find_other_option(*_OF_PAYLOADS)):
+        raise WrongUseError(useless, "it does not apply to a saved payload; leave it out")
     sample = _sample_options(options, counter, masks) if shows_tokens or masks else _SampleOptions()
     counts, stdin = token_counter(counter), Stdin(shared=len(sides) > 1)
     looks: list[Look] = []
@@ -118,7 +118,7 @@ def command(
             if opened is None:
                 looks.append(_look_at_saved(given, counts, window, stdin))
                 continue
-            # Of two prompts, each gets the values but those that only the other has a slot for.
+            # Each prompt gets all values except those for slots that only the other prompt has.
             foreign = {name for _, each in sides if each is not None for name in each.names} - {*opened.names}
             values = {name: text for name, text in options["values"].items() if name not in foreign}
             looks.append(_look_at({**given, "values": values}, opened, counts, window, stdin, sample))
@@ -148,8 +148,8 @@ def _compare(before: Look, after: Look, color: Color, *, as_json: bool) -> None:
     return write_json({**looks, "slots": slots, "shared": shared, "prefix": first})
 
 
-def _opened(options: Options) -> PromptRequest | None:
-    """Open the prompter of a name; None for a saved payload."""
+def _open(options: Options) -> PromptRequest | None:
+    """Open the prompter that the argument names; None for a saved payload."""
     name = options["prompt_file"]
     if name is not None and (name == _STDIN or Path(name).suffix.lower() in _SAVED):
         return None
@@ -157,7 +157,7 @@ def _opened(options: Options) -> PromptRequest | None:
 
 
 class _SampleOptions(TypedDict, total=False):
-    """The tokenizer and the mask of the training sample whose tokens are shown."""
+    """The tokenizer and mask of the training sample."""
 
     tokenizer: TokenizerLike
     mask: tuple[str, ...]
@@ -165,12 +165,12 @@ class _SampleOptions(TypedDict, total=False):
 
 def _sample_options(options: Options, counter: str, masks: tuple[str, ...]) -> _SampleOptions:
     if options["label"] is None:
-        raise WrongUseError("--tokens", "it shows what is trained; give the answer with --label")
+        raise WrongUseError("--tokens", "it shows a training sample; give the answer with --label")
     if options["form"] != "flat":
-        raise WrongUseError("--tokens", "tokens are those of flat text; leave out --format")
+        raise WrongUseError("--tokens", "it is for flat text; leave out --format")
     with blaming("--mask"):
         find_masked("", (), masks)
-    return {"tokenizer": tokenizer_of(counter), "mask": masks}
+    return {"tokenizer": load_counter_tokenizer(counter), "mask": masks}
 
 
 def _look_at(
@@ -216,7 +216,7 @@ def _look_at_saved(options: Options, counter: TokenCounter, window: int | None, 
 
 @contextmanager
 def _blaming_option(option: str) -> Generator[None]:
-    """Blame the option that named a prompt for an error about it; ``""`` for the argument itself."""
+    """Attribute errors to an option; ``""`` keeps the original one."""
     try:
         yield
     except WrongUseError as error:
@@ -225,22 +225,22 @@ def _blaming_option(option: str) -> Generator[None]:
 
 
 def is_reference(text: str) -> bool:
-    """Return True if a text names something in Python, and no file."""
+    """Return True if a text is a Python reference and not a file."""
     return _REFERENCE.fullmatch(text) is not None and not Path(text).exists()
 
 
 def prompter_at(reference: str) -> PromptRequest:
-    """Import the prompter that a reference names, which runs the code of its module.
+    """Import the prompter of a reference. This runs the code of its module.
 
     Args:
-        reference: ``module:name``, found as ``python -m module`` would find it, or ``path/to/file.py:name``; the name
-            is that of a prompter, of a Prompty, or of a function without arguments that gives one.
+        reference: ``module:name``, imported as by ``python -m module``, or ``path/to/file.py:name``; the name is that
+            of a prompter, a Prompty, or a function without arguments that returns one.
 
     Returns:
-        The prompter, and the prompt file that it is from.
+        The prompter and its prompt file.
 
     Raises:
-        WrongUseError: There is none; or the code failed.
+        WrongUseError: The name does not exist or is not a prompter, or the code failed.
     """
     place, _, name = reference.rpartition(":")
     with _user_code(place):
@@ -264,25 +264,25 @@ def prompter_at(reference: str) -> PromptRequest:
     raise WrongUseError(
         _WHERE,
         f"{reference} is a {type(found).__name__}; name a prompter, a Prompty, or a function without arguments that "
-        "gives one",
+        "returns one",
     )
 
 
 def _is_prompt(value: object) -> bool:
-    """Return True for a prompter, or a Prompty by its name: the class is not imported for it."""
+    """Return True for a prompter or a Prompty, recognized by name to avoid the import."""
     return isinstance(value, Prompter) or type(value).__name__ == "Prompty"
 
 
 def _import(place: str) -> ModuleType:
-    """Import a module; as with ``python``, modules beside it can be imported too."""
+    """Import a module, with its directory on the path, as ``python`` does."""
     if not place.endswith(".py"):
         sys.path.insert(0, str(Path.cwd()))
         return import_module(place)
     path = Path(place).resolve()
-    # A name that no module has which it may import.
+    # A name that cannot clash with a module that it imports.
     spec = spec_from_file_location(f"lazyprompt_inspected_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{place} is no Python file")
+        raise ImportError(f"{place} is not a Python file")
     sys.path.insert(0, str(path.parent))
     module = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -291,7 +291,7 @@ def _import(place: str) -> ModuleType:
 
 @contextmanager
 def _user_code(what: str) -> Generator[None]:
-    """Run code of the user: its output goes to the standard error, and its errors become wrong use."""
+    """Run the user's code. Its output goes to the standard error; its errors become wrong use."""
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -300,7 +300,7 @@ def _user_code(what: str) -> Generator[None]:
 
 
 def _line_of(error: BaseException) -> str:
-    """Name the line of the user's code that raised an error, if there is one."""
+    """Return the line of the user's code that raised an error, or ``""``."""
     if isinstance(error, SyntaxError):
         return ""  # its message has the line
     frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]

@@ -26,7 +26,7 @@ _library_options = with_options(
         metavar="DIR",
         help="The library: a directory, or a package.",
     ),
-    click.option("--layer", "layers", multiple=True, metavar="DIR", help="A library that goes before it."),
+    click.option("--layer", "layers", multiple=True, metavar="DIR", help="A library that takes precedence."),
     reference_options,
     json_option,
 )
@@ -56,8 +56,8 @@ def command(context: click.Context) -> None:
 def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
     r"""List the prompts of a directory or package; DIR is the same as --dir.
 
-    The columns: the key, its languages, and its versions, the newest last; - stands for the default language, and for
-    a file without a version.
+    The columns are the key, its languages and its versions, the newest last. - is the default language, or a file
+    without a version.
 
     \b
     Examples:
@@ -82,11 +82,11 @@ def list_(*, place: str | None, as_json: bool, **options: Unpack[_Library]) -> N
 
 @command.command()
 @click.argument("key")
-@click.option("--lang", metavar="TAG", help="The language, as zh-CN; else a wider one, else the default.")
-@click.option("--version", metavar="VERSION", help="A version, or a range as ^1.2; else the newest.")
+@click.option("--lang", metavar="TAG", help="The language, such as zh-CN; falls back to zh, then to the default.")
+@click.option("--version", metavar="VERSION", help="A version, or a range such as ^1.2.  [default: the newest]")
 @_library_options
 def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
-    r"""Show a prompt: which file it is, what it takes, and its template with all that it includes.
+    r"""Show a prompt: its file, its inputs, and its template with all included files.
 
     \b
     Examples:
@@ -125,7 +125,7 @@ def show(*, key: str, lang: str | None, version: str | None, as_json: bool, **op
 @click.option("--lang", metavar="TAG", help="The language of both.")
 @_library_options
 def diff(*, key: str, a: str, b: str, lang: str | None, as_json: bool, **options: Unpack[_Library]) -> None:
-    r"""Show what differs between two versions of a prompt, input by input and section by section.
+    r"""Show the differences between two versions of a prompt, by input and section.
 
     \b
     Examples:

@@ -27,8 +27,8 @@ def command(context: click.Context) -> None:
 def families(*, as_json: bool) -> None:
     """List the model families that --model knows.
 
-    The columns: the name, whether the family brings a system text of its own, and the texts at which to stop. With
-    --json, all markers of each family.
+    The columns are the name, yes if the family has a default system text, and the stop texts. --json prints all
+    markers of each family.
     """
     found = {name: Markers.for_model(name) for name in Markers.families()}
     if as_json:
@@ -45,8 +45,8 @@ def families(*, as_json: bool) -> None:
 def providers(*, as_json: bool) -> None:
     """List the providers that --format knows.
 
-    For each provider the blocks that it takes: media by address (url), as base64 (data), within results of tools or
-    in a turn behind them; the thoughts that it wants back; and its rules of order.
+    The columns are the blocks that a provider supports: media by address (url), as base64 (data), inside tool results
+    or in a turn after them; the thoughts that it expects back; and its rules of order.
     """
     found = rows()
     if as_json:

@@ -1,7 +1,7 @@
 """The command line: the list of commands, the entry point and its exit statuses.
 
-Wrong use is one line on the standard error that names the option, and exit status 2; never a traceback. A model that
-gives no answer is exit status 1.
+Wrong use prints one line that names the option to the standard error, never a traceback, and exits with status 2. A
+model that fails to answer exits with status 1.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from lazyprompt._version import __version__
 from lazyprompt.cli.choices import CommandGroup
 from lazyprompt.cli.streams import CommandError, drop_stdout, note, reason
 
-# Each command is `command` in the module of its name. The summary is repeated here, so that --help imports no command.
-# To add a command, write its module and add its line. `check-template` is in the module of `check`.
+# Each command is `command` in the module of its name. The summaries are repeated here, so that --help imports no
+# command. To add a command, write its module and add its line. `check-template` is in the module of `check`.
 COMMANDS: Final = {
     "batch": "Write a prompt for each row of a file.",
     "cache": "Show what a prompt cache saves, and what breaks it.",
     "check": "Find mistakes in prompt files.",
-    "check-template": "Find out what a model's chat template can do.",
+    "check-template": "Report what a model's chat template supports.",
     "convert": "Write a prompt file in another form.",
     "inspect": "Show where each part of a prompt came from, and its cost.",
     "lib": "List, show and compare the prompts of a library.",
     "list": "List the known model families or providers.",
-    "render": "Make a prompt, from a prompt file or from options.",
-    "run": "Ask a model once, or talk to it.",
-    "studio": "Write a prompt, and see what every model gets of it.",
+    "render": "Render a prompt from a prompt file or from options.",
+    "run": "Ask a model, or chat with it.",
+    "studio": "Edit prompts, and see what each model is sent.",
     "test": "Test prompts with cases, and show what changed.",
     "tokens": "Count the tokens of a prompt, by slot and by message.",
 }
@@ -44,8 +44,8 @@ def main(argv: list[str] | None = None) -> int:
         argv: The arguments without the program's name; those of the process if left out.
 
     Returns:
-        The exit status: 0, 1 if a model gave no answer, 2 for wrong use, 130 if interrupted, 141 if the reader of the
-        output has gone.
+        The exit status: 0, 1 if a model failed to answer, 2 for wrong use, 130 after Ctrl-C, 141 if the output pipe was
+        closed.
     """
     try:
         arguments = sys.argv[1:] if argv is None else argv
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except click.ClickException as error:
-        # A wrong parameter's formatted message begins with its name; a missing parameter has only that one.
+        # The formatted message of a bad parameter repeats its name; a missing parameter has only that message.
         message = (isinstance(error, click.BadParameter) and error.message) or error.format_message()
         _complain(_blame(error), message)
         return error.exit_code if isinstance(error, CommandError) else _WRONG_USE
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _complain(where: str, what: str) -> None:
     """Write an error in one line."""
-    # In one line, the caret below a line of YAML would point nowhere.
+    # In one line, the caret below a line of YAML has no meaning.
     lines = [line.strip() for line in what.splitlines()]
     message = "; ".join(line for line in lines if line not in ("", "^")).replace(":; ", ": ").replace(",; ", ", ")
     note(f"error: {where}: {message}")
@@ -88,7 +88,7 @@ def _blame(error: click.ClickException) -> str:
 
 
 class _Commands(CommandGroup):
-    """A group that imports a command when it is called."""
+    """A group that imports a command on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """List the names."""
@@ -101,7 +101,7 @@ class _Commands(CommandGroup):
         module, name = _PLACES.get(cmd_name, (cmd_name, "command"))
         command: click.Command = getattr(import_module(f"lazyprompt.cli.{module}"), name)
         for each in (command, *getattr(command, "commands", {}).values()):
-            # This character keeps click from wrapping the examples; raw docstrings have its escape.
+            # \b keeps click from wrapping the examples; raw docstrings contain the escape.
             each.help = (each.help or "").replace("\\b\n", "\b\n")
         return command
 

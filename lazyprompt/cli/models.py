@@ -1,10 +1,10 @@
-"""The model that options and prompt files name: opened to be asked, and closed."""
+"""The model that options and prompt files name."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyprompt._base.secret import revealed
 from lazyprompt.cli.streams import (
@@ -20,7 +20,6 @@ from lazyprompt.modules.sources import SOURCES, source_named
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from lazyprompt._base.json import Json
     from lazyprompt.cli.options import Options
     from lazyprompt.files.prompty import Prompty
     from lazyprompt.files.targets import Place
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from lazyprompt.modules.trainable import TrainableModule
 
 
-# Providers in prompt files, and the sources that they are.
+# The source of each provider in prompt files, if the names differ.
 _SOURCES = {"googleai": "gemini", "openai-responses": "openai", "dashscope-multimodal": "dashscope"}
-# Options that all clients and engines have under the same name.
+# Options that have the same name in all clients and engines.
 _COMMON = {
     "temperature": "temperature",
     "topP": "top_p",
@@ -39,15 +38,15 @@ _COMMON = {
     "stopSequences": "stop",
     "seed": "seed",
 }
-# The part of a request that holds options; the client takes them without it.
+# The part of a request that contains options; clients take them without it.
 _HOLDER = "generation_config"
-# The clients that take more options, and True if any field of a request is one. For other clients, a field could be
-# the address that keys are sent to.
+# Clients that take more options; True if they take any field of a request. For other clients, a field could be the
+# address that receives the key.
 _TAKES_FIELDS = {"openai:connect": True, "anthropic:connect": True, "gemini:connect": False}
 
 
 def sources_help() -> str:
-    """Return the sources as a table, for the end of a command's help."""
+    """Return the table of sources for a command's help."""
     rows = [("SOURCE", "MODEL", "KEY, IN THE ENVIRONMENT")]
     for source in SOURCES.values():
         keys = " or ".join(source.keys)
@@ -57,18 +56,18 @@ def sources_help() -> str:
 
 
 @contextmanager
-def opened_model(
+def open_model(
     options: Options, file: Prompty | None = None, **settings: float
 ) -> Generator[OnlineChatModule | TrainableModule]:
-    """Open a model, which can be asked inside the context; an engine that was started ends with it.
+    """Open a model for calls within the context, which stops an engine that it started.
 
     Args:
         options: The options.
-        file: The prompt file; its model and options hold where no option is given.
-        settings: Further settings of the module, as ``retries`` and ``timeout``.
+        file: The prompt file with the default model and options.
+        settings: Further settings of the module, such as ``retries`` and ``timeout``.
 
     Raises:
-        WrongUseError: An option is wrong, or has no effect beside others; or no model is named.
+        WrongUseError: An option is wrong, two options contradict each other, or no model is named.
         NoAnswerError: In place of each error of the library within the context.
     """
     found = FileModel(options["source"], options["model"], {}) if file is None else file_model(options, file)
@@ -82,22 +81,22 @@ def opened_model(
     except LazyPromptError as error:
         raise NoAnswerError(where, str(error)) from error
     if found.unused:
-        note(f"of the prompt file is not used: model.{', model.'.join(found.unused)}")
+        note(f"fields of the prompt file without effect: model.{', model.'.join(found.unused)}")
 
 
 def length_warning(reply: Reply) -> str:
-    """Return a warning if the answer ended at the token limit, else nothing."""
+    """Return a warning if the answer ended at the token limit, else ``""``."""
     cut = reply.finish == "length"
-    return "the answer ended at the limit of tokens; give a larger --max-tokens" if cut else ""
+    return "the answer ended at the token limit; give a larger --max-tokens" if cut else ""
 
 
 def _refuse_conflicts(options: Options, found: FileModel) -> None:
-    """Refuse options that have no effect beside others."""
+    """Refuse options that contradict each other."""
     if found.source is None:
         if options["base_url"] is not None:
             raise WrongUseError("--base-url", "it is the address of a source; give --source, or --url of an engine")
         if found.model is None:
-            raise WrongUseError("--source", "there is no model to ask; give --source, or --model of a local one")
+            raise WrongUseError("--source", "no model is named; give --source, or --model of a local one")
         return
     for option, value in (("--engine", options["engine"]), ("--url", options["url"])):
         if value is not None:
@@ -113,7 +112,7 @@ def _open(
 
         with blaming("--source"):
             module = OnlineChatModule(found.source, model=found.model, base_url=options["base_url"], **params)
-            module.source.key(None)  # report a missing key before anything else
+            module.source.key(None)  # report a missing key first
         return "--source", closing(module)
     from lazyprompt.modules.engines import engine_named
     from lazyprompt.modules.trainable import TrainableModule
@@ -123,7 +122,7 @@ def _open(
             engine_named(options["engine"])
     with blaming("--model"):
         local = TrainableModule(found.model or "", engine=options["engine"], url=options["url"], **params)
-        _ = local.layout  # without a layout for its prompts, the engine need not start
+        _ = local.layout  # fails before the engine starts if the prompt format is unknown
     return "--model", local
 
 
@@ -134,7 +133,7 @@ class FileModel(NamedTuple):
         source: The source; None for a local model.
         model: The model's name.
         params: The parameters of each call.
-        unused: The file's options that no call can have, as the front matter names them.
+        unused: The file's options that the client does not support, by their names in the front matter.
     """
 
     source: str | None
@@ -144,7 +143,7 @@ class FileModel(NamedTuple):
 
 
 def file_model(options: Options, prompt: Prompty) -> FileModel:
-    """Find the model of a file, or of options that name another.
+    """Find the model: the options' own, or the file's.
 
     Args:
         options: The options.
@@ -153,21 +152,22 @@ def file_model(options: Options, prompt: Prompty) -> FileModel:
     Raises:
         WrongUseError: The file is for another task than chat, or names an unknown provider.
     """
-    declared = cast("dict[str, Json]", revealed(prompt.model))
-    task = declared.get("apiType")
+    declared = prompt.model
+    task = revealed(declared.get("apiType"))
     if task in ("embedding", "image"):
-        raise WrongUseError("PROMPT_FILE", f"its model.apiType is {task!r}, and a model is asked for text")
-    provider, name = (str(declared.get(field) or "") or None for field in ("provider", "id"))
+        raise WrongUseError("PROMPT_FILE", f"its model.apiType is {task!r}; only chat models can be called")
+    provider, name = (str(revealed(declared.get(field)) or "") or None for field in ("provider", "id"))
     source = options["source"] or _source(options, provider, name)
-    # Another provider does not know the file's model.
+    # The file's model belongs to the file's provider.
     same_provider = provider is None or (source is not None and _source_name(provider) in (None, _source_name(source)))
     places = _places(source, fields=same_provider)
     params: dict[str, Any] = {}
     unused: list[str] = []
-    for option, value in cast("dict[str, Json]", declared.get("options") or {}).items():
+    given = declared.get("options")
+    for option, value in given.items() if isinstance(given, dict) else ():
         if value is None or value == []:
             continue
-        param: Any = value
+        param: Any = revealed(value)
         for key in reversed(places.get(option, ())):
             param = {key: param}
         if option in places and _takes(source, param):
@@ -190,7 +190,7 @@ def _source(options: Options, provider: str | None, name: str | None) -> str | N
         return None if name is None else "openai"
     source = _source_name(provider)
     if source is None:
-        what = f"its model.provider is {provider!r}, which is no source: give --source, one of {', '.join(SOURCES)}"
+        what = f"its model.provider is {provider!r}, which is not a source; give --source, one of {', '.join(SOURCES)}"
         raise WrongUseError("PROMPT_FILE", what)
     return source
 
@@ -204,11 +204,11 @@ def _source_name(provider: str) -> str | None:
 
 
 def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
-    """Find the place of each option of a file among the parameters of a call, with the provider's own fields."""
+    """Map the options of a file to parameters of a call, with the provider's own fields."""
     common: dict[str, Place] = {name: (its,) for name, its in _COMMON.items()}
     known = None if source is None else SOURCES.get(_source_name(source) or "")
     client = "" if known is None else str(known.connect)
-    # An unknown source is an error later. The providers of known ones are names.
+    # An unknown source is an error later.
     if known is None or client not in _TAKES_FIELDS or not isinstance(known.provider, str):
         return common
     from lazyprompt.files.targets import target_of
@@ -219,14 +219,14 @@ def _places(source: str | None, *, fields: bool) -> dict[str, Place]:
 
 
 def _takes(source: str | None, params: Mapping[str, Any]) -> bool:
-    """Return True if the installed client knows the parameters: a newer one may know fewer."""
+    """Return True if the installed client supports the parameters, which depends on its version."""
     if source is None:
         return True
     from lazyprompt.modules.clients._base import ClientSettings
 
     try:
         source_named(source).client(ClientSettings(None, None, 1.0, 0, {})).params(params)
-    except MissingExtraError:  # reported when the model is asked
+    except MissingExtraError:  # reported when the model is called
         return True
     except ModuleError:
         return False

@@ -1,4 +1,4 @@
-"""The options that several commands share, each declared once, with the types of their values; and token counters."""
+"""Options that several commands share, the types of their values, and token counters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OptionText: TypeAlias = "str | tuple[str, ...] | None"
 
 
 class Options(TypedDict):
-    """The options of prompts and models; click gives each command those that it declares."""
+    """The options of prompts and models. Each command receives those that it declares."""
 
     prompt_file: str | None
     params: dict[str, str]
@@ -57,7 +57,7 @@ class Options(TypedDict):
 
 
 def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
-    """Combine options into one decorator; the help lists them in this order."""
+    """Combine options into one decorator. The help lists them in this order."""
 
     def decorate(command: _Command) -> _Command:
         for option in reversed(options):
@@ -67,8 +67,8 @@ def with_options(*options: Callable[[_Command], _Command]) -> Callable[[_Command
     return decorate
 
 
-def given_besides(*allowed: str) -> str | None:
-    """Return an option that was given on the command line, other than the named parameters; None if there is none."""
+def find_other_option(*allowed: str) -> str | None:
+    """Return the first option on the command line that is not one of these parameters, or None."""
     context = click.get_current_context()
     for parameter in context.command.params:
         given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
@@ -78,7 +78,7 @@ def given_besides(*allowed: str) -> str | None:
 
 
 def _check_utf8(_: click.Context, parameter: click.Parameter, value: _OptionText) -> _OptionText:
-    """Refuse bytes that are not UTF-8, which a shell may pass."""
+    """Refuse bytes that are not UTF-8."""
     for text in (value,) if isinstance(value, str) else value or ():
         try:
             well_formed(text, "the text", LazyPromptError)
@@ -88,7 +88,7 @@ def _check_utf8(_: click.Context, parameter: click.Parameter, value: _OptionText
 
 
 def _parse_settings(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """Parse the values ``NAME=VALUE`` of an option that may be given more than once."""
+    """Parse the values ``NAME=VALUE`` of a repeatable option."""
     option = max(parameter.opts, key=len)
     _check_utf8(context, parameter, given)
     values: dict[str, str] = {}
@@ -108,9 +108,13 @@ count_option = partial(click.option, type=click.IntRange(min=1), metavar="N")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
 color_option = click.option("--color", type=OneOf(["auto", "always", "never"]), default="auto", show_default=True)
-output_option = click.option("-o", "--output", metavar="FILE", help="Write to a file, in one step.")
+output_option = click.option("-o", "--output", metavar="FILE", help="Write to a file, atomically.")
 root_option = click.option(
-    "--root", "roots", multiple=True, metavar="DIRECTORY", help="Where ${file:...} and included files may lie as well."
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="A further directory for ${file:...} and included files.",
 )
 _params_option = settings_option(
     "--param", "params", metavar="NAME=VALUE", help="The value of ${params:NAME} in a file."
@@ -119,27 +123,27 @@ env_option = click.option(
     "--env",
     multiple=True,
     metavar="NAME",
-    help="A variable of the environment that the file may use outside of connection settings.",
+    help="An environment variable that the file may use outside of connection settings.",
 )
 reference_options = with_options(_params_option, root_option)
 
 undefined_option = click.option(
     "--undefined",
     type=OneOf(["error", "empty"]),
-    help="A name in a prompt file without a value: an error, or empty text.  [default: error]",
+    help="A name without a value in a prompt file: an error, or empty text.  [default: error]",
 )
-system_option = text_option("--system", help="The system text, in place of the model's own.")
+system_option = text_option("--system", help="The system text, instead of the model's own.")
 values_option = settings_option("--set", "values", metavar="NAME=VALUE", help="The value of a slot, or of an input.")
-tools_option = click.option("--tools", metavar="FILE.json", help="Tools in the OpenAI form.")
+tools_option = click.option("--tools", metavar="FILE.json", help="Tools in OpenAI's format.")
 words_options = with_options(
     click.argument("prompt_file", required=False, metavar="[PROMPT_FILE]"),
-    click.option("--type", "kind", type=OneOf(["chat", "alpaca"]), help="The form of the prompt.  [default: chat]"),
+    click.option("--type", "kind", type=OneOf(["chat", "alpaca"]), help="The kind of prompt.  [default: chat]"),
     text_option("--instruction", help="The instruction, with slots: 'Answer from {context}.'"),
     text_option("--user-instruction", metavar="TEXT", help="An instruction in the user's turn."),
     system_option,
-    text_option("--extra-key", "extra_keys", multiple=True, metavar="NAME", help="A further slot."),
+    text_option("--extra-key", "extra_keys", multiple=True, metavar="NAME", help="An additional slot."),
     values_option,
-    text_option("--input", "text", help="The user's text, or the value of the only open slot in the user's part."),
+    text_option("--input", "text", help="The user's text, or the value of the only unfilled slot in the user's part."),
     click.option("--history", metavar="FILE.json", help="Pairs or OpenAI messages."),
     tools_option,
     undefined_option,
@@ -147,8 +151,8 @@ words_options = with_options(
 )
 prompt_options = with_options(
     words_options,
-    text_option("--label", help="The answer, in training data."),
-    text_option("--model", metavar="NAME", help="The model to write for (see lazyprompt list families)."),
+    text_option("--label", help="The expected answer, for training data."),
+    text_option("--model", metavar="NAME", help="The model to render for (see lazyprompt list families)."),
     click.option(
         "--format",
         "form",
@@ -158,7 +162,9 @@ prompt_options = with_options(
         show_default=True,
         help="flat, or a provider (see lazyprompt list providers).",
     ),
-    click.option("--safety", type=OneOf(SAFETIES), help="For control sequences in values.  [default: neutralize]"),
+    click.option(
+        "--safety", type=OneOf(SAFETIES), help="The treatment of control sequences in values.  [default: neutralize]"
+    ),
 )
 
 counter_option = text_option(
@@ -166,16 +172,16 @@ counter_option = text_option(
     default="approximate",
     show_default=True,
     metavar="NAME[:ARGUMENT]",
-    help="approximate, chars, tiktoken:MODEL or :ENCODING, huggingface:PATH; anthropic:MODEL and gemini:MODEL ask "
+    help="approximate, chars, tiktoken:MODEL or :ENCODING, huggingface:PATH; anthropic:MODEL and gemini:MODEL call "
     "the provider.",
 )
-budget_option = count_option("--max-tokens", help="Show what a budget of N tokens would leave.")
+budget_option = count_option("--max-tokens", help="Show the effect of a budget of N tokens.")
 
 _source_option = text_option(
-    "--source", metavar="NAME", help="Who has the model; the end of lazyprompt run --help lists them."
+    "--source", metavar="NAME", help="The provider of the model (see the end of lazyprompt run --help)."
 )
-base_url_option = text_option("--base-url", metavar="URL", help="Another address of the source.")
-url_option = text_option("--url", metavar="URL", help="Where the engine of a local model runs already.")
+base_url_option = text_option("--base-url", metavar="URL", help="Another address for the source.")
+url_option = text_option("--url", metavar="URL", help="The address of a running engine.")
 address_options = with_options(_source_option, base_url_option, url_option)
 model_options = with_options(
     _source_option,
@@ -183,40 +189,40 @@ model_options = with_options(
         "--model",
         metavar="NAME",
         help="The model at the source. Without --source a local one: a GGUF file, a directory, owner/name or name:tag; "
-        "its engine is started, and ended with the command.",
+        "its engine runs as long as the command.",
     ),
     base_url_option,
     text_option("--engine", metavar="NAME", help="The engine of a local model.  [default: one that serves it]"),
     url_option,
-    count_option("--max-tokens", help="The most tokens of an answer."),
-    click.option("--temperature", type=click.FloatRange(min=0), metavar="T", help="How freely the model chooses."),
+    count_option("--max-tokens", help="The most tokens in an answer."),
+    click.option("--temperature", type=click.FloatRange(min=0), metavar="T", help="The sampling temperature."),
 )
 
 
 def token_counter(spec: str, bpe_file: str | None = None) -> TokenCounter:
-    """Make the counter of an option ``NAME[:ARGUMENT]``.
+    """Create the counter of an option ``NAME[:ARGUMENT]``.
 
     Args:
         spec: The option's text.
-        bpe_file: The vocabulary of tiktoken.
+        bpe_file: A vocabulary file for tiktoken.
 
     Raises:
-        WrongUseError: There is no such counter, or it cannot be made.
+        WrongUseError: The counter is unknown or cannot be created.
     """
     if bpe_file is not None and spec.partition(":")[0] != "tiktoken":
-        raise WrongUseError("--bpe-file", "only tiktoken reads it; give --counter tiktoken:MODEL_OR_ENCODING with it")
+        raise WrongUseError("--bpe-file", "it is for tiktoken; give --counter tiktoken:MODEL_OR_ENCODING too")
     with blaming("--counter" if bpe_file is None else "--bpe-file"):
         return counter_named(spec, bpe_file)
 
 
-def tokenizer_of(spec: str) -> TokenizerLike:
-    """Load the tokenizer of an option ``NAME:ARGUMENT`` of a counter.
+def load_counter_tokenizer(spec: str) -> TokenizerLike:
+    """Load the tokenizer of a counter option ``NAME:ARGUMENT``.
 
     Args:
         spec: The option's text.
 
     Raises:
-        WrongUseError: The counter counts without a tokenizer, or it cannot be loaded.
+        WrongUseError: The counter has no tokenizer, or it cannot be loaded.
     """
     name, _, argument = spec.partition(":")
     if name not in ("tiktoken", "huggingface") or not argument:

@@ -29,9 +29,9 @@ def progress_bar(name: str) -> Generator[Callable[[Progress], None] | None]:
     """Show a progress bar on a terminal; yield the function that updates it, or None without a terminal.
 
     Args:
-        name: The file that is made.
+        name: The file that is written.
     """
-    stream: TextIO | None = sys.stderr  # None where the process was started without
+    stream: TextIO | None = sys.stderr  # None if the process was started without it
     if stream is None or not stream.isatty():
         yield None
         return
@@ -69,7 +69,7 @@ def describe(progress: Progress) -> str:
 
 @contextmanager
 def stop_signals() -> Generator[Callable[[], str | None]]:
-    """Yield a function that returns the reason to stop, once there was a signal; a second signal acts as usual."""
+    """Yield a function that returns the reason to stop after a signal. A second signal has its usual effect."""
     asked: list[str] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
@@ -80,7 +80,7 @@ def stop_signals() -> Generator[Callable[[], str | None]]:
         asked.append(_SIGNALS[known])
         signal.signal(known, before[known])
 
-    # One that is ignored, as in the background of a script, stays so.
+    # An ignored signal, as in a background job, stays ignored.
     found = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:

@@ -1,4 +1,4 @@
-"""The prompt that options describe: its prompter, and the arguments to call it with, read from options and pipes."""
+"""The prompt that options describe: its prompter and the arguments of its call, read from options and pipes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from lazyprompt.errors import (
     ToolsError,
     did_you_mean,
 )
-from lazyprompt.messages.history import HistoryLike, messages_from
 from lazyprompt.prompters.kinds import AlpacaPrompter, ChatPrompter
 
 if TYPE_CHECKING:
@@ -37,12 +36,13 @@ if TYPE_CHECKING:
 
     from lazyprompt.cli.options import Options
     from lazyprompt.files.prompty import Prompty
-    from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, VideoBlock
+    from lazyprompt.messages.history import HistoryLike
+    from lazyprompt.messages.msg import AudioBlock, FileBlock, ImageBlock, Msg, VideoBlock
     from lazyprompt.messages.tools import ToolsLike
     from lazyprompt.prompters.prompter import Prompter
 
 
-# The option to blame for an error of the library; any other error is blamed on the option that gave the input.
+# The option for each kind of error; any other error is about the option that gave the input.
 _OPTION_OF: dict[type[LazyPromptError], str] = {
     HistoryError: "--history",
     ToolsError: "--tools",
@@ -52,20 +52,20 @@ _OPTION_OF: dict[type[LazyPromptError], str] = {
     TokenizerError: "--counter",
     MissingExtraError: "--counter",
 }
-# An address; the drive of a path is one letter.
+# The scheme of an address; one letter is the drive of a Windows path.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 @dataclass(frozen=True)
 class PromptRequest:
-    """A prompter, and the arguments to call it with.
+    """A prompter and the arguments of its call.
 
-    The values of slots are texts; those of the inputs of a ``.prompty`` file are of the kinds that it declares.
+    Values of slots are texts. Values of a ``.prompty`` file's inputs have their declared kinds.
 
     Args:
         prompter: The prompter.
-        file: The ``.prompty`` file that it is from.
-        call: Input, history, tools and label.
+        file: The prompter's ``.prompty`` file, if it has one.
+        call: The input, history, tools and label.
         form: The format of the prompt.
         model: The model at the provider; None if the prompter has the model's markers.
         where: The option that gave the input.
@@ -80,21 +80,21 @@ class PromptRequest:
 
     @property
     def names(self) -> Collection[str]:
-        """The names of the slots; of a file those of its inputs, also of such that only its template names."""
+        """The names of the slots; for a file, its declared inputs and those that only its template names."""
         if self.file is None:
             return self.prompter.slots
         return dict.fromkeys((*(each.name for each in self.file.inputs), *self.file.slots))
 
     def with_system(self, system: str | None) -> PromptRequest:
-        """Return a request with another system text; None for the prompter's own."""
+        """Return the request with another system text; None keeps the prompter's own."""
         return self if system is None else replace(self, prompter=self.prompter.with_system(system))
 
     @contextmanager
     def blaming(self, where: str = "") -> Generator[None]:
-        """Turn an error of the library into wrong use of the option that it is about.
+        """Turn errors of the library into wrong use of an option.
 
         Args:
-            where: The option that gives the input, if that is not :attr:`where`.
+            where: The option that gives the input; :attr:`where` by default.
 
         Raises:
             WrongUseError: In place of the error.
@@ -108,7 +108,7 @@ class PromptRequest:
             raise WrongUseError(_OPTION_OF.get(type(error), where), what) from error
 
     def read_values(self, given: Mapping[str, str], stdin: Stdin) -> dict[str, object]:
-        """Read the values that ``--set`` gives.
+        """Read the values of ``--set``.
 
         Args:
             given: The text of each value.
@@ -120,7 +120,7 @@ class PromptRequest:
         return {name: self.read_value("--set", name, text, stdin) for name, text in given.items()}
 
     def read_value(self, where: str, name: str, text: str, stdin: Stdin) -> object:
-        """Read the value that an option gives, which may be in a file; for an input of a media kind it is the file."""
+        """Read a value, or its file after ``@``. For a media input, the file itself is the value."""
         kind = self._kind(name)
         is_file = text.startswith("@") and not text.startswith("@@")
         medium = _media_kinds().get(kind) if is_file and kind != "string" else None
@@ -129,11 +129,11 @@ class PromptRequest:
         try:
             return medium.from_file(text[1:])
         except (MediaError, ValueError) as error:  # a path with a NUL character is a ValueError
-            # The rest of the message is advice for programs.
+            # The rest of the message is advice for Python code.
             raise WrongUseError(where, f"{name}: {str(error).partition(';')[0]}") from error
 
     def value(self, name: str, text: str) -> object:
-        """Convert a text to a value of the input's kind; if that fails it stays text, and :meth:`check` refuses it."""
+        """Convert a text to the input's kind. If that fails, the text is returned, and :meth:`check` refuses it."""
         kind = self._kind(name)
         if kind == "string" or kind in _media_kinds():
             return text
@@ -146,40 +146,39 @@ class PromptRequest:
         return value
 
     def with_value(self, values: Mapping[str, object], name: str, value: object) -> dict[str, object]:
-        """Add a value that was given without a name.
+        """Add the value of the user's text.
 
         Args:
-            values: The values given by name.
-            name: The slot or input, as of ``prompter.name_of_text``.
+            values: The other values by name.
+            name: The slot or input, from ``prompter.name_of_text``.
             value: The value.
 
         Raises:
-            SlotError: The input of a file would not be the user's text.
+            SlotError: The file's input cannot be the user's text.
         """
         return {**values, name: value} if self.file is None else self.file.with_text(values, name, value)
 
-    def check(self, given: object, *, history: bool = False) -> None:
-        """Refuse inputs of a file that are unknown, missing or of another kind; a prompter checks its slots itself.
+    def check(self, given: Mapping[str, object], *, history: bool = False) -> None:
+        """Validate the inputs of a file. A prompter validates its own slots.
 
         Args:
-            given: The input.
-            history: True if there is a history, which stands where a thread is.
+            given: The values by name.
+            history: True if there is a history, which replaces a required thread.
 
         Raises:
-            SlotError: All that is wrong.
+            SlotError: A list of all faults.
         """
         if self.file is None:
             return
-        values = cast("dict[str, object]", given) if isinstance(given, dict) else {}
-        known = {name: value for name, value in values.items() if name in self.names}
+        known = {name: value for name, value in given.items() if name in self.names}
         faults = [*self._faults(known)]
         try:
             self._check(known, *(each.name for each in self.file.inputs if each.kind != "thread" or not history))
         except SlotError as error:
             faults.append(str(error))
             if any(isinstance(value, str) and self._kind(name) != "string" for name, value in known.items()):
-                faults.append("all but texts and addresses are given as JSON")
-        unknown = [f"no input named {name!r}{did_you_mean(name, self.names)}" for name in values if name not in known]
+                faults.append("give all values but texts and addresses as JSON")
+        unknown = [f"no input named {name!r}{did_you_mean(name, self.names)}" for name in given if name not in known]
         if unknown:
             faults += (*unknown, f"the inputs are {', '.join(map(repr, self.names)) or 'none'}")
         if faults:
@@ -197,14 +196,16 @@ class PromptRequest:
         return next((each.kind for each in inputs if each.name == name), "string")
 
     def _faults(self, values: Mapping[str, object]) -> Iterator[str]:
-        """Find threads and addresses that are wrong."""
+        """Find invalid threads and addresses."""
         for name, value in values.items():
             kind = self._kind(name)
             if kind in _media_kinds() and isinstance(value, str) and value and not _ADDRESS.match(value):
-                yield f"{name} is {value!r}, which is no address; the file itself is @{value}"
+                yield f"{name} is {value!r}, which is not an address; for a file, give @{value}"
             if kind == "thread" and isinstance(value, list):
+                from lazyprompt.messages.parse import parse_messages
+
                 try:
-                    messages_from(cast("HistoryLike", value))
+                    parse_messages(value)
                 except LazyPromptError as error:
                     yield f"{name}: {error}"
 
@@ -216,17 +217,17 @@ def read_prompt(
 
     Args:
         options: The options.
-        purpose: The verb for the error without a prompt, as ``render``.
-        opened: The request of :func:`open_prompter`, if it was called already.
+        purpose: The verb of the error message if there is no prompt, such as ``render``.
+        opened: The result of :func:`open_prompter`, if it was called already.
         stdin: The standard input, if two prompts share it.
 
     Raises:
-        WrongUseError: An option is wrong, or has no effect beside others; or there is no prompt at all.
+        WrongUseError: An option is wrong, two options contradict each other, or there is no prompt.
     """
     form, safety, model = options["form"], options["safety"], options["model"]
     request = read_words(options, purpose, opened, stdin)
     prompter = request.prompter
-    # Markers and system text of a family are the prompter's own; a provider gets the model's name.
+    # A family changes the prompter's markers and system text; a provider takes the model's name.
     if model is not None and form in ("flat", "openai"):
         with blaming("--model"):
             prompter = prompter.with_markers(model)
@@ -239,18 +240,34 @@ def read_prompt(
 def read_words(
     options: Options, purpose: str, opened: PromptRequest | None = None, stdin: Stdin | None = None
 ) -> PromptRequest:
-    """Read the words of a prompt, as flat text of no model; arguments and errors as of :func:`read_prompt`."""
+    """Read a prompt without the options for its format. See :func:`read_prompt` for arguments and errors."""
     request = opened or open_prompter(options)
-    where, given = _read_input(options, request, stdin or Stdin())
-    history = cast("HistoryLike | None", json_list("--history", options["history"]))
-    tools = cast("ToolsLike", json_list("--tools", options["tools"]))
+    where, values, text = _read_input(options, request, stdin or Stdin())
+    history, tools = read_history(options), read_tools(options)
+    given = text if values is None else values
     sources = (given, history, options["prompt_file"], options["instruction"], options["user_instruction"])
     if all(source is None for source in sources):
         raise WrongUseError("PROMPT_FILE", f"nothing to {purpose}; give a prompt file, --instruction or --input")
     request = replace(request, call=(given, history, tools, None), where=where)
     with request.blaming():
-        request.check(given, history=history is not None)
+        request.check(values or {}, history=history is not None)
     return request
+
+
+def read_history(options: Options) -> list[Msg] | None:
+    """Read the messages of ``--history``; None without the option."""
+    found = json_list("--history", options["history"])
+    if found is None:
+        return None
+    from lazyprompt.messages.parse import parse_messages
+
+    with blaming("--history"):
+        return parse_messages(found)
+
+
+def read_tools(options: Options) -> ToolsLike:
+    """Read the tools of ``--tools``."""
+    return cast("ToolsLike", json_list("--tools", options["tools"]))
 
 
 def open_prompter(options: Options, opened: PromptRequest | None = None) -> PromptRequest:
@@ -258,10 +275,10 @@ def open_prompter(options: Options, opened: PromptRequest | None = None) -> Prom
 
     Args:
         options: The options.
-        opened: The prompter that the option of the prompt file names, if that is no file.
+        opened: The prompter that the argument names, if it is not a file.
 
     Raises:
-        WrongUseError: As of :func:`read_prompt`.
+        WrongUseError: An option is wrong, or contradicts another.
     """
     system, user = options["instruction"], options["user_instruction"]
     in_file = {
@@ -272,7 +289,7 @@ def open_prompter(options: Options, opened: PromptRequest | None = None) -> Prom
     }
     for option, value in in_file.items():
         if value is not None and options["prompt_file"] is not None:
-            raise WrongUseError(option, "the prompt file says that; give one of the two")
+            raise WrongUseError(option, "the prompt file has its own; leave out one of the two")
     opened = opened or open_file(options)
     if opened is None:
         make = AlpacaPrompter if options["kind"] == "alpaca" else ChatPrompter
@@ -283,10 +300,10 @@ def open_prompter(options: Options, opened: PromptRequest | None = None) -> Prom
 
 
 def open_file(options: Options) -> PromptRequest | None:
-    """Open the prompt file that options name; None if they name none.
+    """Open the prompt file; None if the options don't name one.
 
     Raises:
-        WrongUseError: The file cannot be read, or an option has no effect on it.
+        WrongUseError: The file cannot be read, or does not support an option.
     """
     name, params, roots = options["prompt_file"], options["params"], options["roots"]
     has_references = name is not None and Path(name).suffix.lower() == ".prompty"
@@ -302,10 +319,10 @@ def open_file(options: Options) -> PromptRequest | None:
             from lazyprompt.files.references import References
 
             place, env = Path(name), options.get("env")
-            # A command without --env shows the prompt, and sends nothing.
+            # A command without --env only shows the prompt.
             environment, named = (HiddenEnvironment(), None) if env is None else (None, frozenset(env))
             allowed = tuple(map(Path, roots))
-            # No command needs the connection: its settings may stay references.
+            # No command connects with these settings, so they may stay references.
             references = References(place.parent, allowed, dict(params), environment, named, connects_later=True)
             file = Prompty.of_file(place, references, undefined or "error")
             return PromptRequest(file.prompter, file)
@@ -315,14 +332,16 @@ def open_file(options: Options) -> PromptRequest | None:
 
 
 def _media_kinds() -> Mapping[str, type[ImageBlock | AudioBlock | FileBlock | VideoBlock]]:
-    """Return the classes of the kinds of inputs that are media."""
+    """Return the block class of each media kind."""
     from lazyprompt.files.properties import MEDIA
 
     return MEDIA
 
 
-def _read_input(options: Options, request: PromptRequest, stdin: Stdin) -> tuple[str, object]:
-    """Read the input, and name the option that gave it."""
+def _read_input(
+    options: Options, request: PromptRequest, stdin: Stdin
+) -> tuple[str, Mapping[str, object] | None, object]:
+    """Return the option that gave the input, its values by name, and a text without a name."""
     values = request.read_values(options["values"], stdin)
     text = options["text"]
     if text is not None:
@@ -330,20 +349,21 @@ def _read_input(options: Options, request: PromptRequest, stdin: Stdin) -> tuple
             raise WrongUseError("--input", "--set gives a value for 'input' too; give one of the two")
         where = "--input"
     else:
-        # Text without a name can be the value of a slot, or the user's turn.
+        # A text without a name is the value of a slot, or the user's turn.
         takes_text = request.names or (request.file is None and isinstance(request.prompter, ChatPrompter))
         piped = stdin.read_if_piped() if takes_text and not values else ""
         if not piped:
-            return "--set", values or None
+            return "--set", values or None, None
         by_name = json_or_text(piped)
         if isinstance(by_name, dict):
-            return "stdin", cast("dict[str, object]", by_name)
+            return "stdin", by_name, None
         where = "stdin"
         text = piped.removesuffix("\n")
     with request.blaming(where):
         name = request.prompter.name_of_text(values)
-        # Piped text never names a file.
+        # Piped text is never a reference to a file.
         value = request.value(name, text) if where == "stdin" else request.read_value(where, name, text, stdin)
-        # The prompter's error about a text alone shows the dict to give.
-        alone = request.file is None and not values
-        return ("--set" if values else where), value if alone else request.with_value(values, name, value)
+        if request.file is None and not values:
+            # The prompter's error about a text alone shows the dict to give.
+            return where, None, value
+        return ("--set" if values else where), request.with_value(values, name, value), None

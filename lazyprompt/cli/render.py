@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 @color_option
 @output_option
 def command(*, output: str | None, as_json: bool, color: Color, **options: Unpack[Options]) -> None:
-    r"""Make a prompt, from a prompt file or from options.
+    r"""Render a prompt from a prompt file or from options.
 
-    PROMPT_FILE is a .prompty or YAML prompt file. The first says of which kind an input is: texts and
-    addresses are given as they are, all else as JSON; @FILE is the picture, sound or file itself.
+    PROMPT_FILE is a .prompty or YAML prompt file. A .prompty file declares the kinds of its inputs: give texts and
+    addresses as they are, all other values as JSON. For an image, a sound or a file, give @FILE.
 
-    In --set and --input, @FILE is the text of a file, @- the standard input, and @@x is @x. Without either, what is
-    piped in is the input: a JSON object gives the slots their values, any other text is as for --input.
+    In --set and --input, @FILE is the text of a file, @- the standard input, and @@x is @x. Without these options,
+    piped text is the input: a JSON object has the values of the slots, any other text is as for --input.
 
     With --json, flat text is written with its segments.
 

@@ -1,4 +1,4 @@
-"""``lazyprompt run``: one answer of a model, or a conversation with it."""
+"""``lazyprompt run``: one answer of a model, or a chat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from lazyprompt.cli.chat import talk
-from lazyprompt.cli.models import length_warning, opened_model, sources_help
+from lazyprompt.cli.models import length_warning, open_model, sources_help
 from lazyprompt.cli.options import (
     Options,
     env_option,
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 @words_options
 @env_option
 @model_options
-@click.option("--chat", "is_chat", is_flag=True, help="Keep talking: each line is a turn.")
-@click.option("--stream/--no-stream", default=None, help="Write the answer as it comes.  [default: on a terminal]")
+@click.option("--chat", "is_chat", is_flag=True, help="Chat: each line is a turn.")
+@click.option("--stream/--no-stream", default=None, help="Stream the answer.  [default: on a terminal]")
 @json_option
 def command(*, is_chat: bool, stream: bool | None, as_json: bool, **options: Unpack[Options]) -> None:
-    r"""Ask a model once, or talk to it.
+    r"""Ask a model, or chat with it.
 
-    The prompt is given as to lazyprompt render. The model, the provider and the options that a .prompty
-    file names hold where no option says otherwise. Keys are read from the environment, never from options, which
-    others could see. Without an answer there is one line on the standard error, and the exit status is 1.
+    Give the prompt as for lazyprompt render. Options override the model, provider and options of a .prompty file. Keys
+    are read from the environment, never from options, which other users could see. If the model fails to answer, one
+    line on the standard error says why, and the exit status is 1.
 
     With --json: text, thinking, tool_calls (id, name, input), usage, finish and model.
 
     With --chat, each line that you type is a turn, and its text is the input of the prompt; /help lists the commands.
-    A line that ends with a backslash goes on in the next. Ctrl-C stops an answer, Ctrl-D ends the chat. If the model
-    calls a tool, you are asked for its result. Each line that is piped in is a turn; the first one that gets no
-    answer ends the chat.
+    A line that ends with a backslash continues on the next. Ctrl-C stops an answer, Ctrl-D ends the chat. If the model
+    calls a tool, you are asked for its result. Each piped line is a turn; the first one without an answer ends the
+    chat.
 
     \b
     Examples:
@@ -56,17 +56,17 @@ def command(*, is_chat: bool, stream: bool | None, as_json: bool, **options: Unp
     if is_chat:
         for option, value in (("--input", options["text"]), ("--json", as_json or None), ("--stream", stream)):
             if value is not None:
-                raise WrongUseError(option, "it is for one answer; leave out --chat")
+                raise WrongUseError(option, "it does not apply to a chat; leave out --chat")
         talk(options)
         return
     if as_json and stream:
-        raise WrongUseError("--stream", "JSON is written when the answer is whole; leave out --json")
+        raise WrongUseError("--stream", "JSON cannot be streamed; leave out --json")
     request = read_words(options, "run")
     with request.blaming():
         request.prompter.fill(*request.call[:3])
     screen = Screen()
     streamed = screen.terminal and not as_json if stream is None else stream
-    with opened_model(options, request.file) as module:
+    with open_model(options, request.file) as module:
         module.prompt(request.prompter)
         if as_json:
             write_json(_reply_json(module(*request.call[:3])))
@@ -79,7 +79,7 @@ def command(*, is_chat: bool, stream: bool | None, as_json: bool, **options: Unp
 
 
 def _write_answer(module: ChatModule, request: PromptRequest, screen: Screen, *, streamed: bool) -> Reply:
-    """Ask the model, and write its answer to the byte; on a terminal, end its line."""
+    """Call the model and write its answer; on a terminal, end its line."""
     try:
         if not streamed:
             reply = module(*request.call[:3])

@@ -1,4 +1,4 @@
-"""The text that commands read and write, on terminals too; and the errors that name the option to blame."""
+"""Input and output of commands, on terminals too, and errors that name an option."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import sys
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
@@ -21,7 +22,8 @@ from lazyprompt.errors import LazyPromptError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Sequence
-    from io import TextIOWrapper
+
+    from lazyprompt._base.json import Json
 
 
 # The largest file that an option may name, in bytes.
@@ -32,7 +34,7 @@ _KINDS: dict[type, str] = {dict: "an object", str: "a string", bool: "a boolean"
 
 
 class CommandError(click.ClickException):
-    """An error with the option, argument or stream to blame.
+    """An error about an option, argument or stream.
 
     Args:
         where: The option, argument or stream.
@@ -51,16 +53,16 @@ class WrongUseError(CommandError):
 
 
 class NoAnswerError(CommandError):
-    """A model that gives no answer, although the command line is right."""
+    """A model failed to answer, although the command line is right."""
 
 
 @contextmanager
 def blaming(where: str, path: str | None = None) -> Generator[None]:
-    """Turn the library's errors, and files that cannot be read, into wrong use of an option.
+    """Turn errors of the library and the file system into wrong use of an option.
 
     Args:
         where: The option or argument.
-        path: The file's name on the command line; None for the error's own.
+        path: The file's name on the command line; None for the name in the error.
 
     Raises:
         WrongUseError: In place of the error.
@@ -74,7 +76,7 @@ def blaming(where: str, path: str | None = None) -> Generator[None]:
 
 
 def reason(error: Exception) -> object:
-    """Return the system's message of an error, without the number and the name that ``OSError`` adds."""
+    """Return the system's message of an error, without the number and file name of an ``OSError``."""
     return getattr(error, "strerror", None) or error
 
 
@@ -82,7 +84,7 @@ class Stdin:
     """The standard input, which can be read once.
 
     Args:
-        shared: True if two prompts read it, and get the same text.
+        shared: True if two prompts may read it; both get the same text.
     """
 
     def __init__(self, *, shared: bool = False) -> None:
@@ -91,13 +93,13 @@ class Stdin:
         self._text = ""
 
     def read(self, reader: str) -> str:
-        """Read all of it.
+        """Read the whole input.
 
         Args:
-            reader: The option that needs it.
+            reader: The option that reads it.
 
         Raises:
-            WrongUseError: Another option has read it, or it is not UTF-8.
+            WrongUseError: Another option has read the input, or it is not UTF-8.
         """
         if self._reader is not None:
             if self._shared:
@@ -113,7 +115,7 @@ class Stdin:
         return self._text
 
     def read_if_piped(self) -> str:
-        """Read all of it, or nothing if a person sits at a terminal."""
+        """Read the whole input, or nothing if it is a terminal."""
         stdin: TextIO | None = sys.stdin
         return "" if stdin is None or stdin.isatty() else self.read("stdin")
 
@@ -132,28 +134,28 @@ class Stdin:
         return file_text(where, text[1:], " (a text that begins with @ is written @@)")
 
 
-def json_list(where: str, path: str | None) -> list[object] | None:
-    """Read the list in the JSON file of an option; None if the option was not given.
+def json_list(where: str, path: str | None) -> list[Json] | None:
+    """Read a list from the JSON file of an option; None without the option.
 
     Raises:
-        WrongUseError: The file cannot be read, or holds something else.
+        WrongUseError: The file cannot be read, or does not contain a list.
     """
     if path is None:
         return None
     try:
-        value: object = json.loads(file_text(where, path))
+        value: Json = json.loads(file_text(where, path))
     except (ValueError, RecursionError) as error:
         raise WrongUseError(where, f"{path}: not JSON: {error}") from error
     if not isinstance(value, list):
         kind = _KINDS.get(type(value), "a number")
         raise WrongUseError(where, f"{path}: must hold a JSON list, but holds {kind}")
-    return cast("list[object]", value)
+    return value
 
 
-def json_or_text(text: str) -> object:
-    """Parse JSON; text that is not JSON stays text."""
+def json_or_text(text: str) -> Json:
+    """Parse JSON; return other text as it is."""
     try:
-        value: object = json.loads(text)
+        value: Json = json.loads(text)
     except (ValueError, RecursionError):
         return text
     return value
@@ -165,7 +167,7 @@ def file_text(where: str, path: str, advice: str = "") -> str:
     Args:
         where: The option or argument that names the file.
         path: The file.
-        advice: The end of an error message.
+        advice: A text to append to error messages.
 
     Raises:
         WrongUseError: The file cannot be read as UTF-8.
@@ -197,7 +199,7 @@ def _decode(data: bytes, where: str, name: str) -> str:
 
 
 def write_text(text: str, path: str | None = None) -> None:
-    """Write text as UTF-8, to the byte.
+    """Write text as UTF-8, byte for byte.
 
     Args:
         text: The text.
@@ -213,7 +215,7 @@ def write_text(text: str, path: str | None = None) -> None:
         if stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         binary: BinaryIO | None = getattr(stdout, "buffer", None)
-        if binary is None:  # a stream of a program that runs the command, as io.StringIO
+        if binary is None:  # a stream of a program that calls main(), such as io.StringIO
             stdout.write(text)
             return
         binary.write(data)
@@ -226,12 +228,12 @@ def write_text(text: str, path: str | None = None) -> None:
 
 
 def write_visible(text: str, path: str | None = None) -> None:
-    """Write text as :func:`write_text` does; on a terminal, control characters are shown, not obeyed."""
+    """Write text as :func:`write_text` does; on a terminal, control characters are escaped."""
     write_text(visible(text) if goes_to_terminal(path) else text, path)
 
 
 def write_json(value: object, path: str | None = None, *, indent: int | None = None) -> None:
-    """Write a value as JSON, with control characters as of :func:`write_visible`.
+    """Write a value as JSON, with :func:`write_visible`.
 
     Args:
         value: The value.
@@ -242,7 +244,7 @@ def write_json(value: object, path: str | None = None, *, indent: int | None = N
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """Render a value as JSON, in one line without an indent; texts out of the environment as references."""
+    """Render a value as JSON, in one line without an indent. Values from the environment become references."""
     return json.dumps(
         shown(value), ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None
     )
@@ -256,12 +258,12 @@ def write_lines(lines: Iterable[str]) -> None:
 class Screen:
     """The standard output and, line by line, the standard input.
 
-    On a terminal, control characters are shown, and there are colours unless the user turned them off; elsewhere text
-    is written to the byte.
+    On a terminal, control characters are escaped, and there are colours unless the user turned them off. Elsewhere,
+    text is written byte for byte.
 
     Attributes:
-        terminal: True if the output is seen on a terminal.
-        interactive: True if a person sits there, who is asked for input.
+        terminal: True if the output is a terminal.
+        interactive: True if input and output are terminals.
     """
 
     def __init__(self) -> None:
@@ -272,8 +274,9 @@ class Screen:
         self._within_line = False
         if self.interactive:
             if find_spec("readline") is not None:
-                import_module("readline")  # with it, input() lets lines be edited and called back
-            cast("TextIOWrapper", self._stdin).reconfigure(encoding="utf-8", errors="replace")
+                import_module("readline")  # gives input() line editing and a history
+            if isinstance(self._stdin, TextIOWrapper):
+                self._stdin.reconfigure(encoding="utf-8", errors="replace")
 
     def write(self, text: str, style: str = "") -> None:
         """Write text at once.
@@ -288,7 +291,7 @@ class Screen:
         if not text:
             return
         self._within_line = not text.endswith("\n")
-        shown = text.encode("utf-8", "replace").decode()  # half of a surrogate pair, which no file may hold
+        shown = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
         if self.terminal:
             shown = visible(shown)
         if self._colored and style:
@@ -305,22 +308,22 @@ class Screen:
         self.end_line()
 
     def end_line(self) -> None:
-        """Begin a new line, unless there is one."""
+        """End the current line, if it has text."""
         if self._within_line:
             self.write("\n")
 
     def read(self, prompt: str) -> str | None:
-        r"""Read the next text: a line, and while it ends with ``\``, the next one too.
+        r"""Read a line; ``\`` at its end continues it on the next line.
 
         Args:
-            prompt: The prompt for a person.
+            prompt: The prompt on a terminal.
 
         Returns:
             The text without its last line end; None at the end of the input.
 
         Raises:
-            WrongUseError: It is not UTF-8.
-            KeyboardInterrupt: The person gave up the line.
+            WrongUseError: The input is not UTF-8.
+            KeyboardInterrupt: The user pressed Ctrl-C.
         """
         self.end_line()
         lines: list[str] = []
@@ -338,7 +341,7 @@ class Screen:
         try:
             return input(visible(prompt))
         except EOFError:
-            write_text("\n")  # the shell's next prompt begins a line
+            write_text("\n")  # so that the shell's prompt is on a line of its own
             return None
 
     def _piped_line(self) -> str | None:
@@ -352,25 +355,25 @@ class Screen:
 
 
 def note(text: str) -> None:
-    """Write a line to the standard error, beside the output."""
+    """Write a line to the standard error."""
     click.echo(visible(f"lazyprompt: {text}"), err=True)
 
 
 def goes_to_terminal(path: str | None = None) -> bool:
-    """Return True if output for a file, or for the standard output without one, is seen on a terminal."""
+    """Return True if output to this file, or to the standard output for None, goes to a terminal."""
     stdout: TextIO | None = sys.stdout
     return path is None and stdout is not None and stdout.isatty()
 
 
 def drop_stdout() -> None:
-    """Give up the standard output after it failed: Python would write to it again at exit, and complain."""
+    """Redirect the standard output to the null device after it failed, because Python flushes it again at exit."""
     stdout: TextIO | None = sys.stdout
     if stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Align the cells of rows as a terminal shows them, where a Chinese character takes two places.
+    """Align the cells of rows for a terminal, where a Chinese character takes two columns.
 
     Args:
         rows: The rows, with the heading first.

@@ -1,4 +1,4 @@
-"""``lazyprompt studio``: a page on this machine that shows a prompt while it is written."""
+"""``lazyprompt studio``: a local page that shows a prompt while you edit it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT: Final = 7317
 _HOST: Final = "127.0.0.1"
-# The seconds that a request may take after the studio began to end.
+# The seconds that requests get to finish at shutdown.
 _GRACE_S: Final = 1
 
 
@@ -34,17 +34,17 @@ _GRACE_S: Final = 1
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help=f"Where it is served on this machine; 0 is any free port.  [default: {DEFAULT_PORT}, or a free one]",
+    help=f"The port; 0 is any free one.  [default: {DEFAULT_PORT}, or a free one]",
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser.  [default: --browser]")
 @reference_options
 def command(*, place: str, port: int | None, browser: bool, params: dict[str, str], roots: tuple[str, ...]) -> None:
-    r"""Write a prompt, and see what every model gets of it.
+    r"""Edit prompts, and see what each model is sent.
 
-    DIR is a library of prompts, FILE one prompt file; left out, it is the current directory. The first line that
-    is written is the address of a page, which only this machine reaches, and only with the token in it. It shows the
-    prompt as it is sent: for each model family and provider, slot by slot, with what it costs and what a hostile value
-    becomes; and it saves files, unless they were changed meanwhile. Nothing is fetched from anywhere. Ctrl-C ends it.
+    DIR is a library of prompts, FILE one prompt file; the default is the current directory. The first line of output
+    is the address of the page, which only this machine can open, and only with its token. The page shows the prompt for
+    each model family and provider, the tokens of each slot, and the effect of hostile values. It saves files, unless
+    another program has changed them. It loads nothing from the network. Ctrl-C ends it.
 
     \b
     Examples:
@@ -54,50 +54,50 @@ def command(*, place: str, port: int | None, browser: bool, params: dict[str, st
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise WrongUseError("studio", str(missing_extra(package, "studio")))
-    from lazyprompt.studio.app import Tokens, studio_app
+    from lazyprompt.studio.app import PageTokens, studio_app
     from lazyprompt.studio.looking import Looking
     from lazyprompt.studio.workspace import Workspace
 
     with blaming("DIR"):
         workspace = Workspace.of(Path(place or "."))
     looking = Looking(workspace, params, tuple(map(Path, roots)))
-    # Ctrl-C ends it; the server has closed everything before the exception arrives here.
+    # uvicorn shuts down before it raises KeyboardInterrupt.
     with suppress(KeyboardInterrupt), _listening(port) as listener:
         actual: int = listener.getsockname()[1]
-        tokens = Tokens.made()
-        # A request from now on waits until the server answers.
+        tokens = PageTokens.create()
+        # The socket listens already: early requests wait for the server.
         click.echo(f"http://{_HOST}:{actual}/?token={tokens.token}")
         taken = port is None and actual != DEFAULT_PORT
-        elsewhere = f"port {DEFAULT_PORT} is taken, so this is another; " if taken else ""
+        elsewhere = f"port {DEFAULT_PORT} is in use, so this is another; " if taken else ""
         click.echo(f"{elsewhere}{visible(str(workspace.root))}; Ctrl-C ends it", err=True)
         if browser:
-            # Browsers in a terminal give control back when they are closed.
+            # A browser in the terminal blocks until it is closed.
             address = f"http://{_HOST}:{actual}/?ticket={tokens.ticket}"
             Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         _serve(studio_app(looking, tokens, actual), listener)
 
 
 def _listening(port: int | None) -> socket.socket:
-    """Open a socket that listens on this machine alone; if the usual port is taken, on a free one."""
+    """Listen on the loopback address, on a free port if the default port is in use."""
     try:
         return socket.create_server((_HOST, DEFAULT_PORT if port is None else port))
     except OSError as error:
         if port is None and error.errno == errno.EADDRINUSE:
             return _listening(0)
-        # The system's message has no address, which Python adds.
+        # The system's message, without the address that Python adds.
         why = os.strerror(error.errno) if error.errno else str(error)
         advice = "" if port is None else "; leave it out for a free one"
         raise WrongUseError("--port", f"{DEFAULT_PORT if port is None else port}: {why}{advice}") from error
 
 
 def _serve(app: ASGIApp, listener: socket.socket) -> None:
-    """Answer requests until the process ends."""
+    """Serve requests until the process ends."""
     import uvicorn
 
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,  # it would hold the token
+        access_log=False,  # it would contain the token
         date_header=False,
         server_header=False,
         proxy_headers=False,

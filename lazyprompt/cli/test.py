@@ -1,4 +1,4 @@
-"""``lazyprompt test``: the cases of prompts, what changed since another version, and the answers of a model."""
+"""``lazyprompt test``: test cases of prompts, changes since another version, and answers of a model."""
 
 from __future__ import annotations
 
@@ -51,9 +51,11 @@ class _TestOptions(TypedDict):
 @click.command("test")
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 @click.option("--format", "form", type=OneOf(["table", "json", "junit", "github"]), default="table", show_default=True)
-@click.option("--update", is_flag=True, help="Take the prompts as they are for their snapshots.")
-@click.option("--against", metavar="REV|DIR", help="Show what changed since a revision of git, or another directory.")
-@click.option("--run", metavar="SOURCE:MODEL", help="Ask a model too: openai:gpt-5-mini, or a local one as for run.")
+@click.option("--update", is_flag=True, help="Accept the prompts as snapshots.")
+@click.option("--against", metavar="REV|DIR", help="Show changes since a git revision, or another directory.")
+@click.option(
+    "--run", metavar="SOURCE:MODEL", help="Call a model too: openai:gpt-5-mini, or a local one as for lazyprompt run."
+)
 @base_url_option
 @url_option
 @click.option(
@@ -61,9 +63,9 @@ class _TestOptions(TypedDict):
     default=".lazyprompt/answers.sqlite",
     show_default=True,
     metavar="FILE",
-    help="Where answers are kept.",
+    help="The file of recorded answers.",
 )
-@count_option("--concurrency", default=8, show_default=True, help="Cases asked at once.")
+@count_option("--concurrency", default=8, show_default=True, help="The most calls at once.")
 @env_option
 @click.option("--allow-code", is_flag=True, help="Let checks of answers call the functions that they name.")
 @reference_options
@@ -71,17 +73,15 @@ class _TestOptions(TypedDict):
 def command(context: click.Context, **options: Unpack[_TestOptions]) -> None:
     r"""Test prompts with cases, and show what changed.
 
-    Each prompt is filled with the inputs of its cases, and what becomes of them is checked.
+    Each prompt is rendered with the inputs of its cases, and the result is checked.
 
-    PATH is a directory (the default is this one), a prompt file, or a file of cases. The cases of greeting.prompty
-    stand beside it in greeting.test.yaml, or inputs alone in greeting.test.jsonl or .csv. No model is asked
-    without --run.
+    PATH is a directory (by default the current one), a prompt file, or a file of cases. The cases of greeting.prompty
+    are beside it in greeting.test.yaml; greeting.test.jsonl or .csv have inputs alone. Only --run calls a model.
 
-    With --against no check is added: what changed is shown, and with --run only changed cases are asked; all others
-    take their recorded answer.
+    --against shows the changed cases. With --run, only these are sent to the model; the others use their recorded
+    answers.
 
-    The exit status is 0 where all pass, 1 where one fails or has no answer, 2 for wrong use or where
-    there is no case.
+    The exit status is 0 if all cases pass, 1 if one fails or has no answer, 2 for wrong use or without cases.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def command(context: click.Context, **options: Unpack[_TestOptions]) -> None:
     from lazyprompt.testing.report import Report
 
     if options["update"] and options["against"]:
-        raise WrongUseError("--update", "it takes the prompts as they are; leave out --against")
+        raise WrongUseError("--update", "it accepts all changes; leave out --against")
     places = [Path(each) for each in options["paths"] or (".",)]
     files = _case_files(places, options["roots"])
     report = Report(options["against"] is not None, keeps_names=options["form"] == "junit")
@@ -137,7 +137,7 @@ def _example(place: Path) -> str:
 
 
 def _runner(options: _TestOptions, places: list[Path], opened: ExitStack) -> Runner:
-    """Make what runs the cases, within a context that ends with the command."""
+    """Create the runner; the stack closes it at the end of the command."""
     from lazyprompt.testing.difference import older_version
     from lazyprompt.testing.running import Runner
 
@@ -161,7 +161,7 @@ def _runner(options: _TestOptions, places: list[Path], opened: ExitStack) -> Run
 
 
 def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
-    """Open the model, and the file of its answers."""
+    """Open the model and the file of its answers."""
     name = options["run"]
     if name is None:
         for option, value in (("--base-url", options["base_url"]), ("--url", options["url"])):
@@ -170,7 +170,7 @@ def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
         if options["allow_code"]:
             raise WrongUseError("--allow-code", "it is for checks of answers; give --run too")
         return None
-    from lazyprompt.cli.models import file_model, opened_model
+    from lazyprompt.cli.models import file_model, open_model
     from lazyprompt.modules.sources import SOURCES
     from lazyprompt.testing.running import Answers
 
@@ -190,8 +190,8 @@ def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
         chosen: Options = asked
         return file_model(chosen, prompt.file).params
 
-    module = opened.enter_context(opened_model(asked))
-    if options["allow_code"]:  # functions of checks are the user's own, as for pytest
+    module = opened.enter_context(open_model(asked))
+    if options["allow_code"]:  # checks import from the current directory, as with pytest
         sys.path.insert(0, str(Path.cwd()))
     with blaming("--answers"):
         answers = Answers(Path(options["answers"]), module, name, params_of)
@@ -200,7 +200,7 @@ def _answers(options: _TestOptions, opened: ExitStack) -> Answers | None:
 
 
 def _with_progress(results: Iterator[Result], form: str) -> Iterator[Result]:
-    """Yield results, and show on a terminal how many there are."""
+    """Yield results, and show their number on a terminal."""
     with progress_bar(f"test ({form})") as show:
         begin = shown = time.monotonic()
         failed = 0
@@ -220,7 +220,7 @@ def _progress(rows: int, failed: int, seconds: float) -> Progress:
 
 
 def _write(report: Report, form: str) -> None:
-    """Write the results in a form."""
+    """Write the results in a format."""
     from lazyprompt.testing.report import change_lines, failure_lines, github, junit, table_rows
 
     if form == "json":

@@ -15,7 +15,7 @@ from lazyprompt.cli.options import (
     budget_option,
     counter_option,
     env_option,
-    given_besides,
+    find_other_option,
     json_option,
     prompt_options,
     text_option,
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from lazyprompt.messages.openai_form import OpenAIPrompt
 
 
-# The rows of the report that are no slots.
+# The rows of the report that are not slots.
 _NO_SLOTS = ("tools", "framing")
-# The cells of a message's beginning on a terminal, and the characters of its text that are read for it.
+# The width of a message's beginning on a terminal, and the characters of its text that are read for it.
 _BEGINNING = 60
 _LOOKED_AT = 1_000
 
 
 class _Row(NamedTuple):
-    """A message: its role, how it begins, and its tokens; with a budget, also those after it."""
+    """A message: its role, its beginning, and its tokens before and, with a budget, after trimming."""
 
     role: str
     text: str
@@ -56,17 +56,17 @@ class _Row(NamedTuple):
 @prompt_options
 @env_option
 @counter_option
-@click.option("--bpe-file", metavar="FILE", help="The vocabulary of tiktoken, where its cache lacks it.")
+@click.option("--bpe-file", metavar="FILE", help="A vocabulary file for tiktoken, if its cache lacks it.")
 @budget_option
-@text_option("--download", metavar="NAME", help="Download the vocabulary of tiktoken for a model or encoding.")
+@text_option("--download", metavar="NAME", help="Download tiktoken's vocabulary of a model or encoding.")
 @json_option
 def command(
     *, counter: str, bpe_file: str | None, download: str | None, as_json: bool, **options: Unpack[Options]
 ) -> None:
     r"""Count the tokens of a prompt, by slot and by message.
 
-    The prompt is given as to lazyprompt render. Its slots, its tools and the framing around them add up to the total;
-    of flat text, the messages are those of the history.
+    Give the prompt as for lazyprompt render. Slots, tools and the framing around them add up to the total. For flat
+    text, the messages are those of the history.
 
     \b
     Examples:
@@ -78,8 +78,8 @@ def command(
     if download is not None:
         from lazyprompt.tokens.download import download_vocabulary
 
-        if other := given_besides("download"):
-            raise WrongUseError("--download", f"it stands alone; leave out {other}")
+        if other := find_other_option("download"):
+            raise WrongUseError("--download", f"it cannot be combined with other options; leave out {other}")
         with blaming("--download"):
             path = download_vocabulary(download)
         return write_lines([visible(str(path))])
@@ -97,7 +97,7 @@ def command(
 def _rows(
     request: PromptRequest, budget: Budget, prompt: str | OpenAIPrompt | Payload, report: TrimReport
 ) -> list[_Row]:
-    """List the messages of a payload as they are sent; of flat text those of the history, the prompter's own first."""
+    """List the messages of a payload; for flat text, the history, beginning with the prompter's own."""
     if not isinstance(prompt, str):
         sent, _ = countable(prompt, profile_of(request.form))
         return [
@@ -106,7 +106,7 @@ def _rows(
         ]
     given, history, tools, _ = request.call
     messages = request.prompter.fill(given, history, tools).history.messages
-    # All turns that a .prompty file makes are history; another prompter's own stand before what may go.
+    # All turns of a .prompty file are history. Other prompters put their own history first, which a budget never drops.
     first = 0 if request.file is not None else len(messages) - len(History.of(history).messages)
     gone = {first + at for at in report.dropped}
     rows: list[_Row] = []
@@ -118,7 +118,7 @@ def _rows(
 
 
 def _beginning(message: Msg | Form) -> str:
-    """Return the beginning of a message in one line: its media by kind, then its text."""
+    """Return the beginning of a message on one line: the kinds of its media, then its text."""
     words: list[str] = []
     for form in forms([message]):
         texts, media = content_of({key: value for key, value in form.items() if key != "name"})
@@ -129,7 +129,7 @@ def _beginning(message: Msg | Form) -> str:
 
 
 def _as_dict(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) -> dict[str, object]:
-    """Return the counts as JSON values; with a budget, also those after it."""
+    """Return the counts as JSON values; with a budget, also after trimming."""
     messages = [
         {"index": at, "role": row.role, "text": row.text, **dict(zip(("tokens", "after"), row.tokens, strict=False))}
         for at, row in enumerate(rows)
@@ -157,7 +157,7 @@ def _lines(counter: str, form: str, report: TrimReport, rows: Sequence[_Row]) ->
     about = "about " if counter == "approximate" else ""
     unit = "characters" if counter == "chars" else "tokens"
     numbers = ("TOKENS",) if report.max_tokens is None else ("BEFORE", "AFTER")
-    # Tools and framing stand below the messages, just above the total.
+    # Tools and framing are below the messages, just above the total.
     slots = dict(report.slots)
     ends = {name: slots.pop(name) for name in _NO_SLOTS if name in slots}
     ends["total"] = Tokens(report.before, report.after)

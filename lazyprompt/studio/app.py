@@ -1,8 +1,7 @@
-"""The studio's server: the user's own page is answered, and everything else refused before it is read.
+"""The studio's server: it answers its own page, and refuses all other requests before it reads their bodies.
 
-A page on the net can have a browser send requests to this machine. So each must name our own host, which a name that
-was bent to this machine (DNS rebinding) does not; come from our own page where it says where it comes from; and bring
-the token, which no other page can read.
+Any website can make a browser send requests to this machine. A request therefore needs our own host name, which DNS
+rebinding cannot fake; our own origin, if it names one; and the token, which no other page can read.
 """
 
 from __future__ import annotations
@@ -23,8 +22,15 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from lazyprompt.errors import LazyPromptError, PromptFileMissingError
-from lazyprompt.studio.looking import Looking, NotSavedError, fault
-from lazyprompt.studio.reading import CheckRequest, DiffRequest, LookRequest, SaveRequest, WrongRequestError, asked
+from lazyprompt.studio.looking import Looking, NotSavedError, error_json
+from lazyprompt.studio.reading import (
+    CheckRequest,
+    DiffRequest,
+    LookRequest,
+    SaveRequest,
+    WrongRequestError,
+    parse_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,43 +51,43 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-"""What every answer has: nothing is loaded from elsewhere, kept, framed, or run that is not a file of ours."""
+"""The headers of every response: they forbid other origins, caching, framing and inline scripts."""
 
 TOKEN_HEADER: Final = "x-studio-token"  # noqa: S105 - its name
-"""The header that brings the token; a page of another origin cannot set it without being asked first."""
+"""The header with the token. Another origin cannot set it without a CORS preflight."""
 
 STATIC: Final = "/static/"
-"""What needs no token: the page's own files, which hold nothing of anybody."""
+"""The path of the page's own files. They contain no user data and need no token."""
 
 
-class Tokens(NamedTuple):
-    """Tokens that let a page in.
+class PageTokens(NamedTuple):
+    """Secrets that grant the page access.
 
     Attributes:
-        token: What each request brings.
-        ticket: What fetches the token, once: other users of this machine see the address that a browser is started
-            with.
+        token: The token of each request.
+        ticket: The one-time code that the browser exchanges for the token. Other users of this machine can see the
+            address that a browser is started with.
     """
 
     token: str
     ticket: str
 
     @classmethod
-    def made(cls) -> Tokens:
-        """New ones, which nobody can guess."""
+    def create(cls) -> PageTokens:
+        """Create a pair of random tokens."""
         return cls(token_urlsafe(32), token_urlsafe(32))
 
 
 class Guard:
-    """Refuses all requests but those of the user's own page, and gives each answer its headers.
+    """Middleware that accepts only requests of the user's own page, and adds the headers to each response.
 
     Args:
-        app: What answers the others.
-        tokens: What they bring.
-        port: The port that it is served at.
+        app: The wrapped ASGI application.
+        tokens: The tokens of accepted requests.
+        port: The port of the server.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, port: int) -> None:
+    def __init__(self, app: ASGIApp, tokens: PageTokens, port: int) -> None:
         self._app = app
         self._token = tokens.token
         self._ticket: str | None = tokens.ticket
@@ -90,27 +96,27 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] == "lifespan":  # the server's own beginning and end
+        if scope["type"] == "lifespan":  # startup and shutdown
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            raise ValueError(f"the studio speaks http, and not {scope['type']}")
+            raise ValueError(f"expected an http request, not {scope['type']}")
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await self._answering(scope)(scope, receive, guarded)
+        await self._choose_response(scope)(scope, receive, guarded)
 
-    def _answering(self, scope: Scope) -> ASGIApp:
-        """Return the answer to a request: a refusal, or the content it asks for."""
+    def _choose_response(self, scope: Scope) -> ASGIApp:
+        """Return the wrapped application, or a refusal."""
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
-            return _refusal("This is another host: open the address that lazyprompt studio printed.")
+            return _refusal("Wrong host name: open the address that lazyprompt studio printed.")
         if not self._origins.issuperset(origins):
-            return _refusal("This page is not that of lazyprompt studio.")
+            return _refusal("This page is not served by lazyprompt studio.")
         path: str = scope["path"]
         if path.startswith(STATIC):
             return self._app
@@ -136,7 +142,7 @@ _WITHOUT_TOKEN: Final = _refusal("The token is missing or wrong: open the addres
 
 
 MAX_BODY: Final = 8_000_000
-"""The largest body that is read, in bytes: a prompt file of the largest size, with its inputs."""
+"""The largest request body in bytes: a prompt file of the largest size, with its inputs."""
 
 TYPES: Final[Mapping[str, str]] = {
     "html": "text/html; charset=utf-8",
@@ -145,9 +151,9 @@ TYPES: Final[Mapping[str, str]] = {
     "json": "application/json",
     "svg": "image/svg+xml",
 }
-"""The files of the page, by their suffixes."""
+"""The media types of the page's files, by suffix."""
 
-# The status of an answer to each kind of error.
+# The HTTP status for each kind of error.
 _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
     WrongRequestError: HTTPStatus.BAD_REQUEST,
     PromptFileMissingError: HTTPStatus.NOT_FOUND,
@@ -157,13 +163,13 @@ _STATUS: Final[Mapping[type[Exception], HTTPStatus]] = {
 }
 
 
-def studio_app(looking: Looking, tokens: Tokens, port: int) -> ASGIApp:
-    """Make the server.
+def studio_app(looking: Looking, tokens: PageTokens, port: int) -> ASGIApp:
+    """Create the server's application.
 
     Args:
-        looking: The looks at the files of a workspace.
-        tokens: The tokens that let a page in.
-        port: The port that it is served at on this machine.
+        looking: The views of the workspace's files.
+        tokens: The tokens of accepted requests.
+        port: The port of the server.
     """
     gets: dict[str, Callable[[str], JsonObject]] = {
         "workspace": lambda _: looking.about(),
@@ -171,19 +177,19 @@ def studio_app(looking: Looking, tokens: Tokens, port: int) -> ASGIApp:
         "versions": looking.versions,
     }
     posts: dict[str, Callable[[bytes], JsonObject]] = {
-        "look": lambda body: looking.look(asked(LookRequest, body)),
-        "check": lambda body: looking.check(asked(CheckRequest, body)),
-        "diff": lambda body: looking.diff(asked(DiffRequest, body)),
-        "save": lambda body: looking.save(asked(SaveRequest, body)),
+        "look": lambda body: looking.look(parse_request(LookRequest, body)),
+        "check": lambda body: looking.check(parse_request(CheckRequest, body)),
+        "diff": lambda body: looking.diff(parse_request(DiffRequest, body)),
+        "save": lambda body: looking.save(parse_request(SaveRequest, body)),
     }
     routes = [
-        Route("/", _sent),
-        Route(f"{STATIC}{{name}}", _sent),
+        Route("/", _send_file),
+        Route(f"{STATIC}{{name}}", _send_file),
         *(Route(f"/api/{name}", partial(_get, work=work)) for name, work in gets.items()),
         *(Route(f"/api/{name}", partial(_post, work=work), methods=["POST"]) for name, work in posts.items()),
     ]
-    app = Starlette(routes=routes, exception_handlers=dict.fromkeys((HTTPException, *_STATUS), _refused))
-    app.router.redirect_slashes = False  # what is not there is nowhere
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys((HTTPException, *_STATUS), _error_response))
+    app.router.redirect_slashes = False  # an unknown path is a 404
     return Guard(app, tokens, port)
 
 
@@ -200,34 +206,34 @@ async def _post(request: Request, work: Callable[[bytes], JsonObject]) -> Respon
         if size > MAX_BODY:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MAX_BODY} bytes")
         pieces.append(piece)
-    # In a thread, so that the server stays open to others.
+    # In a thread, so that the server can accept other requests.
     return await run_in_threadpool(lambda: _response(work(b"".join(pieces))))
 
 
 def _response(body: JsonObject, status: int = HTTPStatus.OK) -> Response:
-    # What stands for bytes of the environment that are no UTF-8 can be written as ASCII alone.
+    # ASCII only: surrogates, which stand for undecodable bytes of file names, cannot be encoded as UTF-8.
     return Response(json.dumps(body), status, media_type=TYPES["json"])
 
 
-async def _refused(_: Request, error: Exception) -> Response:
-    """Answer with an error; of a fault of ours the server writes its traceback to the standard error."""
+async def _error_response(_: Request, error: Exception) -> Response:
+    """Return an error as JSON. The server prints the traceback of an unexpected one."""
     if isinstance(error, HTTPException):
         return _response({"error": {"message": error.detail}}, error.status_code)
     kind = next(kind for kind in _STATUS if isinstance(error, kind))
-    found: JsonObject = fault(error, "") if kind is LazyPromptError else {"message": str(error)}
+    found: JsonObject = error_json(error, "") if kind is LazyPromptError else {"message": str(error)}
     body: JsonObject = {"error": found}
     status = _STATUS[kind]
     if kind is Exception:
-        what = f"lazyprompt failed, which it never should: {type(error).__name__}"
-        found["message"] = f"{what}; the terminal has the traceback"
+        what = f"unexpected error, a bug in lazyprompt: {type(error).__name__}"
+        found["message"] = f"{what}; see the traceback in the terminal"
     elif isinstance(error, NotSavedError):
         body |= error.now or {}
         status = status if error.now else HTTPStatus.INTERNAL_SERVER_ERROR
     return _response(body, status)
 
 
-def _sent(request: Request) -> Response:
-    """Send a file of the page; no others are ever sent."""
+def _send_file(request: Request) -> Response:
+    """Return a file of the page; other files are not found."""
     name: str = request.path_params.get("name", "index.html")
     static = files("lazyprompt.studio").joinpath("static")
     suffix = name.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""The page's view: a request made into a Look, as JSON."""
+"""The page's views of a text, as JSON: its rendering, findings and differences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lazyprompt.inspect.look import CallArguments, Look, look, look_json, shared
 from lazyprompt.prompters.target_choice import OWN_FORMS
 from lazyprompt.rendering.markers import DEFAULT_MARKERS, Markers
 from lazyprompt.studio.reading import ATTACKS, WrongRequestError, as_kind, describe_input, first_values, read_draft
-from lazyprompt.studio.workspace import Changed, Workspace
+from lazyprompt.studio.workspace import SaveConflict, Workspace
 from lazyprompt.tokens.vocabulary import vocabularies_here
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lazyprompt.studio.reading import CheckRequest, DiffRequest, Draft, LookRequest, SaveRequest
     from lazyprompt.tokens.counter import TokenCounter
 
-# The texts that are kept as they were read: those that are looked at while only their inputs change.
+# The number of parsed texts to keep, while only their inputs change.
 _MOST_TEXTS: Final = 8
 _TIKTOKEN: Final = "tiktoken:"
 _PLAIN_COUNTERS: Final = ("approximate", "chars")
@@ -48,7 +48,7 @@ class NotSavedError(Exception):
     """A file was not saved.
 
     Attributes:
-        now: The ``text`` and ``hash`` of the file, if it is not what was read; None if the disk does not take it.
+        now: The present ``text`` and ``hash`` of a file that has changed; None if it cannot be written.
     """
 
     def __init__(self, why: str, now: JsonObject | None = None) -> None:
@@ -57,10 +57,10 @@ class NotSavedError(Exception):
 
 
 class Looking:
-    """Looks at the texts of a workspace.
+    """Views of the texts in a workspace.
 
     Args:
-        workspace: Where their files are.
+        workspace: The directory or file.
         params: The values of ``${params:name}``.
         roots: Further directories that files may refer to.
     """
@@ -69,7 +69,7 @@ class Looking:
         self, workspace: Workspace, params: Mapping[str, object] | None = None, roots: tuple[Path, ...] = ()
     ) -> None:
         self.workspace = workspace
-        # One file alone is read as Prompty.load reads it, the files of a directory as PromptLibrary does.
+        # A single file is read as by Prompty.load, a directory as by PromptLibrary.
         layers = () if workspace.only is not None else (workspace.root,)
         self._references = References(
             None, roots, dict(params or {}), HiddenEnvironment(), layers=layers, connects_later=True
@@ -77,10 +77,10 @@ class Looking:
         self._drafts: FileCache[Draft] = FileCache(_MOST_TEXTS)
 
     def _read(self, path: str, text: str) -> Draft:
-        """Read a text as its file would be read; those read last are kept while the files that they include stay.
+        """Parse a text as a prompt file. The last results are cached until an included file changes.
 
         Raises:
-            PromptFileError: The text is no prompt file; or the path leads out of the workspace.
+            PromptFileError: The text is not a valid prompt file, or the path leads out of the workspace.
         """
         place = self.workspace.place(path)
         return self._drafts.get((place, text), partial(read_draft, place, path, text, self._references))
@@ -90,10 +90,10 @@ class Looking:
 
         Returns:
             ``root``, ``files`` (path, key, lang, version), ``families``, ``providers``, ``attacks`` (id, name),
-            ``counters``, ``version``, and ``adds``: True where files can be added.
+            ``counters``, ``version``, and ``adds``: True if files can be added.
 
         Raises:
-            PromptFileError: As of :meth:`lazyprompt.studio.workspace.Workspace.files`.
+            PromptFileError: There are too many files or directories.
         """
         here = [f"{_TIKTOKEN}{name}" for name in vocabularies_here()]
         return {
@@ -108,18 +108,17 @@ class Looking:
         }
 
     def file(self, path: str) -> JsonObject:
-        r"""A file, to begin with.
+        r"""Open a file.
 
         Args:
-            path: Its path in the workspace.
+            path: The path in the workspace.
 
         Returns:
-            ``path``, ``text``, ``hash``, ``newline`` (how its lines end: as ``\r\n``, or ``mixed``),
-            ``inputs`` and ``values``, ``form`` and ``model`` where it names a provider, and ``error`` where it is no
-            prompt.
+            ``path``, ``text``, ``hash``, ``newline`` (the line end, such as ``\r\n``, or ``mixed``), ``inputs`` and
+            ``values``, ``form`` and ``model`` if it names a provider, and ``error`` if it is not a valid prompt.
 
         Raises:
-            PromptFileError: It cannot be read.
+            PromptFileError: The file cannot be read.
         """
         content = self.workspace.read(path)
         inputs: tuple[Property, ...] = ()
@@ -129,7 +128,7 @@ class Looking:
             draft = self._read(path, content.text)
             inputs, form = draft.inputs, draft.form
         except LazyPromptError as wrong:
-            error = fault(wrong, path)
+            error = error_json(wrong, path)
         return {
             "path": path,
             **content._asdict(),
@@ -142,13 +141,13 @@ class Looking:
         }
 
     def versions(self, path: str) -> JsonObject:
-        """The other files of the key of a file.
+        """List the other versions and languages of a file.
 
         Args:
-            path: Its path in the workspace.
+            path: The path in the workspace.
 
         Raises:
-            PromptFileMissingError: It leads out of the workspace, or is no prompt's.
+            PromptFileMissingError: The path leads out of the workspace, or does not name a prompt file.
         """
         self.workspace.place(path)
         files = self.workspace.files()
@@ -165,23 +164,23 @@ class Looking:
         """Return a view of a text.
 
         Args:
-            asked: The text, the inputs and the form.
+            asked: The text, the inputs and the format.
 
         Returns:
-            ``look``, ``inputs`` and ``attacked``; or ``error``, with the inputs where the text can be read.
+            ``look``, ``inputs`` and ``attacked``; or ``error``, with the inputs if the text can be parsed.
 
         Raises:
-            PromptFileMissingError: The path leads out of the workspace, or is no prompt's.
+            PromptFileMissingError: The path leads out of the workspace, or does not name a prompt file.
             WrongRequestError: There is no such attack.
         """
         self.workspace.place(asked.path)
         try:
             draft = self._read(asked.path, asked.text)
         except LazyPromptError as error:
-            return {"error": fault(error, asked.path)}
+            return {"error": error_json(error, asked.path)}
         inputs: list[Json] = [*map(describe_input, draft.inputs)]
         try:
-            values, attacked = _attacked(asked, draft)
+            values, attacked = _with_attack(asked, draft)
             seen = look(
                 draft.prompter,
                 _call(draft, values, asked.history),
@@ -193,8 +192,8 @@ class Looking:
                 window=asked.window,
             )
         except LazyPromptError as error:
-            return {"error": fault(error, asked.path), "inputs": inputs}
-        return {"look": _seen(_without_negative_counts(seen)), "inputs": inputs, "attacked": attacked}
+            return {"error": error_json(error, asked.path), "inputs": inputs}
+        return {"look": _look_json(_without_negative_counts(seen)), "inputs": inputs, "attacked": attacked}
 
     def check(self, asked: CheckRequest) -> JsonObject:
         """Check a text as ``lazyprompt check`` would check its file.
@@ -206,7 +205,7 @@ class Looking:
             ``findings``: each with ``code``, ``severity``, ``message``, ``advice``, ``line`` and ``column``.
 
         Raises:
-            PromptFileMissingError: As of :meth:`look`.
+            PromptFileMissingError: The path leads out of the workspace, or does not name a prompt file.
         """
         place = self.workspace.place(asked.path)
         roots = (*self._references.layers, *self._references.roots)
@@ -221,8 +220,8 @@ class Looking:
             asked: The text, the other file, and the inputs for both.
 
         Returns:
-            ``changes`` from the file to the text, ``slots``, and the beginning that is ``shared``: ``slots`` is None
-            where one of the two cannot be filled; or ``error``.
+            ``changes`` from the file to the text, ``slots``, and the ``shared`` beginning; or ``error``. ``slots`` is
+            None if one of the two cannot be filled.
 
         Raises:
             PromptFileError: The other file cannot be read.
@@ -234,7 +233,7 @@ class Looking:
             try:
                 sides.append(self._read(path, text))
             except LazyPromptError as error:
-                return {"error": fault(error, path)}
+                return {"error": error_json(error, path)}
         before, behind = sides
         comparison = diff_of(
             asked.other,
@@ -255,7 +254,7 @@ class Looking:
                 for side in sides
             ]
         except LazyPromptError:
-            # Faults of the inputs are shown beside the prompt.
+            # The prompt view shows errors of the inputs.
             return {"changes": changes, "slots": None}
         slots: list[Json] = [{**each._asdict(), "lines": [*each.lines]} for each in slot_diff(*looks)]
         prefix = None if isinstance(looks[1].sent, str) else check_prefix(looks[0].sent, looks[1].sent)
@@ -266,25 +265,25 @@ class Looking:
         """Save a text.
 
         Returns:
-            The ``hash`` of what the file holds now.
+            The ``hash`` of the new content.
 
         Raises:
-            PromptFileError: As of :meth:`lazyprompt.studio.workspace.Workspace.save`.
-            NotSavedError: The file is not what was read, or the disk does not take it.
+            PromptFileError: The text is too large, or the existing file cannot be read.
+            NotSavedError: The file has changed since it was read, or cannot be written.
         """
         try:
             done = self.workspace.save(asked.path, asked.text, asked.hash)
-        except LazyPromptError:  # some of them are errors of the disk, too
+        except LazyPromptError:  # some are OSErrors, too
             raise
         except OSError as error:
             raise NotSavedError(f"{asked.path} cannot be written: {error.strerror or error}") from error
-        if isinstance(done, Changed):
+        if isinstance(done, SaveConflict):
             raise NotSavedError(done.why, done.now._asdict() if done.now else {"hash": None, "text": None})
         return {"hash": done.hash}
 
 
-def fault(error: Exception, path: str) -> JsonObject:
-    """An error as the page shows it.
+def error_json(error: Exception, path: str) -> JsonObject:
+    """Return an error for the page.
 
     Args:
         error: The error.
@@ -292,7 +291,7 @@ def fault(error: Exception, path: str) -> JsonObject:
 
     Returns:
         ``kind``, the name of its class in ``lazyprompt.errors`` or None; ``message``, ``line`` and ``column``. The last
-        two are None where the place is not known, or in another file.
+        two are None if the position is unknown or in another file.
     """
     message = str(error)
     kind = next((each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__), None)
@@ -319,22 +318,21 @@ def _without_negative_counts(seen: Look) -> Look:
     return replace(seen, slots=tuple(slot._replace(tokens=counts[slot.name]) for slot in seen.slots))
 
 
-def _seen(seen: Look) -> JsonObject:
-    """A Look with its payload written out: a page would read numbers in it as others, and turn keys about."""
-    made = look_json(seen)
+def _look_json(seen: Look) -> JsonObject:
+    """Return a Look with its payload as text: JavaScript would change large numbers and the order of keys."""
     text = seen.sent if isinstance(seen.sent, str) else json.dumps(seen.sent, ensure_ascii=False, indent=2)
-    return made | {"text": text, "payload": not isinstance(seen.sent, str)}
+    return look_json(seen) | {"text": text, "payload": not isinstance(seen.sent, str)}
 
 
 def _call(draft: Draft, values: Mapping[str, Json], history: list[Json] | None) -> CallArguments:
-    """Return the arguments of a prompter; a value of an input that the text no longer has is passed over."""
+    """Return the arguments of a call, without values for inputs that the text no longer has."""
     named = {each.name for each in draft.inputs}
     given = {name: value for name, value in values.items() if name in named}
     return CallArguments(given or None, cast("HistoryLike | None", history))
 
 
-def _attacked(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str | None]:
-    """The inputs with the hostile value among them, if one is asked for; and that value."""
+def _with_attack(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str | None]:
+    """Return the inputs with the requested hostile value, and that value."""
     if asked.attack is None:
         return asked.inputs, None
     attack = next((each for each in ATTACKS if each.id == asked.attack.id), None)
@@ -343,10 +341,10 @@ def _attacked(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str
         raise WrongRequestError(f"there is no attack {asked.attack.id!r}{did_you_mean(asked.attack.id, known)}")
     kind = next((each.kind for each in draft.inputs if each.name == asked.attack.slot), None)
     if kind is None:
-        # The text was changed since the slot was chosen.
+        # The text no longer has the chosen slot.
         return asked.inputs, None
     family = asked.model if asked.form in OWN_FORMS else None
-    # Without a family, nobody knows which model reads the prompt.
+    # Without a family, the default markers apply.
     markers = DEFAULT_MARKERS if family is None else Markers.for_model(family)
     value = attack.make(markers, asked.text)
     return {**asked.inputs, asked.attack.slot: as_kind(value, kind)}, value
@@ -354,15 +352,15 @@ def _attacked(asked: LookRequest, draft: Draft) -> tuple[Mapping[str, Json], str
 
 @lru_cache(maxsize=8)
 def _counter(name: str) -> TokenCounter:
-    """Return the counter of a name; kept, as to look for a vocabulary takes longer than to count."""
-    # The others ask a provider, or read a path.
+    """Return a counter by name. It is cached, because loading a vocabulary takes longer than counting."""
+    # Other counters call a provider or read a path.
     if name not in _PLAIN_COUNTERS and not name.startswith(_TIKTOKEN):
         raise TokenizerError(f"there is no counter {name!r}{did_you_mean(name, _PLAIN_COUNTERS)}")
     return counter_named(name)
 
 
 def _newline(text: str) -> str:
-    """Return the line ends of a text."""
+    """Return the line end of a text, or ``mixed``."""
     pairs = text.count("\r\n")
     counts = {"\n": text.count("\n") - pairs, "\r\n": pairs, "\r": text.count("\r") - pairs}
     found = [ending for ending, count in counts.items() if count]

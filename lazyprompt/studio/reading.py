@@ -1,7 +1,7 @@
-"""Requests of the page as checked values: texts, read as their files would be, and hostile values to put into them.
+"""The page's requests as validated values, prompt texts parsed as files, and hostile values to try in them.
 
-The hostile values try to be more than text, one of each kind of the table in docs/internals/attacks.md. They are made
-for the family that is looked at: another's markers are text to it.
+Each hostile value tries to forge structure, one for each kind of attack in docs/internals/attacks.md. It uses the
+markers of the chosen model family, because other markers are plain text to that family.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _PLACE = re.compile(r"«(\w+)»")
 
 
 def _values(markers: Markers, template: str) -> dict[str, str]:
-    """Return the texts that stand for the places of an attack."""
+    """Return the text of each placeholder in an attack."""
     header = _HEADER.search(template)
     tokens = (markers.bos, *markers.stop, "<|endoftext|>", "</s>", "<|reserved_0|>")
-    # Some families write no call of their own; most have learnt the plain one.
+    # A family without its own tool call syntax has usually learnt the plain one.
     own = (markers.tool_start, markers.tool_args, markers.tool_end)
     start, between, end = own if markers.tool_start else PLAIN_CALL
     return {
@@ -55,7 +55,7 @@ def _values(markers: Markers, template: str) -> dict[str, str]:
         "result": f"{markers.soe}paid{markers.eoe}" if markers.soe else "<tool_response>paid</tool_response>",
         "header": header[1] if header else "### Instruction:",
         "order": _ORDER,
-        # Nearly all readers see nothing of letters of the plane of tags, as U+E0041 for an A.
+        # Letters in the Tags block, such as U+E0041 for A, are invisible almost everywhere.
         "tags": "".join(chr(0xE0000 + ord(letter)) for letter in _ORDER),
     }
 
@@ -64,9 +64,9 @@ class Attack(NamedTuple):
     """A hostile value.
 
     Attributes:
-        id: Its name in requests.
-        name: What it tries, in a few words.
-        text: The value, with places as ``«eoh»`` for texts of the model.
+        id: The name in requests.
+        name: A short description.
+        text: The value, with placeholders such as ``«eoh»`` for the model's markers.
     """
 
     id: str
@@ -74,11 +74,11 @@ class Attack(NamedTuple):
     text: str
 
     def make(self, markers: Markers, template: str) -> str:
-        """Return the value for a model.
+        """Return the value with its placeholders filled in.
 
         Args:
-            markers: The markers of its family.
-            template: The developer's own text.
+            markers: The markers of the model's family.
+            template: The prompt's template.
         """
         values = _values(markers, template)
         return _PLACE.sub(lambda place: values[place[1]], self.text)
@@ -118,30 +118,30 @@ ATTACKS: Final[tuple[Attack, ...]] = (
         "Hi <script>alert(1)</script> <img src=x onerror=alert(1)> <a href='javascript:alert(1)'>a</a>",
     ),
 )
-"""All of them, in the order in which they are shown."""
+"""All attacks, in the page's order."""
 
 
 def as_kind(value: str, kind: str) -> Json:
-    """Return a hostile value as an input of a kind takes it.
+    """Wrap a hostile value for a kind of input.
 
     Args:
         value: The value.
         kind: The kind of the input.
 
     Returns:
-        A list that holds it, a conversation in which somebody says it, and so on. A kind that takes no text, as a
-        number, is given it all the same: the page shows that it refuses it.
+        A list, an object or a conversation that contains the value. Other kinds get the text itself: the page then
+        shows that a number, for example, refuses it.
     """
-    held: dict[str, Json] = {
+    wrapped: dict[str, Json] = {
         "array": [value],
         "object": {"text": value, value: "text"},
         "thread": [{"role": "user", "content": value}],
     }
-    return held.get(kind, value)
+    return wrapped.get(kind, value)
 
 
 class WrongRequestError(Exception):
-    """A request that no page of ours sends; the message says what is wrong with it."""
+    """An invalid request, which the page itself never sends."""
 
 
 class _Request(BaseModel):
@@ -149,11 +149,11 @@ class _Request(BaseModel):
 
 
 class PutAttack(_Request):
-    """A hostile value in the place of one of the user's.
+    """A hostile value for one input.
 
     Args:
-        id: Which, of :data:`lazyprompt.studio.reading.ATTACKS`.
-        slot: The input that it is put into.
+        id: The attack's name in :data:`lazyprompt.studio.reading.ATTACKS`.
+        slot: The input.
     """
 
     id: str
@@ -161,15 +161,15 @@ class PutAttack(_Request):
 
 
 class _TextRequest(_Request):
-    """A text with its inputs, in one form.
+    """A text with its inputs and a format.
 
     Args:
         path: The path of its file in the workspace.
-        text: The text, as it is in the editor.
-        inputs: The values by their names.
+        text: The text in the editor.
+        inputs: The values by name.
         history: The earlier messages.
         form: ``flat``, or a provider.
-        model: As of :func:`lazyprompt.inspect.look.look`.
+        model: The model family of flat text, or the provider's model; see :func:`lazyprompt.inspect.look.look`.
     """
 
     path: str
@@ -184,10 +184,10 @@ class LookRequest(_TextRequest):
     """Request to view a prompt.
 
     Args:
-        max_tokens: What is to be trimmed to.
-        window: The tokens of the context window.
+        max_tokens: The budget to trim to.
+        window: The size of the context window in tokens.
         counter: The name of a counter.
-        attack: A hostile value to be put in.
+        attack: The hostile value to insert.
     """
 
     max_tokens: int | None = Field(default=None, ge=1)
@@ -200,18 +200,18 @@ class DiffRequest(_TextRequest):
     """Request to compare two prompts.
 
     Args:
-        other: The path of the file that the text is compared with.
+        other: The path of the file to compare with.
     """
 
     other: str
 
 
 class CheckRequest(_Request):
-    """A text to be checked.
+    """Request to check a text.
 
     Args:
         path: The path of its file in the workspace.
-        text: The text, as it is in the editor.
+        text: The text in the editor.
     """
 
     path: str
@@ -219,50 +219,50 @@ class CheckRequest(_Request):
 
 
 class SaveRequest(CheckRequest):
-    """A text to be saved.
+    """Request to save a text.
 
     Args:
         path: The path of the file in the workspace.
-        text: What it is to hold.
-        hash: The hash of what was read; None where there was no file.
+        text: The new content.
+        hash: The hash of the content that was read; None for a new file.
     """
 
     hash: str | None
 
 
-_Asked = TypeVar("_Asked", bound=_Request)
+_RequestT = TypeVar("_RequestT", bound=_Request)
 
 
-def asked(kind: type[_Asked], body: bytes) -> _Asked:
-    """A request out of its body.
+def parse_request(kind: type[_RequestT], body: bytes) -> _RequestT:
+    """Parse a request.
 
     Args:
-        kind: What it is to be.
+        kind: The class of the request.
         body: The JSON.
 
     Raises:
-        WrongRequestError: It is no JSON, or not what it is to be.
+        WrongRequestError: The body is not valid JSON, or not a request of this kind.
     """
     try:
-        # From JSON first: of what stands in a value, only values are asked whether they are numbers.
+        # model_validate_json would accept NaN and Infinity inside values.
         return kind.model_validate(from_json(body, allow_inf_nan=False))
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_url=False))
         raise WrongRequestError("; ".join(faults)) from error
     except ValueError as error:
-        raise WrongRequestError(f"the body is no JSON: {error}") from error
+        raise WrongRequestError(f"the body is not valid JSON: {error}") from error
 
 
 _EMPTY: Final[Mapping[str, Json]] = {"string": "", "array": [], "object": {}, "thread": []}
 
 
 class Draft(NamedTuple):
-    """A text that was read.
+    """A parsed text.
 
     Attributes:
-        file: What it was read as.
-        prompter: Its prompter.
-        inputs: What it takes: what it declares, and what its template names besides.
+        file: The prompt file.
+        prompter: The file's prompter.
+        inputs: The declared inputs, then those that only the template names.
     """
 
     file: Prompty | PromptFile
@@ -271,7 +271,7 @@ class Draft(NamedTuple):
 
     @property
     def form(self) -> tuple[str | None, str | None]:
-        """The form of the file's own provider, and its model there; None and None where it names no provider."""
+        """The format and the model that the file names; both None if it names no provider."""
         model = self.file.model if isinstance(self.file, Prompty) else {}
         provider, api, name = (shown(model.get(key)) for key in ("provider", "apiType", "id"))
         if not isinstance(provider, str):
@@ -283,27 +283,27 @@ class Draft(NamedTuple):
         return (form, str(name or "") or None) if form in PROVIDERS else (None, None)
 
     def outline(self, text: str, name: str) -> Outline:
-        """Return the parts of it that are compared.
+        """Return the parts of the file that a comparison uses.
 
         Args:
             text: The text.
-            name: How errors call it.
+            name: The file's name in error messages.
         """
         return outline_of(self.file) if isinstance(self.file, Prompty) else outline_of_yaml(text, name, self.file)
 
 
 def read_draft(place: Path, path: str, text: str, references: References, trace: Trace) -> Draft:
-    """Read a text as its file would be read.
+    """Parse a text as a prompt file.
 
     Args:
-        place: The file, which need not hold that text.
-        path: Its path in the workspace, for errors.
+        place: The file. Its content may differ from the text.
+        path: The file's path in the workspace, for error messages.
         text: The text.
         references: The directories and values that files may refer to.
-        trace: Notes the files that the text includes.
+        trace: A record of the files that the text includes.
 
     Raises:
-        PromptFileError: The text is no prompt file.
+        PromptFileError: The text is not a valid prompt file.
     """
     if place.suffix.lower() in YAML_SUFFIXES:
         file = PromptFile.loads(text, path)
@@ -317,7 +317,7 @@ def read_draft(place: Path, path: str, text: str, references: References, trace:
 
 
 def _slots_of(prompter: Prompter) -> tuple[Property, ...]:
-    """The slots of a prompter, and what the user says."""
+    """Return the slots of a prompter, and the user's text."""
     slots = {name: Property(name, required=True) for name in prompter.slots}
     if prompter.made_of.instruction.input_form.has_input:
         slots.setdefault("input", Property("input"))
@@ -331,8 +331,8 @@ def describe_input(each: Property) -> JsonObject:
         each: The input.
 
     Returns:
-        ``name``, ``kind``, ``required``, ``default``, ``sample``, ``description`` and ``enum``. Of what comes from the
-        environment it has the reference, as the file is written.
+        ``name``, ``kind``, ``required``, ``default``, ``sample``, ``description`` and ``enum``. Values from the
+        environment are shown as their references.
     """
     return {
         "name": each.name,
@@ -346,14 +346,13 @@ def describe_input(each: Property) -> JsonObject:
 
 
 def first_values(inputs: tuple[Property, ...]) -> JsonObject:
-    """The values that a page begins with: of each input its sample, or its default; else an empty one where it must be.
+    """Return the initial values of the page: an input's sample, its default, or an empty value if it is required.
 
     Args:
         inputs: The inputs.
 
     Returns:
-        The values by their names. What comes from the environment is left out: it stays what it is where nothing is
-        given.
+        The values by name, without values from the environment: those apply by default.
     """
     values: JsonObject = {}
     for each in inputs:
@@ -364,7 +363,7 @@ def first_values(inputs: tuple[Property, ...]) -> JsonObject:
 
 
 def _empty(each: Property) -> Json:
-    """Return the first value for an input of which nothing is known."""
+    """Return the initial value of an input without sample and default."""
     if not each.required:
         return None
     return each.enum_values[0] if each.enum_values else deepcopy(_EMPTY.get(each.kind))

@@ -1,7 +1,7 @@
-"""The prompt files that the studio works on: found, read, and saved where nobody else has changed them.
+"""The studio's prompt files: listed, read, and saved unless another program has changed them.
 
-A file is known by its path below the root, as ``support/refund@1.2.0.prompty``; which names prompts have is said in
-:mod:`lazyprompt.files.library.names`. Symbolic links are followed first: what counts is where a file is.
+A file is identified by its path below the root, such as ``support/refund@1.2.0.prompty``;
+:mod:`lazyprompt.files.library.names` defines the names. Symbolic links are resolved before a path is checked.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_FILES: Final = 2000
-"""How many prompt files a page can list."""
+"""The most prompt files that a page can list."""
 
 _MOST_DIRECTORIES: Final = 4000
-# Signs of paths on other systems, and what stands for bytes that are no UTF-8.
+# Path separators of other systems, and surrogates, which stand for bytes that are not UTF-8.
 _ODD: Final = re.compile("[\\\\:\0\ud800-\udfff]")
 
 
-class Listed(NamedTuple):
+class WorkspaceFile(NamedTuple):
     """A prompt file of a workspace.
 
     Attributes:
-        path: Its path below the root, with slashes.
-        key: Its key; its path where its name is wrong.
-        lang: Its language; ``""`` for the default.
-        version: Its version; None where its name has none.
+        path: The path below the root, with slashes.
+        key: The prompt's key; the path if the file's name is invalid.
+        lang: The language; ``""`` for the default.
+        version: The version; None if the name has none.
     """
 
     path: str
@@ -48,23 +48,23 @@ class Listed(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Content of a file.
+    """The content of a file.
 
     Attributes:
-        text: Its text, with its newlines and its byte order mark.
-        hash: The SHA-256 of its bytes.
+        text: The text, with its own line ends and byte order mark.
+        hash: The SHA-256 of the bytes.
     """
 
     text: str
     hash: str
 
 
-class Changed(NamedTuple):
-    """Reason why a file was not saved: it is not the one that was read.
+class SaveConflict(NamedTuple):
+    """The reason why a file was not saved: it has changed since it was read.
 
     Attributes:
-        why: What to tell the user.
-        now: What it holds now; None where there is no such file.
+        why: The message for the user.
+        now: The present content; None if the file no longer exists.
     """
 
     why: str
@@ -73,11 +73,11 @@ class Changed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A directory of prompt files, or one of them.
+    """A directory of prompt files, or a single file.
 
     Args:
         root: The directory.
-        only: The name of the only file; None for all in the directory.
+        only: The name of the single file; None for all files in the directory.
     """
 
     root: Path
@@ -85,14 +85,14 @@ class Workspace:
 
     @classmethod
     def of(cls, place: Path) -> Workspace:
-        """The workspace of a directory or a prompt file.
+        """Open the workspace of a directory or a prompt file.
 
         Args:
-            place: Where it is.
+            place: The directory or file.
 
         Raises:
-            PromptFileMissingError: There is nothing.
-            PromptFileError: It is a file that is no prompt's, or a directory with too much in it.
+            PromptFileMissingError: There is no such directory or file.
+            PromptFileError: The file is not a prompt file, or the directory has too many files.
         """
         if place.is_dir():
             made = cls(Path(os.path.realpath(place)))
@@ -103,22 +103,22 @@ class Workspace:
             raise PromptFileMissingError(f"{place}: there is no such directory or file")
         if real.suffix.lower() not in SUFFIXES or not real.is_file():
             raise PromptFileError(
-                f"{place}: this is no prompt file; the names of these end with {', '.join(SUFFIXES)}, and a directory "
-                "of them can be given as well"
+                f"{place}: not a prompt file; give a file whose name ends with {', '.join(SUFFIXES)}, or a directory "
+                "of such files"
             )
         return cls(real.parent, real.name)
 
-    def files(self) -> tuple[Listed, ...]:
-        """All prompt files that are there now, by the alphabet; those that lie elsewhere are left out.
+    def files(self) -> tuple[WorkspaceFile, ...]:
+        """List the prompt files, sorted by path, without links that lead out of the workspace.
 
         Raises:
-            PromptFileError: There are too many.
+            PromptFileError: There are too many files or directories.
         """
         if self.only is not None:
-            return (self._listed("", self.only),)
-        found: list[Listed] = []
+            return (self._describe("", self.only),)
+        found: list[WorkspaceFile] = []
         for number, directory in enumerate(directories(self.root)):
-            found += self._found(directory)
+            found += self._scan(directory)
             if len(found) > MOST_FILES or number > _MOST_DIRECTORIES:
                 raise PromptFileError(
                     f"{self.root}: more than {MOST_FILES} prompt files or {_MOST_DIRECTORIES} directories; give the "
@@ -126,60 +126,60 @@ class Workspace:
                 )
         return tuple(sorted(found))
 
-    def _found(self, directory: str) -> Iterator[Listed]:
+    def _scan(self, directory: str) -> Iterator[WorkspaceFile]:
         try:
             entries = [*os.scandir(self.root / directory)]
-        except OSError as error:  # it has gone since it was listed, or is not for us
+        except OSError as error:  # deleted meanwhile, or not readable
             raise PromptFileError(f"{self.root / directory}: cannot be read: {error.strerror or error}") from error
         for each in entries:
             if _is_prompt(each.name) and each.is_file() and self._leads_within(f"{directory}{each.name}"):
-                yield self._listed(directory, each.name)
+                yield self._describe(directory, each.name)
 
     def _leads_within(self, path: str) -> bool:
         return Path(os.path.realpath(self.root / path)).is_relative_to(self.root)
 
-    def _listed(self, directory: str, name: str) -> Listed:
+    def _describe(self, directory: str, name: str) -> WorkspaceFile:
         path = f"{directory}{name}"
         try:
             entry = entry_of(name, directory, self.root)
         except PromptFileError:
-            # Its version is none: a library refuses it, here it can be read all the same.
+            # An invalid version: a library refuses the file, but the studio can open it.
             entry = None
         if entry is None:
-            return Listed(path, path, "", None)
-        return Listed(path, entry.key, entry.lang, str(entry.version) if entry.version else None)
+            return WorkspaceFile(path, path, "", None)
+        return WorkspaceFile(path, entry.key, entry.lang, str(entry.version) if entry.version else None)
 
     def place(self, path: str) -> Path:
-        """Return the path of a file.
+        """Return the full path of a file.
 
         Args:
-            path: Its path below the root.
+            path: The path below the root.
 
         Returns:
-            The path, with the root before it; it may be a link, and there may be nothing.
+            The path. It may be a link, and the file need not exist.
 
         Raises:
-            PromptFileMissingError: It leads out of the workspace, or is no prompt's.
+            PromptFileMissingError: The path leads out of the workspace, or does not name a prompt file.
         """
         *within, name = path.split("/")
         named = name == self.only and not within if self.only is not None else _is_prompt(name)
         if not named or not all(map(_is_plain, within)) or not self._leads_within(path):
-            raise PromptFileMissingError(f"{path!r} is no prompt file of this workspace")
+            raise PromptFileMissingError(f"{path!r} is not a prompt file of this workspace")
         return self.root / path
 
     def read(self, path: str) -> Content:
         """Read a file.
 
         Args:
-            path: Its path below the root.
+            path: The path below the root.
 
         Raises:
-            PromptFileMissingError: As of :meth:`place`; or there is no such file.
-            PromptFileError: It cannot be read, is too large or no UTF-8.
+            PromptFileMissingError: There is no such file, or :meth:`place` refuses the path.
+            PromptFileError: The file cannot be read, is too large, or is not UTF-8.
         """
         place = self.place(path)
         try:
-            # A link that is made from here on is not followed.
+            # A link created after this line is not followed.
             data = read_resolved(Path(os.path.realpath(place)))
         except FileNotFoundError as error:
             raise PromptFileMissingError(f"{path}: there is no such file") from error
@@ -187,39 +187,39 @@ class Workspace:
             raise PromptFileError(f"{path}:1:1: cannot be read: {error.strerror or error}") from error
         return Content(decode_file(data, path), _hash(data))
 
-    def save(self, path: str, text: str, known: str | None) -> Content | Changed:
-        """Write a file, if it is still what was read.
+    def save(self, path: str, text: str, known: str | None) -> Content | SaveConflict:
+        """Write a file, unless it has changed since it was read.
 
         Args:
-            path: Its path below the root.
-            text: What it is to hold, to the byte.
-            known: The hash of what was read; None where there was no file.
+            path: The path below the root.
+            text: The new text, written byte for byte.
+            known: The hash of the content that was read; None for a new file.
 
         Returns:
-            What it holds now; or why it was not written.
+            The new content, or the conflict.
 
         Raises:
-            PromptFileMissingError: As of :meth:`place`.
-            PromptFileError: The text is too large, or the file that is there cannot be read.
-            OSError: The disk does not take it.
+            PromptFileMissingError: :meth:`place` refuses the path.
+            PromptFileError: The text is too large, or the existing file cannot be read.
+            OSError: The file cannot be written.
         """
         place = Path(os.path.realpath(self.place(path)))
         data = text.encode()
         if len(data) > MAX_BYTES:
             raise PromptFileError(f"{path}:1:1: {TOO_LARGE}")
         try:
-            # A file that is new may be the first of its directory.
+            # A new file may be the first in its directory.
             if known is None:
                 place.parent.mkdir(parents=True, exist_ok=True)
             with locked(place.with_name(f".{_hash(place.name.encode())[:16]}.lock")):
                 now = self._now(path)
                 if (now.hash if now else None) != known:
-                    return Changed(_what_happened(path, now), now)
+                    return SaveConflict(_describe_change(path, now), now)
                 if now is not None and not os.access(place, os.W_OK):
-                    raise PermissionError(errno.EACCES, "it may only be read", path)
+                    raise PermissionError(errno.EACCES, "the file is read-only", path)
                 write_whole(place, data)
         except BlockingIOError:
-            return Changed(f"{path} is being saved by another program just now; save again", self._now(path))
+            return SaveConflict(f"{path} is being saved by another program; save again", self._now(path))
         return Content(text, _hash(data))
 
     def _now(self, path: str) -> Content | None:
@@ -230,7 +230,7 @@ class Workspace:
 
 
 def _is_plain(name: str) -> bool:
-    """Return True if a library looks at a name, and a page can show it."""
+    """Return True if a library reads files of this name, and a page can show it."""
     return bool(name) and not name.startswith((".", "_")) and _ODD.search(name) is None
 
 
@@ -238,10 +238,10 @@ def _is_prompt(name: str) -> bool:
     return _is_plain(name) and Path(name).suffix.lower() in SUFFIXES and not is_test(name)
 
 
-def _what_happened(path: str, now: Content | None) -> str:
+def _describe_change(path: str, now: Content | None) -> str:
     if now is None:
-        return f"{path} is no longer there; save again to write it anew"
-    return f"{path} was changed on the disk since it was read here"
+        return f"{path} no longer exists; save again to create it"
+    return f"{path} has changed on disk since it was opened"
 
 
 def _hash(data: bytes) -> str:

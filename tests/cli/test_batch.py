@@ -89,7 +89,7 @@ def test_a_row_without_a_line_ends_it_and_what_is_said_goes_on(
     assert (ran.status, ran.out) == (1, b"")
     stopped, again = ran.err.splitlines()
     assert stopped.startswith("lazyprompt: stopped: row 70: ")
-    advice = "lazyprompt: pass over such rows with: lazyprompt "
+    advice = "lazyprompt: skip such rows with: lazyprompt "
     assert again == f"{advice}{shlex.join(command)} --on-error skip"
     assert not (tmp_path / "out.jsonl").exists()
     ran = run(*shlex.split(again.removeprefix(advice)))
@@ -132,7 +132,7 @@ def test_a_run_that_is_told_to_end_says_how_to_go_on(
     assert ran.status == 1
     assert ran.err.splitlines() == [
         f"lazyprompt: stopped: row 16 was the last: {said}",
-        f"lazyprompt: go on with: lazyprompt {shlex.join(command)}",
+        f"lazyprompt: resume with: lazyprompt {shlex.join(command)}",
     ]
     assert signal.getsignal(number) == before
     assert saved(tmp_path / "out.jsonl")["number"] == 16
@@ -184,9 +184,9 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
     ("changed", "said"),
     [
         (["--format", "opnai"], "--format: format 'opnai' is unknown (did you mean 'openai'?)"),
-        (["--seed", "3"], "--seed: it says which rows a sample has; give --sample N"),
-        (["--on-error", "stop", "--rejects", "x"], "--rejects: --on-error stop rejects no row; leave out one"),
-        (["--tokens", "anthropic:m"], "--tokens: 'anthropic:m' counts no rows; give one of approximate, chars, "),
+        (["--seed", "3"], "--seed: it is for a sample; give --sample N"),
+        (["--on-error", "stop", "--rejects", "x"], "--rejects: --on-error stop rejects no rows; leave out one"),
+        (["--tokens", "anthropic:m"], "--tokens: 'anthropic:m' cannot count rows; give one of approximate, chars, "),
         (["--tokens", "tiktoken"], "--tokens: tiktoken needs an argument"),
         (["-o", "data.jsonl"], "--output: data.jsonl is the input, which cannot be overwritten; give another"),
         (["-o", "no/out.jsonl"], "--output: no/out.jsonl: there is no directory no"),
@@ -202,7 +202,7 @@ def test_rows_are_chosen_and_named(run: Callable[..., Ran], tmp_path: Path, comm
         (["--format", "openai-batch"], "--model: openai-batch needs a model, which each request names"),
         # A row was said to be at fault, and to be passed over.
         (["--model", "nope"], "--model: no model family is known for 'nope'"),
-        (["--run", "--engine", "ray"], "--engine: with --run one process asks; --concurrency says how much at once"),
+        (["--run", "--engine", "ray"], "--engine: --run uses one process; --concurrency sets the calls at once"),
         (["--limit", "0"], "--limit: 0 is not in the range x>=1."),
         (["--workers", "0"], "--workers: 0 is not in the range x>=1."),
         (["--param", "a=b"], "--param: it is for files whose names end with .prompty"),
@@ -247,7 +247,7 @@ def test_outputs_of_an_earlier_run_are_told(run: Callable[..., Ran], tmp_path: P
     (tmp_path / "out-00002.jsonl").touch()
     ran = run(*command)
     assert ran.status == 0
-    assert ran.err.splitlines()[1] == "lazyprompt: of an earlier run, and not of this one: out-00002.jsonl"
+    assert ran.err.splitlines()[1] == "lazyprompt: left over from an earlier run: out-00002.jsonl"
 
 
 class Screen(io.StringIO):

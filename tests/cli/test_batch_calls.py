@@ -55,12 +55,12 @@ def test_the_answers_are_written_and_what_they_took_is_said(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--source", "openai"], "--source: it says how a model is asked; give --run too"),
-        (["--rpm", "5"], "--rpm: it says how a model is asked; give --run too"),
-        (["--run"], "--source: there is no model to ask"),
+        (["--source", "openai"], "--source: it is for calls of a model; give --run too"),
+        (["--rpm", "5"], "--rpm: it is for calls of a model; give --run too"),
+        (["--run"], "--source: no model is named"),
         (["--run", "--source", "opanai"], "--source: there is no source 'opanai' (did you mean 'openai'?)"),
-        (["--run", "--source", "openai", "--workers", "2"], "--workers: with --run one process asks"),
-        (["--run", "--source", "openai", "--format", "openai"], "--format: with --run the output has answers"),
+        (["--run", "--source", "openai", "--workers", "2"], "--workers: --run uses one process"),
+        (["--run", "--source", "openai", "--format", "openai"], "--format: --run writes answers in its own format"),
         (["--run", "--source", "openai", "--url", "http://x/v1"], "--url: it is for local models"),
         (["--run", "--source", "openai", "--rpm", "0"], "--rpm: 0 is not in the range"),
     ],
@@ -83,7 +83,7 @@ def test_ctrl_c_leaves_what_is_under_way_its_time_and_says_how_to_go_on(server: 
     _, err = started.communicate(timeout=30)
     assert started.returncode == 1
     assert "stopped: it was interrupted (Ctrl-C); 4 rows have an answer\n" in err
-    assert "go on with: lazyprompt batch qa.yaml" in err
+    assert "resume with: lazyprompt batch qa.yaml" in err
     server.misbehaves = lambda _: None
     done = subprocess.run(command, cwd=tmp_path, check=False)  # noqa: S603 - as above
     assert done.returncode == 0

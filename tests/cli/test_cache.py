@@ -71,7 +71,7 @@ def test_json(run: Run) -> None:
     [
         (("none.jsonl", "--provider", "openai"), "FILE: none.jsonl: No such file"),
         (("calls.jsonl",), "--provider"),
-        (("empty.jsonl", "--provider", "openai"), "FILE: empty.jsonl: there are no calls in it"),
+        (("empty.jsonl", "--provider", "openai"), "FILE: empty.jsonl: it contains no calls"),
         (("strings.jsonl", "--provider", "openai"), "FILE: call 0: message 0 is a str, not an object"),
     ],
 )

@@ -167,7 +167,7 @@ def test_the_first_turn_without_an_answer_ends_it(
     [
         (b"/sav x", "/sav: there is no such command (did you mean '/save'?); /help lists them, and // begins text"),
         (b"/", "/: there is no such command; "),
-        (b"/save", "/save: give it FILE, as in /save FILE"),
+        (b"/save", "/save: FILE is missing; write /save FILE"),
         (b"/system ", "/system: give it TEXT, as in /system TEXT"),
         (b"/quit now", "/quit: it stands alone"),
         (b"/save no/dir", "/save: no/dir: No such file or directory"),
@@ -239,7 +239,7 @@ def test_interrupt_stops_the_answer_and_not_the_chat(server: ModelServer, tmp_pa
         shown.until("> ")
         shown.type("go on\n")
         shown.until("word word")
-        shown.interrupt("\n(stopped; the conversation is as it was before)\n> ")
+        shown.interrupt("\n(stopped; the conversation is unchanged)\n> ")
         server.wait_for(1, SECONDS)
         assert server.seen[0].client_left
         server.answer = Answer("pong")
@@ -262,7 +262,7 @@ def test_interrupt_before_the_first_word(server: ModelServer, tmp_path: Path) ->
         shown.until("> ")
         shown.type("hi\n")
         assert eventually(lambda: server.seen)
-        shown.interrupt("(stopped; the conversation is as it was before)\n> ")
+        shown.interrupt("(stopped; the conversation is unchanged)\n> ")
         shown.type(CTRL_D)
         assert shown.ended()[0] == 0
 

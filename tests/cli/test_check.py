@@ -93,12 +93,12 @@ def test_exit_status(run: Run, argv: tuple[str, ...], status: int) -> None:
     [
         (("no.prompty",), "FILE: no.prompty: there is no such file or directory"),
         ((), "FILE...: Missing argument 'FILE...'"),
-        (("wrong.prompty", "--select", "LP9999"), "--select: 'LP9999' is no rule"),
-        (("wrong.prompty", "--ignore", ""), "--ignore: '' is no rule"),
-        (("wrong.prompty", "--ignore", "LP052,"), "--ignore: '' is no rule"),
+        (("wrong.prompty", "--select", "LP9999"), "--select: 'LP9999' is not a rule"),
+        (("wrong.prompty", "--ignore", ""), "--ignore: '' is not a rule"),
+        (("wrong.prompty", "--ignore", "LP052,"), "--ignore: '' is not a rule"),
         (("wrong.prompty", "--dialect", "v3"), "--dialect: 'v3' is unknown (did you mean 'v"),
         # A run that checked nothing was a success.
-        (("empty",), "FILE: nothing was checked: no prompt file is in empty"),
+        (("empty",), "FILE: nothing was checked: there is no prompt file in empty"),
         (("wrong.prompty", "--ignore", "LP"), "FILE: nothing was checked: --select and --ignore leave no rule"),
         (("wrong.prompty", "--select", "LP052", "--ignore", "LP05"), "FILE: nothing was checked"),
         (("notes.txt",), "FILE: notes.txt: prompt files end with .prompty, .yaml, .yml"),

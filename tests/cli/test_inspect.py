@@ -140,11 +140,11 @@ def test_each_token_of_a_training_sample(run: Run) -> None:
     assert found["tokens"][-1] == ends
     assert "tokens" not in run("inspect", *argv, "--json").json
     for wrong, message in (
-        (("--input", "a", "--tokens"), "--tokens: it shows what is trained; give the answer with --label"),
+        (("--input", "a", "--tokens"), "--tokens: it shows a training sample; give the answer with --label"),
         (("--input", "a", "--label", "b", "--tokens"), "--tokens: give the tokenizer: --counter huggingface:PATH"),
-        (("--input", "a", "--label", "b", "--tokens", "--format", "openai"), "--tokens: tokens are those of flat text"),
+        (("--input", "a", "--label", "b", "--tokens", "--format", "openai"), "--tokens: it is for flat text"),
         (("--input", "a", "--label", "b", "--mask", "(", "--counter", tokenizer), "--mask: the mask's pattern '('"),
-        (("-", "--tokens"), "--tokens: a saved payload is whole already"),
+        (("-", "--tokens"), "--tokens: it does not apply to a saved payload"),
     ):
         assert fault(run("inspect", *wrong)).startswith(message)
 
@@ -261,11 +261,11 @@ def test_a_saved_payload(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("a.json", "--set", "a=b"), "--set: a saved payload is whole already; leave it out"),
-        (("a.json", "--max-tokens", "9"), "--max-tokens: a saved payload is whole already; leave it out"),
+        (("a.json", "--set", "a=b"), "--set: it does not apply to a saved payload; leave it out"),
+        (("a.json", "--max-tokens", "9"), "--max-tokens: it does not apply to a saved payload; leave it out"),
         (
             ("a.json", "--diff-model", "x"),
-            "--diff-model: a saved payload is made for one model; --diff names another prompt",
+            "--diff-model: a saved payload is for one model; give --diff with another prompt",
         ),
         (("none.json",), "PROMPT_FILE: none.json: No such file or directory"),
         (

@@ -176,14 +176,14 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
     values = ("count=4", "ratio=much", "urgent=yes", "tags=x", "place={}", "picture=p.png", "chat=[5]", "cuont=1")
     message = fault(run("render", kinds, *[each for value in values for each in ("--set", value)]))
     for part in (
-        "picture is 'p.png', which is no address; the file itself is @p.png",
+        "picture is 'p.png', which is not an address; for a file, give @p.png",
         "chat: history[0] is a int",
         "count is 4, and must be one of 1, 2, 30",
         "ratio is 'much', and must be of kind float",
         "urgent is 'yes', and must be of kind boolean",
         "tags is 'x', and must be of kind array",
         "Missing required input: place.city",
-        "all but texts and addresses are given as JSON",
+        "give all values but texts and addresses as JSON",
         "no input named 'cuont' (did you mean 'count'?); the inputs are 'count', 'ratio', ",
     ):
         assert part in message
@@ -197,7 +197,7 @@ def test_all_that_is_wrong_is_in_one_line(run: Callable[..., Ran], kinds: str) -
         (["--set", "language=a", "--set", "question=b", "--input", "c"], "--input: "),
         (["--set", "language=@no.txt"], "--set: no.txt: No such file or directory"),
         (["--set", "language=a", "--input", "b", "--param", "x"], "--param: 'x' is not of the form name=value"),
-        (["--instruction", "x"], "--instruction: the prompt file says that; give one of the two"),
+        (["--instruction", "x"], "--instruction: the prompt file has its own; leave out one of the two"),
     ],
 )
 def test_wrong_input(run: Callable[..., Ran], order: str, argv: list[str], message: str) -> None:
@@ -264,7 +264,7 @@ Be brief.
 user:
 {{ question }}
 """
-LEFT = "lazyprompt: of the prompt file is not used: "
+LEFT = "lazyprompt: fields of the prompt file without effect: "
 
 
 @pytest.fixture
@@ -351,8 +351,12 @@ def test_a_file_sends_keys_nowhere(run: Callable[..., Ran], server: ModelServer,
 @pytest.mark.parametrize(
     ("model", "argv", "message"),
     [
-        ("{id: m, provider: azure}", [], "PROMPT_FILE: its model.provider is 'azure', which is no source: "),
-        ("{id: m, apiType: embedding}", [], "PROMPT_FILE: its model.apiType is 'embedding', and a model is asked"),
+        ("{id: m, provider: azure}", [], "PROMPT_FILE: its model.provider is 'azure', which is not a source; "),
+        (
+            "{id: m, apiType: embedding}",
+            [],
+            "PROMPT_FILE: its model.apiType is 'embedding'; only chat models can be called",
+        ),
         ("{provider: ollama}", [], "--source: ollama has no default model: give model="),
         ("{id: m, provider: openai}", ["--model", "no.gguf"], "--model: there is no file no.gguf"),
         ("{id: m}", ["--model", "no.gguf"], "--model: there is no file no.gguf"),

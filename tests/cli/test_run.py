@@ -116,7 +116,7 @@ def test_what_text_does_not_tell_is_said_beside_it(run: Callable[..., Ran], serv
     calls = "lazyprompt: the model calls add, s\\u001bub; --json gives the arguments\n"
     assert run("run", *at(server), "--input", "hi") == Ran(0, b"", calls)
     server.answer = Answer("on and", finish="length")
-    cut = "lazyprompt: the answer ended at the limit of tokens; give a larger --max-tokens\n"
+    cut = "lazyprompt: the answer ended at the token limit; give a larger --max-tokens\n"
     assert run("run", *at(server), "--input", "hi") == Ran(0, b"on and", cut)
 
 
@@ -205,7 +205,7 @@ def test_engine_that_does_not_start(run: Callable[..., Ran], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "--source: there is no model to ask; give --source, or --model of a local one"),
+        ([], "--source: no model is named; give --source, or --model of a local one"),
         (["--source", "opnai"], "--source: there is no source 'opnai' (did you mean 'openai'?); there are openai, "),
         (["--source", "openai"], "--source: openai needs a key, and there is none: set OPENAI_API_KEY in the "),
         (["--source", "ollama"], "--source: ollama has no default model: give model="),
@@ -242,10 +242,10 @@ def test_wrong_use_is_one_line(
         (["--instruction", "{a} {b}", "--input", "x"], "--input: the input is one str, but there are 2 slots"),
         (["--instruction", "{a}", "--set", "b=1"], "--set: no value for 'a'; no slot named 'b'"),
         (["--input", "x", "--json", "--stream"], "--stream: JSON is written when the answer is whole; leave out"),
-        (["--chat", "--input", "x"], "--input: it is for one answer; leave out --chat"),
-        (["--chat", "--json"], "--json: it is for one answer; leave out --chat"),
-        (["--chat", "--no-stream"], "--stream: it is for one answer; leave out --chat"),
-        (["--chat", "--type", "alpaca"], "--type: Alpaca prompts have no turns; give a prompt of the type chat"),
+        (["--chat", "--input", "x"], "--input: it does not apply to a chat; leave out --chat"),
+        (["--chat", "--json"], "--json: it does not apply to a chat; leave out --chat"),
+        (["--chat", "--no-stream"], "--stream: it does not apply to a chat; leave out --chat"),
+        (["--chat", "--type", "alpaca"], "--type: the Alpaca form has no turns; give a prompt of the type chat"),
         (["--chat", "--history", "h.json"], "--history: history[0]"),
         (["--input", "x", "--tools", "t.json"], "--tools: t.json: must hold a JSON list, but holds an object"),
         (["--input", "x", "--history", "h.json"], "--history: history[0]"),

@@ -126,7 +126,7 @@ def test_the_port_is_the_usual_one_or_a_free_one(root: Path) -> None:
             if made.process.stderr is None:
                 pytest.fail("no pipe")
             said = made.process.stderr.readline()
-            assert said.startswith(f"port {studio.DEFAULT_PORT} is taken, so this is another; ")
+            assert said.startswith(f"port {studio.DEFAULT_PORT} is in use, so this is another; ")
 
 
 def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_browser_is_started_with_a_ticket_and_not_with_the_token(root: Path, t
 def test_wrong_use(run: Callable[..., Ran], tmp_path: Path) -> None:
     assert fault(run("studio", "nowhere")).startswith("DIR: nowhere: there is no such directory or file")
     (tmp_path / "a.txt").touch()
-    assert fault(run("studio", "a.txt")).startswith("DIR: a.txt: this is no prompt file")
+    assert fault(run("studio", "a.txt")).startswith("DIR: a.txt: not a prompt file")
     assert fault(run("studio", "--port", "70000")).startswith("--port: ")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -330,7 +330,7 @@ def test_a_version_that_cannot_be_read_is_an_error_at_its_place(run: Run) -> Non
         (("old",), "PATH: there is no case in old; write NAME.test.yaml beside a prompt"),
         (("old.prompty",), "PATH: there is no case in old.prompty; write old.test.yaml"),
         (("--url", "http://x"), "--url: it is the address of a model; give --run too"),
-        (("--update", "--against", "old"), "--update: it takes the prompts as they are; leave out --against"),
+        (("--update", "--against", "old"), "--update: it accepts all changes; leave out --against"),
     ],
 )
 def test_wrong_use(run: Run, arguments: tuple[str, ...], said: str) -> None:

@@ -445,7 +445,10 @@ def test_download_of_no_vocabulary(run: Callable[..., Ran]) -> None:
     ],
 )
 def test_download_stands_alone(run: Callable[..., Ran], more: tuple[str, ...], option: str) -> None:
-    assert fault(run("tokens", "--download", "gpt-4o", *more)) == f"--download: it stands alone; leave out {option}"
+    assert (
+        fault(run("tokens", "--download", "gpt-4o", *more))
+        == f"--download: it cannot be combined with other options; leave out {option}"
+    )
 
 
 # --- Wrong use ---------------------------------------------------------------------------------------------------
@@ -474,7 +477,7 @@ KNOWN = "known are approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:P
         (("--input", "x", "--counter", "\udcff"), "--counter: the text is not UTF-8"),
         (("--input", "x", "--counter", "tiktoken:gtp-4o"), "--counter: tiktoken "),
         (("--input", "x", "--counter", "huggingface:no"), "--counter: there is no tokenizer at no; "),
-        (("--input", "x", "--bpe-file", "f"), "--bpe-file: only tiktoken reads it; "),
+        (("--input", "x", "--bpe-file", "f"), "--bpe-file: it is for tiktoken; "),
         (("--input", "x", "--counter", "tiktoken:o200k_base", "--bpe-file", "no"), "--bpe-file: no cannot be read"),
         (("--input", "x", "--max-tokens", "0"), "--max-tokens: 0 is not in the range"),
         (("--input", "x", "--max-tokens", "many"), "--max-tokens: 'many' is not a valid"),

@@ -13,7 +13,7 @@ from lazyprompt.files.prompty import Prompty
 from lazyprompt.formatters.providers import PROVIDERS
 from lazyprompt.rendering.markers import Markers
 from lazyprompt.studio.looking import Looking
-from lazyprompt.studio.reading import LookRequest, asked
+from lazyprompt.studio.reading import LookRequest, parse_request
 from lazyprompt.studio.workspace import Workspace
 from studio.helpers import PARAMS
 from support.paths import LIBRARY, library_inputs
@@ -83,7 +83,7 @@ def alone(path: str) -> str:
 def shown(case: Case) -> object:
     """What the page is told, sent as JSON and read again."""
     given = {"path": case.path, "text": text_of(case.path), "inputs": inputs_of(case.path)}
-    request = asked(LookRequest, json.dumps({**given, "form": case.form, "model": case.model}).encode())
+    request = parse_request(LookRequest, json.dumps({**given, "form": case.form, "model": case.model}).encode())
     answer = json.loads(json.dumps(looking().look(request)))
     if "error" in answer:
         return {key: answer["error"][key] for key in ("message", "line", "column")}

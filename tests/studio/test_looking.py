@@ -9,7 +9,7 @@ import pytest
 
 from lazyprompt import Markers, Prompty
 from lazyprompt.studio.looking import Looking
-from lazyprompt.studio.reading import ATTACKS, DiffRequest, LookRequest, WrongRequestError, asked
+from lazyprompt.studio.reading import ATTACKS, DiffRequest, LookRequest, WrongRequestError, parse_request
 from lazyprompt.studio.workspace import Workspace
 from studio.library_looks import cases, expected, shown, text_of
 from support.paths import LIBRARY, library_inputs
@@ -43,7 +43,7 @@ def made(path: Path, text: str = FILE, name: str = "refund.prompty", **more: Any
 
 def look(looking: Looking, text: str = FILE, path: str = "refund.prompty", **more: Any) -> dict[str, Any]:
     body = {"path": path, "text": text, **more}
-    return looking.look(asked(LookRequest, json.dumps(body).encode()))
+    return looking.look(parse_request(LookRequest, json.dumps(body).encode()))
 
 
 VALUES = {"order": "#1", "tone": "stern", "items": ["lamp"], "count": 2, "extra": "now"}
@@ -200,7 +200,7 @@ def test_versions_are_those_of_the_key(tmp_path: Path) -> None:
 
 def diff(looking: Looking, text: str, **more: Any) -> dict[str, Any]:
     body = {"path": "refund.prompty", "text": text, "other": "refund@1.0.0.prompty", **more}
-    return looking.diff(asked(DiffRequest, json.dumps(body).encode()))
+    return looking.diff(parse_request(DiffRequest, json.dumps(body).encode()))
 
 
 def test_a_diff_goes_from_the_file_to_the_text(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_yaml_files_are_compared_as_they_are_in_the_editor(tmp_path: Path) -> No
     looking = made(tmp_path, "instruction: Speak {language}.\n", "talk.yaml")
     (tmp_path / "talk@1.0.0.yaml").write_text("instruction: Speak {language}.\n")
     body = {"path": "talk.yaml", "text": "instruction: Say it in {language}.\n", "other": "talk@1.0.0.yaml"}
-    found = looking.diff(asked(DiffRequest, json.dumps(body | {"inputs": {"language": "Thai"}}).encode()))
+    found = looking.diff(parse_request(DiffRequest, json.dumps(body | {"inputs": {"language": "Thai"}}).encode()))
     assert [(each["kind"], each["name"]) for each in found["changes"]] == [("sections", "instruction")]  # type: ignore[union-attr, index, call-overload]
 
 
@@ -289,14 +289,14 @@ def test_there_is_something_to_choose_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"", "no JSON"),
-        (b"\xff", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
+        (b"", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
         (b"[]", "valid dictionary"),
         (b'{"path": "x"}', "text: Field required"),
-        (b'{"path": "x", "text": "", "inputs": {"a": NaN}}', "no JSON"),
+        (b'{"path": "x", "text": "", "inputs": {"a": NaN}}', "not valid JSON"),
         (b'{"path": "x", "text": "", "inputs": {"a": [1e999]}}', "finite number"),
-        (b'{"path": "x", "text": "\\ud800"}', "no JSON"),
+        (b'{"path": "x", "text": "\\ud800"}', "not valid JSON"),
         (b'{"path": "x", "text": "", "max_tokens": 0}', "max_tokens: "),
         (b'{"path": "x", "text": "", "max_tokens": "9"}', "max_tokens: "),
         (b'{"path": "x", "text": "", "modle": "x"}', "modle: Extra inputs"),
@@ -304,11 +304,11 @@ def test_there_is_something_to_choose_from(tmp_path: Path) -> None:
 )
 def test_a_wrong_request_is_told(body: bytes, why: str) -> None:
     with pytest.raises(WrongRequestError, match=why):
-        asked(LookRequest, body)
+        parse_request(LookRequest, body)
 
 
 def test_large_numbers_stay_what_they_are() -> None:
-    request = asked(LookRequest, b'{"path": "", "text": "", "inputs": {"a": 123456789012345678901, "b": 1.0}}')
+    request = parse_request(LookRequest, b'{"path": "", "text": "", "inputs": {"a": 123456789012345678901, "b": 1.0}}')
     assert repr(request.inputs) == "{'a': 123456789012345678901, 'b': 1.0}"
 
 

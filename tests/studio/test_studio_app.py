@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.testclient import TestClient
 
-from lazyprompt.studio.app import HEADERS, MAX_BODY, TYPES, Tokens, studio_app
+from lazyprompt.studio.app import HEADERS, MAX_BODY, TYPES, PageTokens, studio_app
 from lazyprompt.studio.looking import Looking
 from lazyprompt.studio.workspace import Workspace
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PORT = 7317
-TOKENS = Tokens("secret-token", "once")
+TOKENS = PageTokens("secret-token", "once")
 HOST = f"127.0.0.1:{PORT}"
 OURS = {"X-Studio-Token": TOKENS.token}
 TEXT = "---\nname: x\ninputs:\n  who: {kind: string, required: true}\n---\nsystem:\nGreet {{who}}.\n"
@@ -50,7 +50,7 @@ def post(client: TestClient, name: str, body: object, **headers: str) -> Any:
 
 
 def test_made_tokens_are_long_and_never_the_same() -> None:
-    made = [token for _ in range(50) for token in Tokens.made()]
+    made = [token for _ in range(50) for token in PageTokens.create()]
     assert len({*made}) == 100
     assert min(map(len, made)) >= 43  # 256 bits
 
@@ -156,7 +156,7 @@ def test_a_file_is_opened_looked_at_and_saved(client: TestClient, root: Path) ->
     refused = post(client, "save", {"path": "x.prompty", "text": "newer", "hash": begun["hash"]})
     assert refused.status_code == 409
     assert refused.json() == {
-        "error": {"message": "x.prompty was changed on the disk since it was read here"},
+        "error": {"message": "x.prompty has changed on disk since it was opened"},
         "hash": saved.json()["hash"],
         "text": "new 中\r\n",
     }

@@ -18,7 +18,7 @@ import lazyprompt.studio.workspace
 from lazyprompt import PromptLibrary
 from lazyprompt._base.files import locked
 from lazyprompt.errors import PromptFileError, PromptFileMissingError
-from lazyprompt.studio.workspace import MOST_FILES, Changed, Content, Workspace
+from lazyprompt.studio.workspace import MOST_FILES, Content, SaveConflict, Workspace
 from support.paths import LIBRARY
 from support.windows import PERMISSIONS
 
@@ -86,9 +86,9 @@ def test_no_path_leads_out(root: Path, tmp_path: Path, path: str) -> None:
     (root / "out.prompty").symlink_to(tmp_path / "secret.prompty")
     (root / "outside").symlink_to(tmp_path)
     workspace = Workspace.of(root)
-    with pytest.raises(PromptFileMissingError, match="no prompt file of this workspace"):
+    with pytest.raises(PromptFileMissingError, match="not a prompt file of this workspace"):
         workspace.read(path)
-    with pytest.raises(PromptFileMissingError, match="no prompt file of this workspace"):
+    with pytest.raises(PromptFileMissingError, match="not a prompt file of this workspace"):
         workspace.save(path, "x", None)
     assert (tmp_path / "secret.prompty").read_text() == TEXT
 
@@ -110,7 +110,7 @@ def test_what_is_no_workspace_is_told(tmp_path: Path) -> None:
     with pytest.raises(PromptFileMissingError, match="there is no such directory or file"):
         Workspace.of(tmp_path / "nowhere")
     (tmp_path / "a.txt").touch()
-    with pytest.raises(PromptFileError, match=r"names of these end with .prompty, .yaml, .yml"):
+    with pytest.raises(PromptFileError, match=r"whose name ends with .prompty, .yaml, .yml"):
         Workspace.of(tmp_path / "a.txt")
 
 
@@ -173,15 +173,15 @@ def test_a_file_that_changed_is_not_saved(root: Path) -> None:
     read = workspace.read("x.prompty")
     (root / "x.prompty").write_text("theirs")
     refused = workspace.save("x.prompty", "mine", read.hash)
-    assert refused == Changed(
-        "x.prompty was changed on the disk since it was read here", Content("theirs", digest(b"theirs"))
+    assert refused == SaveConflict(
+        "x.prompty has changed on disk since it was opened", Content("theirs", digest(b"theirs"))
     )
     assert (root / "x.prompty").read_text() == "theirs"
     (root / "x.prompty").unlink()
     refused = workspace.save("x.prompty", "mine", read.hash)
-    assert refused == Changed("x.prompty is no longer there; save again to write it anew", None)
+    assert refused == SaveConflict("x.prompty no longer exists; save again to create it", None)
     assert isinstance(workspace.save("x.prompty", "mine", None), Content)
-    assert isinstance(workspace.save("x.prompty", "mine too", None), Changed)
+    assert isinstance(workspace.save("x.prompty", "mine too", None), SaveConflict)
     assert (root / "x.prompty").read_text() == "mine"
 
 
@@ -191,7 +191,7 @@ def test_a_file_that_may_only_be_read_is_not_replaced(root: Path, monkeypatch: p
         return False
 
     monkeypatch.setattr(os, "access", none)
-    with pytest.raises(PermissionError, match="it may only be read"):
+    with pytest.raises(PermissionError, match="the file is read-only"):
         Workspace.of(root).save("x.prompty", "new", digest(TEXT.encode()))
     assert (root / "x.prompty").read_text() == TEXT
 
@@ -199,7 +199,7 @@ def test_a_file_that_may_only_be_read_is_not_replaced(root: Path, monkeypatch: p
 def test_of_many_that_save_at_once_one_does(root: Path) -> None:
     known = digest(TEXT.encode())
 
-    def saved_by(number: int) -> Content | Changed:
+    def saved_by(number: int) -> Content | SaveConflict:
         return Workspace(root).save("x.prompty", f"{number}", known)
 
     with ThreadPoolExecutor(8) as pool:
@@ -214,7 +214,7 @@ def test_a_file_that_is_being_saved_elsewhere_can_be_saved_later(root: Path) -> 
     name = next(iter(locks_made_by(workspace, read)))
     with locked(root / name):
         refused = workspace.save("x.prompty", "new", read.hash)
-    assert refused == Changed("x.prompty is being saved by another program just now; save again", read)
+    assert refused == SaveConflict("x.prompty is being saved by another program; save again", read)
     assert isinstance(workspace.save("x.prompty", "new", read.hash), Content)
 
 
