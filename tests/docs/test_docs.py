@@ -117,6 +117,14 @@ def test_blocks_are_of_a_kind_that_is_tested(page: Path) -> None:
         assert "bash" not in kinds
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "how-to"], ids=page_name)
+def test_a_how_to_page_starts_with_an_example(page: Path) -> None:
+    # The page about extensions began with a table.
+    introduction = page.read_text(encoding="utf-8").partition("\n## ")[0]
+    assert FENCE.search(introduction) is not None
+    assert len(introduction.partition("```")[0].split()) < 50
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if is_walked_through(page)], ids=page_name)
 def test_a_file_is_named_before_it_for_readers_to_whom_its_title_is_not_shown(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
