@@ -41,6 +41,7 @@ def test_steps_lose_less_than_single_messages_by_the_rules_of_each_provider(prov
         budget = Budget(5000, COUNTER, low_water=low_water)
         return simulate(calls(budget, MODELS[provider]), provider, COUNTER)
 
+    # docs/how-to/prompt-caching.md has these limits.
     seldom, often = report(0.5), report(1)
     assert seldom.hit_rate > 0.7
     assert often.hit_rate < 0.5
