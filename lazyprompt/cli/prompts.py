@@ -205,7 +205,7 @@ class PromptRequest:
                 from lazyprompt.messages.parse import parse_messages
 
                 try:
-                    parse_messages(value)
+                    parse_messages(values[name])  # noqa: PLR1733 - `value` has items of an unknown type here
                 except LazyPromptError as error:
                     yield f"{name}: {error}"
 

@@ -9,9 +9,8 @@ import sys
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import click
 
@@ -22,6 +21,7 @@ from lazyprompt.errors import LazyPromptError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Sequence
+    from io import TextIOWrapper
 
     from lazyprompt._base.json import Json
 
@@ -275,8 +275,7 @@ class Screen:
         if self.interactive:
             if find_spec("readline") is not None:
                 import_module("readline")  # gives input() line editing and a history
-            if isinstance(self._stdin, TextIOWrapper):
-                self._stdin.reconfigure(encoding="utf-8", errors="replace")
+            cast("TextIOWrapper", self._stdin).reconfigure(encoding="utf-8", errors="replace")
 
     def write(self, text: str, style: str = "") -> None:
         """Write text at once.
