@@ -62,15 +62,31 @@ an empty line. Text from the history is never trusted.
   A family without an entry is inferred from a similar one.
 - *system text*: where it is written, if not as a turn of its own. *its own* means that the family has a default text;
   *left out*, that lazyprompt omits the template's default, which usually contains the date.
-- *tools*: *own form* means that tools, calls and results are written as the family does. For all others, calls are
-  written as Hermes writes them; [`ChatTemplate`](chat-templates.md) renders the family's own form.
+- *tools*: *own form* means that tools, calls and results are written as in the template; *calls*, that only calls and
+  results are. All other families use the [general form](#families-with-the-general-form-for-tools).
 - *stop*: the strings at which generation ends.
 
-Three families differ from their templates in white space: QwQ before earlier answers and before tools without a system
-text, Llama 2 between the system text and the first user message, and Kimi K2 after its own system text.
+Some templates have special cases that lazyprompt does not reproduce:
+
+- QwQ's line breaks before earlier answers and before tools without system text, Llama 2's trimming between system text
+  and first user message, and Kimi K2's line break after its own system text.
+- Llama 3 refuses two calls in one message and drops the message's text. lazyprompt writes the text and all calls, a
+  line each.
+- Mistral drops the text of a message that calls, refuses ids of other than nine letters or digits, and omits the
+  system text while results wait for an answer. lazyprompt keeps them, and escapes descriptions of tools as JSON.
+- DeepSeek V3 and R1 lose markers in a second round of calls. lazyprompt writes each round as the first.
 
 | family | tested with | system text | tools | stop |
 |---|---|---|---|---|
+"""
+GENERAL_HEAD = """
+## Families with the general form for tools
+
+Tools are described as JSON under a header, and calls and results have the form of Hermes. A `ToolFormWarning` says so
+once a prompt has tools. [`ChatTemplate`](chat-templates.md) renders the template's own form.
+
+| families | why |
+|---|---|
 """
 BEYOND_HEAD = """
 ## Models that need their chat template
@@ -125,26 +141,31 @@ def page() -> str:
     """Return the page."""
     known = proofs()
     lines: list[str] = []
+    general: dict[str, list[str]] = {}
     for name in Markers.families():
         markers, proven = Markers.for_model(name), known.get(name, [])
         left_out = not markers.system and any(proof.left_out for proof in proven)
-        own = markers.tool_join is not None
+        form = markers.tool_form
+        own = "own form" if not form.note else "calls" if form.call else ""
+        if form.note:
+            general.setdefault(form.note, []).append(name)
         cells = (
             name,
             ", ".join(f"`{proof.template}`" for proof in proven),
             ", ".join(
                 filter(None, [PLACES[markers.system_place], "its own" * bool(markers.system), "left out" * left_out])
             ),
-            "own form" * own,
+            own,
             " ".join(f"`{stop}`" for stop in markers.stop).replace("|", "\\|"),
         )
         lines.append(f"| {' | '.join(cells)} |")
+    reasons = [f"| {', '.join(names)} | {note} |" for note, names in general.items()]
     beyond = [f"| {models} | {why} |" for models, (_, why) in BEYOND.items()]
     carriers = runpy.run_path(str(TESTS / "support" / "real_templates.py"))
     packages = [
         f"- {wanted}" for wanted in (*(row.wanted for row in carriers["PACKAGES"].values()), carriers["FASTCHAT"])
     ]
-    tables = (HEAD, *lines, BEYOND_HEAD, *beyond, PACKAGES_HEAD, *packages)
+    tables = (HEAD, *lines, GENERAL_HEAD, *reasons, BEYOND_HEAD, *beyond, PACKAGES_HEAD, *packages)
     return "\n".join(part.removesuffix("\n") for part in tables) + "\n"
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         SummaryWarning,
         TemplateError,
         TokenizerError,
+        ToolFormWarning,
         ToolsError,
     )
     from lazyprompt.files.check.check import Finding, check
@@ -195,6 +196,7 @@ __all__ = [
     "TokenCache",
     "TokenCounter",
     "TokenizerError",
+    "ToolFormWarning",
     "ToolResultBlock",
     "ToolUseBlock",
     "ToolsError",
@@ -222,7 +224,7 @@ _HOMES = {
     "errors": (
         "ApproximateCountWarning BatchError BudgetError EngineError FormatError HistoryError LazyPromptError "
         "LazyPromptWarning MediaError MissingExtraError ModuleError PromptFileError PromptFileMissingError "
-        "SafetyError SlotError SummaryWarning TemplateError TokenizerError ToolsError"
+        "SafetyError SlotError SummaryWarning TemplateError TokenizerError ToolFormWarning ToolsError"
     ),
     "files.check.check": "Finding check",
     "files.library.library": "PromptLibrary",

@@ -142,6 +142,10 @@ class ApproximateCountWarning(LazyPromptWarning):
     """Tokens are counted approximately, because the model's vocabulary is not there."""
 
 
+class ToolFormWarning(LazyPromptWarning):
+    """The tools of a prompt are not in the form that the model was trained on; the message says why."""
+
+
 class SummaryWarning(LazyPromptWarning):
     """The oldest messages are left out, because there is no summary of them."""
 

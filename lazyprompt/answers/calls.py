@@ -174,10 +174,12 @@ class Plan:
         self.begins = begins
         self.final = final
         self.tools = tools
+        # The calls that count, by the marker that starts them.
+        self.calls = {calls.start: calls for calls in form.calls if tools.known or not calls.known_tools}
         thought = form.thought or ()
         # A start that belongs to the body already is no start within the body of another.
         base = final.union((calls.start for calls in form.calls if not calls.keep), form.drop)
-        starts = base.union(calls.start for calls in form.calls)
+        starts = base.union(self.calls)
         # The markers in text. Those that end a call are there to be dropped behind one.
         self.text = cuts_of(starts.union((calls.end for calls in form.calls), thought[:1]) - {""})
         # The markers that tell whether the prompt had opened a thought; those in one, which may open it again.

@@ -37,6 +37,8 @@ class Calls:
         head: A pattern for the text before the arguments then, with groups for the ``name`` and the ``id``. Without the
             separator in it, the arguments must be an object.
         quote: A marker that opens and closes quotes in the body.
+        known_tools: True if other text may have these marks, so that only calls of known tools count.
+        plain: True if the markers are dropped where no call is between them.
     """
 
     start: str
@@ -46,6 +48,8 @@ class Calls:
     separator: str = ""
     head: str = ""
     quote: str = ""
+    known_tools: bool = False
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ _TOOL_CALL = Calls("<tool_call>", "</tool_call>", ("json", "functions", "loose")
 
 FORMS: dict[str, Form] = {
     # qwen2_5.jinja, qwen3.jinja; the model card of Hermes-2-Pro. lazyprompt writes it where a family has no form of its
-    # own: PLAIN_CALL in rendering/markers.py.
+    # own: Markers.call_pattern in rendering/markers.py.
     "hermes": Form((_TOOL_CALL,), THINK, "either", stop=_CHATML),
     # qwen3_5_think.jinja, nemotron_3_super.jinja. vLLM's qwen3coder_tool_parser.py knows that the outer tag gets lost.
     "qwen-xml": Form(
@@ -97,11 +101,13 @@ FORMS: dict[str, Form] = {
     ),
     # llama3_1.jinja (with the built-in tools behind <|python_tag|>), llama3_2.jinja; ";" between calls and lists of
     # Python calls: Meta's "Llama 3.2 model cards and prompt formats", vLLM's llama_tool_parser.py. Llama 4 marks its
-    # lists: "Llama 4 model card & prompt format".
+    # lists ("Llama 4 model card & prompt format"); its template puts the text before calls between the same markers.
+    # Behind text, lazyprompt writes calls on a line of their own.
     "llama": Form(
         (
             Calls("<|python_tag|>", bodies=("json", "builtin")),
-            Calls("<|python_start|>", "<|python_end|>", ("json", "python")),
+            Calls("<|python_start|>", "<|python_end|>", ("json", "python"), plain=True),
+            Calls("\n{", bodies=("json",), keep="{", known_tools=True),
         ),
         bare=("json", "python"),
         stop=_LLAMA,
@@ -345,6 +351,8 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 @lru_cache(maxsize=128)
 def _of_family(markers: Markers) -> tuple[Form, Begins, tuple[str, ...]]:
     form = FORMS[_written_by(markers.family) or "hermes"]
+    if not (markers.tool_start or markers.tool_form.call or _TOOL_CALL in form.calls):
+        form = replace(form, calls=(*form.calls, _TOOL_CALL))  # the calls that lazyprompt writes in the history
     # What stands around a result is a plain tag in some families, and <s> is one in HTML.
     turns = markers.evolve(bos="", soe="", eoe="").turn_sequences - {"<s>", *form.drop}
     ends = sorted(text for text in turns if not text[0].isalnum() and not text.startswith(form.stop))

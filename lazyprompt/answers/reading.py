@@ -35,7 +35,6 @@ class Reading(CallReader):
 
     def __init__(self, plan: Plan, source: Source, builder: MessageBuilder) -> None:
         super().__init__(plan, source, builder)
-        self._starts = {calls.start: calls for calls in plan.form.calls}
         self._opening, self._closing = plan.form.thought or ("", "")
         # True if a call without a marker may begin here.
         self._bare = bool(plan.form.bare)
@@ -60,8 +59,8 @@ class Reading(CallReader):
     def _marked(self, marker: str) -> Waiting[None]:
         """Read what a marker begins."""
         builder = self._builder
-        if marker in self._starts:
-            yield from self._calls(self._starts[marker])
+        if marker in self._plan.calls:
+            yield from self._calls(self._plan.calls[marker])
         elif marker == self._opening and builder.fresh:
             yield from self._thought()
         elif marker in self._form.drop:
@@ -114,10 +113,18 @@ class Reading(CallReader):
             return
         raw = ""
         if "json" in calls.bodies and first in "{[":
-            count, raw = yield from self._json_calls()
+            count, raw = yield from self._json_calls(bare=calls.known_tools)
             if count:
                 yield from self._left_over(calls, raw)
                 return
+            if calls.known_tools:
+                builder.text(before + raw)
+                return
+        yield from self._body(calls, before, raw)
+
+    def _body(self, calls: Calls, before: str, raw: str) -> Waiting[None]:
+        """Read calls that can only be read as a whole, up to their end marker."""
+        source, builder = self._source, self._builder
         rest, marker = yield from source.rest(calls.quote)
         body = Body(raw + rest, bool(marker) and marker == calls.end, self._tools)
         written: list[WrittenCall] = []
@@ -125,12 +132,14 @@ class Reading(CallReader):
             written = written or (READERS[kind](body) if kind in READERS else [])
         for call in written:
             builder.call(call)
-        if not written:
-            builder.text(before + body.text)
         if body.whole:
             source.skip(marker)
-            if not written:
-                builder.text(marker)
+        if not written and body.whole and calls.plain:
+            builder.text(body.text)
+            builder.close()
+            self._bare = bool(self._form.bare)
+        elif not written:
+            builder.text(before + body.text + (marker if body.whole else ""))
 
     def _left_over(self, calls: Calls, raw: str = "") -> Waiting[None]:
         """Read the text behind a call up to its end marker; it is text, but for what was merely closed twice."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lazyprompt._base.roles import SYSTEM_ROLES
 from lazyprompt.messages.prompt import MARKERS, Prompt, stripped
 from lazyprompt.rendering.history_turns import put_history
-from lazyprompt.rendering.layout import PartList, Run, tool_parts, turn_literals
+from lazyprompt.rendering.layout import PartList, Run, last_question, tool_parts, turn_literals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,12 +27,15 @@ class FamilyLayout:
         markers: The family's markers.
     """
 
-    __slots__ = ("_constant_system", "_generation", "_markers", "_system_text", "literals", "opening")
+    __slots__ = ("_constant_system", "_generation", "_markers", "_system_text", "_with_tools", "literals", "opening")
 
     def __init__(self, markers: Markers) -> None:
         self._markers = markers
         self._constant_system: Run | None = None
         self._system_text: str | None = None
+        # Llama's templates strip the user's text behind the tools.
+        in_first = markers.tool_form.place == "first_user" and "user" not in markers.trim
+        self._with_tools = markers.evolve(trim=(*markers.trim, "user")) if in_first else markers
         self._generation = markers.soa if markers.generation is None else markers.generation
         stops_short = markers.soa.startswith(self._generation)
         self.opening = markers.soa[len(self._generation) :] if stops_short else ""
@@ -45,35 +48,68 @@ class FamilyLayout:
         # A system text that the history begins with stands in the place of the prompter's, or behind it.
         system = self._constant_system if self._constant_system and not leading else self._system(prompt, leading)
         messages = prompt.history.messages[len(leading) :]
-        asked = self._said(prompt)
         out = PartList((markers.bos,))
-        last = 0
-        if markers.system_place == "turn":
-            parts, slots = system
-            out.add(parts, slots)
-            put_history(messages, markers, out, len(leading))
-        elif messages and (markers.system_place == "first_user" or asked is None):
-            last = 0 if markers.system_place == "first_user" else _last_question(messages)
-            put_history(messages[:last], markers, out, len(leading))
-            _put_into_first_turn(system, messages[last:], markers, out, len(leading) + last)
-        else:
-            last = len(messages) if leading else 0
-            put_history(messages, markers, out, len(leading))
-            # Without a user turn, the system text is one.
-            if asked is not None:
-                asked = (*system[0], "", *asked[0]), (*system[1], MARKERS, *asked[1])
-            elif any(system[0][2:-2]):
-                asked = self._trimmed(system[0][2:-2]), system[1][2:-2]
+        lay = self._lay_turns if markers.system_place == "turn" else self._lay_into_user_turn
+        asked, moved = lay(system, messages, self._said(prompt), self._user_tools(prompt), out, len(leading))
         if leading:
-            first = [*range(len(leading), len(leading) + last)]
-            out.order = [*first, *range(len(leading)), *range(len(leading) + last, len(prompt.history.messages))]
+            first = [*range(len(leading), len(leading) + moved)]
+            out.order = [*first, *range(len(leading)), *range(len(leading) + moved, len(prompt.history.messages))]
         if asked is not None:
             parts, slots = asked
             out.own(markers.soh)
             out.add(parts, slots)
             out.own(markers.eoh)
-        out.own(self._generation)
+        if asked is not None or not (markers.tool_form.same_turn and _ends_with_result(messages)):
+            out.own(self._generation)
         return out
+
+    def _lay_turns(
+        self, system: Run, messages: Sequence[Msg], asked: Run | None, tools: Run | None, out: PartList, first: int
+    ) -> tuple[Run | None, int]:
+        """Put the system turn and the history.
+
+        Returns:
+            The user's newest turn, and the number of messages before the system text.
+        """
+        parts, slots = system
+        out.add(parts, slots)
+        if tools is None:
+            put_history(messages, self._markers, out, first, is_open=asked is None)
+        elif messages:
+            _put_into_first_turn(tools, messages, self._with_tools, out, first, self._markers)
+        else:
+            asked = tools if asked is None else _join_runs(tools, (stripped(asked[0]), asked[1]))
+        return asked, 0
+
+    def _lay_into_user_turn(
+        self, system: Run, messages: Sequence[Msg], asked: Run | None, tools: Run | None, out: PartList, first: int
+    ) -> tuple[Run | None, int]:
+        """Put the history with the system text in a user turn; the rest is as in :meth:`_lay_turns`."""
+        markers = self._markers
+        in_first = markers.system_place == "first_user"
+        if messages and (in_first or asked is None):
+            moved = 0 if in_first else last_question(messages)
+            put_history(messages[:moved], markers, out, first)
+            if tools is not None:
+                out.add(*tools)
+            _put_into_first_turn(system, messages[moved:], markers, out, first + moved)
+            return asked, moved
+        put_history(messages, markers, out, first)
+        if tools is not None:
+            out.add(*tools)
+        # Without a user turn, the system text is one.
+        if asked is not None:
+            asked = _join_runs(system, asked)
+        elif any(system[0][2:-2]):
+            asked = self._trimmed(system[0][2:-2]), system[1][2:-2]
+        return asked, len(messages) if first else 0
+
+    def _user_tools(self, prompt: Prompt) -> Run | None:
+        """Return the tools block of a family that has it in or before a user turn."""
+        markers = self._markers
+        if markers.tool_form.place not in ("first_user", "last_user") or not prompt.tools.names:
+            return None
+        return tool_parts(prompt.tools, markers, markers.tools)
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> FamilyLayout:
         """This layout with the system text put in for good, or its turn, if all in it is the same in every prompt."""
@@ -113,16 +149,34 @@ class FamilyLayout:
             parts = stripped(parts)
         if leading:
             parts, slots = _with_leading(parts, slots, leading, trim="system" in markers.trim)
+        opening, before = markers.sos + markers.preamble, None
         if prompt.tools.names:
-            # What parts the tools from the text before them has no place where there is none.
-            description = markers.tools if any(parts) else markers.tools.lstrip("\n")
-            tools, tool_slots = tool_parts(prompt.tools, description, markers.tool_join)
-            parts, slots = (*parts, "", *tools), (*slots, MARKERS, *tool_slots)
+            opening = markers.sos + markers.tool_form.header + markers.preamble
+            if markers.tool_form.place == "before_system":
+                before = tool_parts(prompt.tools, markers, markers.tools)
+            else:
+                parts, slots = self._with_system_tools((parts, slots), prompt)
         has_turn = any(parts) or markers.preamble or markers.empty_system
         if not has_turn and not (leading and markers.system_place == "turn"):
-            return ("",), (MARKERS,)
-        opening = markers.sos + markers.preamble
-        return (opening, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
+            return before or (("",), (MARKERS,))
+        turn = (opening, "", *parts, "", markers.eos), (MARKERS, MARKERS, *slots, MARKERS, MARKERS)
+        return turn if before is None else _join_runs(before, turn)
+
+    def _with_system_tools(self, text: Run, prompt: Prompt) -> Run:
+        """Return the system text with the tools block of a family that has it in the system turn."""
+        markers, form = self._markers, self._markers.tool_form
+        has_text = any(text[0])
+        if form.place == "system_start":
+            description = f"{markers.tools}\n\n" if has_text else markers.tools
+            return _join_runs(tool_parts(prompt.tools, markers, description), text)
+        if form.place != "system_end":
+            return text
+        if has_text or form.default_system:
+            description = markers.tools if has_text else form.default_system + markers.tools
+        else:
+            # Line breaks that set the tools apart from the text before them have no place here.
+            description = markers.tools.lstrip("\n")
+        return _join_runs(text, tool_parts(prompt.tools, markers, description))
 
     def _said(self, prompt: Prompt) -> Run | None:
         """Return the user's newest text; None if there is none."""
@@ -134,6 +188,11 @@ class FamilyLayout:
     def _trimmed(self, parts: Sequence[str]) -> Sequence[str]:
         """The parts of a user turn, without white space around them where the family's template strips it."""
         return stripped(parts) if "user" in self._markers.trim else parts
+
+
+def _join_runs(first: Run, second: Run) -> Run:
+    """Return two runs as one."""
+    return (*first[0], "", *second[0]), (*first[1], MARKERS, *second[1])
 
 
 def _with_leading(parts: Sequence[str], slots: Sequence[str], leading: Sequence[Msg], *, trim: bool) -> Run:
@@ -153,23 +212,26 @@ def _is_system_text(message: Msg) -> bool:
     return message.role in SYSTEM_ROLES and is_text and message.url is None
 
 
-def _last_question(messages: Sequence[Msg]) -> int:
-    """Return the index of the user's last message; 0 if there is none."""
-    asked = (
-        at
-        for at in reversed(range(len(messages)))
-        if messages[at].role == "user" and not any(block.type == "tool_result" for block in messages[at].blocks)
-    )
-    return next(asked, 0)
+def _ends_with_result(messages: Sequence[Msg]) -> bool:
+    return bool(messages) and any(block.type == "tool_result" for block in messages[-1].blocks)
 
 
-def _put_into_first_turn(system: Run, messages: Sequence[Msg], markers: Markers, out: PartList, first: int) -> None:
-    """A history whose first turn begins with the system text; a turn of its own where somebody else speaks first."""
+def _put_into_first_turn(
+    system: Run, messages: Sequence[Msg], markers: Markers, out: PartList, first: int, others: Markers | None = None
+) -> None:
+    """Add a history whose first turn begins with the system text or the tools.
+
+    Where the user does not speak first, they have a turn of their own. ``others`` are the markers of all turns but the
+    first, if they differ.
+    """
     turns = PartList()
-    if messages[0].role != "user":
+    own_turn = messages[0].role != "user"
+    if own_turn:
         turns.own(markers.soh)
         turns.own(markers.eoh)
-    put_history(messages, markers, turns, first)
+    begun = 0 if own_turn else 1
+    put_history(messages[:begun], markers, turns, first)
+    put_history(messages[begun:], others or markers, turns, first + begun)
     # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
     slots = turns.slots
     out.add(turns.parts[:3], slots[:3])

@@ -12,9 +12,19 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.markers import Markers
 
 
-def put_history(messages: Sequence[Msg], markers: Markers, out: PartList, first: int = 0) -> None:
-    """Add the turns of a history, if there is one; errors name its messages from ``first`` on."""
+def put_history(
+    messages: Sequence[Msg], markers: Markers, out: PartList, first: int = 0, *, is_open: bool = False
+) -> None:
+    """Add the turns of a history, if there is one.
+
+    Args:
+        messages: The messages.
+        markers: The markers of the model.
+        out: The parts so far.
+        first: The index of the first message, for errors.
+        is_open: True if no further text of the user follows.
+    """
     if messages:
         from lazyprompt.rendering.turns import put_messages  # noqa: PLC0415 - only messages need to know what they are
 
-        put_messages(messages, markers, out, first)
+        put_messages(messages, markers, out, first, is_open=is_open)

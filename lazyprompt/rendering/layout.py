@@ -6,17 +6,21 @@ fixed spacing; ``family_layout.py`` a model family's own chat template, whose ma
 
 from __future__ import annotations
 
+import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from lazyprompt._base.json import dump
+from lazyprompt.errors import ToolFormWarning
 from lazyprompt.messages.prompt import MARKERS, Prompt
+from lazyprompt.rendering.tool_form import join_parts, tool_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolSet
     from lazyprompt.rendering.markers import Markers
+    from lazyprompt.rendering.tool_form import ToolFormat
 
 
 # Parts, and the slot of each.
@@ -136,30 +140,53 @@ class Layout(Protocol):
         ...
 
 
+def last_question(messages: Sequence[Msg]) -> int:
+    """Return the index of the user's last message; 0 if there is none."""
+    asked = (
+        at
+        for at in reversed(range(len(messages)))
+        if messages[at].role == "user" and not any(block.type == "tool_result" for block in messages[at].blocks)
+    )
+    return next(asked, 0)
+
+
 def turn_literals(markers: Markers) -> tuple[str, ...]:
     """The fixed texts between the values of a history."""
     return (
         *(markers.sos, markers.eos, markers.eoh + markers.soa, markers.eoa + markers.soh, markers.soe, markers.eoe),
         *(markers.tool_start, markers.tool_args, markers.tool_end, markers.result_join or ""),
+        *markers.tool_form.literals,
     )
 
 
-@lru_cache(maxsize=64)
-def tool_parts(tools: ToolSet, description: str, join: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The description of tools, with its slots; the last 64 sets are kept.
+def tool_parts(tools: ToolSet, markers: Markers, description: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tools block with its slots.
 
     Args:
         tools: The tools.
-        description: What stands around them, with ``{tools}`` where their JSON goes.
-        join: What stands between two of them; ``None`` writes one list.
-
-    Returns:
-        The parts and the slot of each.
+        markers: The markers of the model.
+        description: The text of the block, with ``{tools}`` where the tools go.
     """
+    form = markers.tool_form
+    if form.note and markers.family:
+        warnings.warn(
+            f"the tools are described as JSON, not as {markers.family} was trained to read them: {form.note}; "
+            "chat_template= renders the model's own form",
+            ToolFormWarning,
+            stacklevel=2,
+        )
+    return _described_tools(tools, description, form.tool, markers.tool_join)
+
+
+@lru_cache(maxsize=64)
+def _described_tools(
+    tools: ToolSet, description: str, form: ToolFormat, join: str | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     before, after = description.split("{tools}")
-    texts = [tools.json] if join is None else [dump(tool) for tool in tools]
-    parts = [before]
-    for text in texts:
-        parts += (text, join or "")
-    parts[-1] = after
+    if join is None:
+        parts = [before, tools.json, after]
+    else:
+        parts = join_parts([tool_run(tool, form) for tool in tools], join)
+        parts[0] = before + parts[0]
+        parts[-1] += after
     return tuple(parts), ("tools",) * len(parts)

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text
 from lazyprompt.errors import SafetyError, TemplateError, did_you_mean
+from lazyprompt.rendering.tool_form import GENERAL_FORM, NO_FORM, ToolForm
 from lazyprompt.safety.find import is_breakable
 
 SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
@@ -49,6 +50,7 @@ class Markers:
         empty_system: True if an exact layout has a system turn also where there is no system text.
         controls: Further texts that the model reads as structure.
         family: The name of the family.
+        tool_form: The form of tools, calls and results, where the markers above cannot express it.
 
     Raises:
         TemplateError: A marker is no text, or a role or place is unknown.
@@ -79,6 +81,7 @@ class Markers:
     empty_system: bool = False
     controls: tuple[str, ...] = ()
     family: str = ""
+    tool_form: ToolForm = GENERAL_FORM
 
     def __post_init__(self) -> None:
         for name in (*TURN_MARKERS, "tool_start", "tool_args", "tool_end", "tools", "preamble"):
@@ -97,6 +100,8 @@ class Markers:
             raise TemplateError(f"system_place {self.system_place!r} is unknown; known are {get_args(SystemPlace)}")
         if self.tools.count("{tools}") != 1:
             raise TemplateError(f"tools must hold {{tools}} once, where their JSON goes; given was {self.tools!r}")
+        if not isinstance(cast("object", self.tool_form), ToolForm):
+            raise TemplateError(f"tool_form is a {type(self.tool_form).__name__}; give a ToolForm")
 
     @classmethod
     def for_model(cls, name: str) -> Markers:
@@ -147,6 +152,13 @@ class Markers:
         return replace(self, **changes)  # type: ignore[arg-type]  # __post_init__ checks them
 
     @property
+    def call_pattern(self) -> str:
+        """The pattern of a tool call; that of Hermes where the markers give none."""
+        own = self.tool_start, self.tool_args, self.tool_end
+        start, between, end = own if self.tool_start else _HERMES_CALL
+        return self.tool_form.call or f"{start}{{name}}{between}{{arguments}}{end}"
+
+    @property
     def turn_sequences(self) -> frozenset[str]:
         """The texts that open or close a turn of this family."""
         # What invites the assistant may hold tokens of a thought as well, beside those of the turn's start.
@@ -163,7 +175,8 @@ class Markers:
         # Between their tokens these hold prose and JSON, which are no sequences of their own. In the prose a word as
         # <function-name> is for the reader: of plain tags only those count that are closed somewhere.
         prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
-        return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, markers))
+        fixed = (*markers, *self.tool_form.literals)
+        return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, fixed))
 
 
 def check_breakable(markers: Markers) -> None:
@@ -252,11 +265,11 @@ _THOUGHT = frozenset(("<think>", "</think>"))
 
 # What all families have in common, before their own. The general description of tools stands behind the system text, so
 # it begins on a line of its own.
-_FAMILY: dict[str, Any] = {"exact": True, "tools": "\n\n" + Markers().tools.rstrip()}
+_FAMILY: dict[str, Any] = {"exact": True, "tools": "\n\n" + Markers().tools.rstrip(), "tool_form": NO_FORM}
 
 # What ChatPrompter uses where no model is named.
 DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")
 
 # The form of tool calls and results where the markers name none: that of Hermes, which most open models have seen.
-PLAIN_CALL = ('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
+_HERMES_CALL = ('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
 PLAIN_RESULT = ("<tool_response>\n", "\n</tool_response>")

@@ -278,11 +278,12 @@ class Writer:
             bare = self._layout.lay(prompt)
             for turn in compress(turns, wanted):
                 self._check_said(bare.parts[turn[0] : turn[-1]], out.parts[turn[0] : turn[-1]])
-        answered = answer_parts(answer, self._markers, self._layout.opening)
+        answered = answer_parts(answer, self._markers, self._layout.opening, prompt.history)
         if self._looks:
             answered.parts = guard(self._label_controls, answered.parts, answered.slots, self._safety)
         out.add(answered.parts, answered.slots)
-        return sample_parts(with_trained(out, wanted, self._markers, self._layout.opening), prompt.history, out.order)
+        parts = with_trained(out, wanted, self._markers, self._layout.opening)
+        return sample_parts(parts, prompt.history, out.order, self._markers)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
         """Refuse a turn of the history of which the guard leaves something else than of an answer.

@@ -198,7 +198,7 @@ def _with_markers(text: str, markers: Markers) -> str:
 
 def _put_tools(prompt: Prompt, markers: Markers, out: PartList) -> None:
     if prompt.tools.names:
-        out.add(*tool_parts(prompt.tools, markers.tools, markers.tool_join))
+        out.add(*tool_parts(prompt.tools, markers, markers.tools))
 
 
 def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:

@@ -7,13 +7,14 @@ from functools import lru_cache
 from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
-from lazyprompt._base.json import JsonText, dump
+from lazyprompt._base.json import JsonText
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.errors import FormatError
 from lazyprompt.messages.msg import Block, Msg, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock
 from lazyprompt.messages.prompt import MARKERS, FilledText, OfMessage, join_lines
-from lazyprompt.rendering.layout import OWN, End, PartList, Run, Said, SampleParts
-from lazyprompt.rendering.markers import PLAIN_CALL, PLAIN_RESULT, Markers
+from lazyprompt.rendering.layout import OWN, End, PartList, Run, Said, SampleParts, last_question
+from lazyprompt.rendering.markers import PLAIN_RESULT, Markers
+from lazyprompt.rendering.tool_form import CallIds, call_parts, join_parts, result_parts, split_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -51,8 +52,10 @@ _PLAIN_ASSISTANT = (MARKERS, MARKERS, Said("history"), End(MARKERS))
 _LABEL = _assistants("label")
 
 
-def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first: int = 0) -> None:
-    """Add messages, each as a turn; errors name them from ``first`` on."""
+def put_messages(
+    messages: Sequence[Msg], markers: Markers, out: PartList, first: int = 0, *, is_open: bool = False
+) -> None:
+    """Add messages, each as a turn; the arguments are those of ``put_history``."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh, "user" in markers.trim)
     # Templates that strip the system text strip the first one; a later one is a turn as the user's.
@@ -65,10 +68,15 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first
         "tool": (markers.soh, markers.eoh, "tool" in markers.trim),
     }
     add_parts, add_slots = out.parts.extend, out.runs.append
+    form = markers.tool_form
+    ids = CallIds(form)
+    asked = first + last_question(messages) if is_open and form.open_thought else first + len(messages)
     after_result = False
     for index, message in enumerate(messages, first):
         content, role = message.content, message.role
         before, after, trims = around[role]
+        if role == "assistant":
+            before = "" if after_result and form.same_turn else before + form.open_thought * (index > asked)
         if isinstance(content, str) and role != "tool" and message.url is None:
             text = content.strip() if trims else content
             after_result = False
@@ -86,7 +94,7 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first
         has_results = False
         for block in content if isinstance(content, tuple) else message.blocks:
             if isinstance(block, ToolResultBlock):
-                _put_result(block, markers, out, where, joined=after_result)
+                _put_result(block, markers, out, where, ids, joined=after_result)
                 after_result = True
                 has_results = True
             elif not isinstance(block, ThinkingBlock):
@@ -97,9 +105,13 @@ def put_messages(messages: Sequence[Msg], markers: Markers, out: PartList, first
             continue
         after_result = False
         slots = _ASSISTANT if role == "assistant" else _OTHERS
-        out.own(before)
-        _put_blocks(shown, markers, out, where, slots, trim=trims)
+        out.own(before if form.opens_turn or not _calls_alone(shown) else "")
+        _put_blocks(shown, markers, out, where, slots, ids, trim=trims)
         out.own(after, slots.end)
+
+
+def _calls_alone(blocks: Iterable[Block]) -> bool:
+    return all(isinstance(block, ToolUseBlock) for block in blocks)
 
 
 def message_run(text: str, slots: Sequence[str] = _HISTORY) -> Run:
@@ -120,36 +132,42 @@ def _url_error(message: Msg, where: str) -> FormatError:
 
 
 def _put_blocks(
-    blocks: Sequence[Block], markers: Markers, out: PartList, where: str, slots: _Slots, *, trim: bool
+    blocks: Sequence[Block], markers: Markers, out: PartList, where: str, slots: _Slots, ids: CallIds, *, trim: bool
 ) -> None:
-    """Write the content of one message, its calls each on a line of their own."""
+    """Write the content of one message: its text, then its calls."""
     text = _text(blocks, where)
-    text = text.strip() if trim else text
-    out.extend(*message_run(text, slots.text))
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
-    of_family = markers.tool_start, markers.tool_args, markers.tool_end
-    start, between, end = of_family if markers.tool_start else PLAIN_CALL
-    for index, call in enumerate(calls):
-        if index or text:
-            out.own("\n", slots.between)
-        out.own(start, slots.between)
-        out.extend((JsonText(dump(call.name)[1:-1]), ""), slots.text)
-        out.own(between, slots.between)
-        out.extend((dump(call.arguments), ""), slots.text)
-        out.own(end, slots.between)
+    text = text.strip() if trim or (calls and markers.tool_form.strips_text) else text
+    if not calls:
+        out.extend(*message_run(text, slots.text))
+        return
+    form = markers.tool_form
+    before, _, between, _, after = split_pattern(form.turn)
+    if before:
+        out.own(before, slots.between)
+    out.extend(*message_run(text, slots.text))
+    runs = [call_parts(call, form, markers.call_pattern, ids.add(call)) for call in calls]
+    first, *parts = join_parts(runs, form.call_join)
+    # The run of the text ends with the model's own.
+    out.parts[-1] += (form.text_end if text else "") + between + first
+    parts[-1] += after
+    out.extend(parts, slots.text * (len(parts) // 2))
 
 
-def _put_result(result: ToolResultBlock, markers: Markers, out: PartList, where: str, *, joined: bool) -> None:
+def _put_result(
+    result: ToolResultBlock, markers: Markers, out: PartList, where: str, ids: CallIds, *, joined: bool
+) -> None:
     """A tool's result: its own turn, or joined to the turn of the result before it."""
     text = result.output if isinstance(result.output, str) else _text(result.output, where)
     soe, eoe = markers.soe, markers.eoe
     if not soe:
         soe, eoe = markers.soh + PLAIN_RESULT[0], PLAIN_RESULT[1] + markers.eoh
+    first, *parts = result_parts(text.strip() if "tool" in markers.trim else text, markers.tool_form, ids.find(result))
     if joined and markers.result_join is not None and out.parts[-1] == eoe:
-        out.parts[-1] = markers.result_join
+        out.parts[-1] = markers.result_join + first
     else:
-        out.own(soe)
-    out.extend((text.strip() if "tool" in markers.trim else text, ""), _HISTORY)
+        out.own(soe + first)
+    out.extend(parts, _HISTORY * (len(parts) // 2))
     out.own(eoe)
 
 
@@ -178,13 +196,14 @@ def _has_turn(blocks: Sequence[Block]) -> bool:
     return kinds != {"tool_result"}
 
 
-def answer_parts(answer: Msg, markers: Markers, opening: str) -> PartList:
+def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) -> PartList:
     """An answer as it stands behind a prompt, with what ends its turn.
 
     Args:
         answer: What the assistant says; no results are in it.
         markers: The markers of the model.
         opening: What the model says before each answer.
+        history: The messages before it.
 
     Returns:
         Its parts.
@@ -195,9 +214,10 @@ def answer_parts(answer: Msg, markers: Markers, opening: str) -> PartList:
     where = "the answer"
     if answer.url is not None:
         raise _url_error(answer, where)
-    out = PartList((opening,))
     blocks = [block for block in answer.blocks if not isinstance(block, ThinkingBlock)]
-    _put_blocks(blocks, markers, out, where, _LABEL, trim=False)
+    out = PartList((opening if markers.tool_form.opens_turn or not _calls_alone(blocks) else "",))
+    calls = sum(block.type == "tool_use" for message in history.messages for block in message.blocks)
+    _put_blocks(blocks, markers, out, where, _LABEL, CallIds(markers.tool_form, calls), trim=False)
     out.own(markers.eoa, _LABEL.end)
     return out
 
@@ -250,7 +270,7 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
         first, last = turn[0], turn[-1]
         if trained:
             before, behind = out.parts[first - 1], out.parts[last]
-            cut = len(before) - len(opening)
+            cut = len(before.removesuffix(opening))
             parts += (*out.parts[done : first - 1], before[:cut], "", before[cut:])
             slots += (*map(_unsaid, old[done:first]), MARKERS, Said(MARKERS))
             for at, (part, slot) in enumerate(zip(out.parts[first:last], old[first:last], strict=True), first):
@@ -268,16 +288,17 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
     return PartList((*parts, *out.parts[done:]), (*slots, *old[done:]))
 
 
-def sample_parts(out: PartList, history: History, order: Sequence[int] | None) -> SampleParts:
+def sample_parts(out: PartList, history: History, order: Sequence[int] | None, markers: Markers) -> SampleParts:
     """Return the text of a sample, with the message of each part of the history.
 
     Args:
         out: The parts, of which those that are trained have the slots :class:`Said`.
         history: The history in them; a template may show it more than once.
         order: The indexes of its messages in the order of the text, as of :class:`PartList`.
+        markers: The markers of the model.
     """
     slots, messages = out.slots, list[int | None]()
-    groups = [*_texts_of(history)]
+    groups = [*_texts_of(history, markers)]
     texts = cycle([text for at in (range(len(groups)) if order is None else order) for text in groups[at]])
     current, left, in_turn = 0, 0, False
     for slot in slots:
@@ -294,18 +315,21 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None) -
     return SampleParts(tuple(out.parts), tuple(map(str, slots)), trained_parts, tuple(messages))
 
 
-def _texts_of(history: History) -> Iterator[list[tuple[int, int]]]:
+def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, int]]]:
     """Yield for each message the dicts that it is written as: the index of each, and the number of its texts."""
     at = 0
+    form, ids = markers.tool_form, CallIds(markers.tool_form)
     for message in history.messages:
-        kinds = [block.type for block in message.blocks]
-        calls, results = kinds.count("tool_use"), kinds.count("tool_result")
+        calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
+        results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
         # The dict of a message that calls stands before those of its results, any other behind them.
         own = join_lines([block.text for block in message.blocks if block.type == "text"])
         count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
-        texts = [(at + result + bool(calls), 1) for result in range(results)]
+        in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)
+        in_result = len(result_parts("", form, "")) // 2
+        texts = [(at + result + bool(calls), in_result) for result in range(len(results))]
         has_turn = _has_turn(message.blocks)
         if has_turn:
-            texts.append((at if calls else at + results, count + 2 * calls))
+            texts.append((at if calls else at + len(results), count + in_calls))
         yield texts
-        at += results + has_turn
+        at += len(results) + has_turn

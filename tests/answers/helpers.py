@@ -36,6 +36,18 @@ _PROPERTIES = {name: {"type": kind} for name, kind in _TYPES.items()} | {
 WEATHER = _tool("get_weather", "The weather", _PROPERTIES, required=["city"])
 NOW = _tool("now", "The time", {})
 TOOLS: list[dict[str, Any]] = [WEATHER, NOW]
+ARGUMENTS: dict[str, Any] = {
+    "city": 'Köln <b> & "x"\nzwei {y}',
+    "zip": "50667",
+    "days": 2,
+    "ratio": 1.5,
+    "exact": True,
+    "unit": None,
+    "tags": ["a", "b, c)"],
+    "more": {"x": {"y": [1, True]}},
+}
+# Text that templates without escapes can hold.
+PLAIN = {**ARGUMENTS, "city": "Köln <b>"}
 
 _CITY = {"city": "Köln"}
 _JSON = '{"city": "Köln"}'

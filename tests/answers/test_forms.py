@@ -2,15 +2,16 @@
 
 import itertools
 import pickle
+from typing import Any
 
 import pytest
 
-from answers.helpers import EXAMPLES, TOOLS, adds_up, calls, said, streamed
-from lazyprompt import Markers
+from answers.helpers import ARGUMENTS, EXAMPLES, PLAIN, TOOLS, adds_up, calls, said, streamed
+from lazyprompt import ChatPrompter, Markers
 from lazyprompt.answers.forms import FORMS, form_of
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.errors import LazyPromptError, TemplateError, ToolsError
-from lazyprompt.messages.msg import Msg, TextBlock
+from lazyprompt.messages.msg import Block, Msg, TextBlock, ToolUseBlock
 
 FAMILIES = {name: Markers.for_model(name) for name in Markers.families()}
 
@@ -100,6 +101,38 @@ def test_families_without_a_form_of_their_own_read_hermes() -> None:
     assert {"qwen2.5", "qwen3", "qwq", "llama-3", "gemma-3", "phi-4", "vicuna", "zephyr"} <= general
     own = {"qwen3.5", "llama-3.2", "mistral-v3", "deepseek-r1", "glm-4", "lfm2.5", "gemma-4", "granite-3"}
     assert not general & own
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("text", ["Look.", None], ids=["text and calls", "calls alone"])
+def test_the_calls_that_a_family_writes_are_read_back(family: str, text: str | None) -> None:
+    arguments = PLAIN if family == "lfm2.5" else ARGUMENTS  # its template writes texts without escapes
+    written: list[Block] = [ToolUseBlock("abcdefgh0", "get_weather", arguments), ToolUseBlock("abcdefgh1", "now", {})]
+    if text is not None:
+        written.insert(0, TextBlock(text))
+    answer = Msg("assistant", tuple(written), "assistant")
+    prompter = ChatPrompter(system="")
+    sample = prompter.training_sample("Hi", answer, model=family)
+    output = sample.text.removeprefix(prompter.generate_prompt("Hi", model=family)).lstrip()
+    assert output.rstrip() in prompter.generate_prompt("Well?", [Msg("user", "Hi", "user"), answer], model=family)
+    deltas, message = streamed(ResponseParser(family, tools=TOOLS, thinking=False), output)
+    assert said(message) == [*([text] if text else []), ("get_weather", arguments), ("now", {})]
+    adds_up(deltas, message)
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "expected"),
+    [
+        ('Look.\n{"name": "now", "parameters": {}}', TOOLS, ["Look.", ("now", {})]),
+        ('Look.\n{"name": "now", "parameters": {}}', None, ['Look.\n{"name": "now", "parameters": {}}']),
+        ('Like so:\n{"name": "Bob", "age": 3}\nSo.', TOOLS, ['Like so:\n{"name": "Bob", "age": 3}\nSo.']),
+        ("<|python_start|>Look.<|python_end|>So.", TOOLS, ["Look.", "So."]),
+    ],
+)
+def test_llama_calls_behind_text_if_the_tools_are_known(text: str, tools: Any, expected: list[object]) -> None:
+    deltas, message = streamed(ResponseParser("llama", tools=tools), text)
+    assert said(message) == expected
+    adds_up(deltas, message)
 
 
 def test_no_marker_begins_another() -> None:

@@ -11,24 +11,11 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from answers.helpers import TOOLS, adds_up, calls, said, streamed
+from answers.helpers import ARGUMENTS, PLAIN, TOOLS, adds_up, calls, said, streamed
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.messages.msg import TextBlock
 from support.chat_judges import SPECIAL
 from support.real_templates import TRL_WHEEL, real_template, wheel
-
-ARGUMENTS = {
-    "city": 'Köln <b> & "x"\nzwei {y}',
-    "zip": "50667",
-    "days": 2,
-    "ratio": 1.5,
-    "exact": True,
-    "unit": None,
-    "tags": ["a", "b, c)"],
-    "more": {"x": {"y": [1, True]}},
-}
-# Text that templates without escapes can hold.
-PLAIN = {**ARGUMENTS, "city": "Köln <b>"}
 
 
 class Row(NamedTuple):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any, NamedTuple
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from lazyprompt import ChatPrompter, Markers
 from lazyprompt.answers.forms import form_of
-from lazyprompt.errors import TemplateError
+from lazyprompt.errors import TemplateError, ToolFormWarning
 from lazyprompt.rendering.family_names import NAMES
 from lazyprompt.rendering.prompt_template import controls_of
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
@@ -67,6 +68,7 @@ class Real(NamedTuple):
 
 OLLAMA, AXOLOTL, LLAMA_CPP = "@huggingface/ollama-utils", "axolotl", "xllamacpp"
 BEGIN, END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
+OUTPUT_ENDS = ("s▁begin", "▁begin", "▁end", "s▁end")
 LLAMA_BOS = "<|begin_of_text|>"
 NO_THINKING = {"enable_thinking": False}
 TODAY = {"strftime_now": "the day's date"}
@@ -159,9 +161,21 @@ FASTCHAT = [Real("vicuna", "fschat", "vicuna_v1.1"), Real("baichuan2", "fschat",
 REAL = WITHOUT_SYSTEM_ROLE + WITH_SYSTEM_ROLE
 WITH_DEFAULT_SYSTEM = [real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].system and not real.own_text]
 NO_SYSTEM = [real for real in REAL if not FAMILIES[real.family].system and not real.own_text]
-WITH_TOOLS = [real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].tool_join is not None]
-LFM2 = [real for real in WITH_SYSTEM_ROLE if real.family.startswith("lfm2")]
-RESULTS = ("qwen3-coder", "qwen3.5", "qwen3.6", "glm-4.5", "glm-4.7", "seed-oss", "minimax-m2", "lfm2", "lfm2.5")
+# The template of Phi-4-mini takes tools in another way, and has no calls.
+WITH_TOOLS = [
+    real for real in WITH_SYSTEM_ROLE if not FAMILIES[real.family].tool_form.note and real.family != "phi-4-mini"
+]
+LLAMA_3 = ("llama-3.1", "llama-3.1-nemotron", "llama-3.2", "llama-3.2-vision", "llama-3.3")
+MISTRAL = ("mistral-v3", "mistral-nemo")
+# Templates that drop the text of a message that calls.
+DROP_TEXT = (*LLAMA_3, *MISTRAL)
+WITH_CALLS = [
+    (real, text)
+    for real in WITH_TOOLS
+    for text in (None, "Let me see.")
+    if text is None or real.family not in DROP_TEXT
+]
+DEEPSEEK = [real for real in WITH_SYSTEM_ROLE if FAMILIES[real.family].tool_form.same_turn]
 
 
 def each(reals: list[Real]) -> pytest.MarkDecorator:
@@ -190,7 +204,7 @@ ONE_SYSTEM_TEXT = {
     *(("minimax-m2", "MiniMax-M2"), ("nemotron-nano-2", "NVIDIA-Nemotron-Nano-v2")),
     *(("vicuna", "vicuna_v1.1"), ("baichuan2", "baichuan2-chat")),
 }
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
         "function": {
@@ -201,6 +215,15 @@ TOOLS = [
     }
     for name in ("weather", "time")
 ]
+
+
+# Mistral's templates write a description without JSON's escapes.
+PLAIN_TOOLS = [{**tool, "function": {**tool["function"], "description": "Say it."}} for tool in TOOLS]
+VALUES = {"text": "it's\n'北京'", "list": [1, True, None], "object": {"a": False}, "n": 1.5, "yes": True, "none": None}
+
+
+def tools_for(real: Real) -> list[dict[str, Any]]:
+    return PLAIN_TOOLS if real.family in MISTRAL else TOOLS
 
 
 def flat_and_messages(prompter: ChatPrompter, *given: Any, model: str, **more: Any) -> tuple[str, list[dict[str, Any]]]:
@@ -217,9 +240,17 @@ def _for_template(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def call(name: str, city: str, id: str) -> dict[str, Any]:
-    arguments = json.dumps({"city": city}, ensure_ascii=False)
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+def call(tool: str, id: str, **arguments: Any) -> dict[str, Any]:
+    text = json.dumps(arguments, ensure_ascii=False)
+    return {"id": id, "type": "function", "function": {"name": tool, "arguments": text}}
+
+
+def called(text: str | None, *calls: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, "tool_calls": [*calls]}
+
+
+def result(id: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "content": text}
 
 
 @pytest.mark.slow
@@ -279,53 +310,67 @@ def test_a_family_without_system_role_reads_the_system_text_in_the_first_thing_s
     assert flat == real.recorded(messages[1:])
 
 
-@each(WITH_TOOLS + LFM2)
-def test_tools_are_described_as_in_the_models_template(real: Real) -> None:
-    flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), "Hi", PAIRS, TOOLS, model=real.family)
-    assert flat == real.recorded(messages, tools=TOOLS)
+@each(WITH_TOOLS)
+@pytest.mark.parametrize("history", [None, PAIRS], ids=["alone", "with turns"])
+def test_tools_are_described_as_in_the_models_template(real: Real, history: Any) -> None:
+    tools = tools_for(real)
+    flat, messages = flat_and_messages(ChatPrompter(system="Be a clerk."), " Hi ", history, tools, model=real.family)
+    assert flat == real.recorded(messages, tools=tools)
 
 
 # QwQ's template puts two line breaks before tools that no system text stands before.
-@each([real for real in WITH_TOOLS + LFM2 if real in NO_SYSTEM and real.family != "qwq"])
+@each([real for real in WITH_TOOLS if real in NO_SYSTEM and real.family != "qwq"])
 def test_tools_without_system_text_are_described_as_in_the_models_template(real: Real) -> None:
-    flat, messages = flat_and_messages(ChatPrompter(system=""), "Hi", PAIRS, TOOLS, model=real.family)
-    assert flat == real.recorded(messages, tools=TOOLS)
+    tools = tools_for(real)
+    flat, messages = flat_and_messages(ChatPrompter(system=""), "Hi", PAIRS, tools, model=real.family)
+    assert flat == real.recorded(messages, tools=tools)
 
 
-@each(WITH_TOOLS)
-@pytest.mark.parametrize("text", [None, "Let me see."], ids=["call alone", "text and call"])
+@pytest.mark.parametrize(
+    ("real", "text"), WITH_CALLS, ids=[f"{real.family}={real.template}-{text}" for real, text in WITH_CALLS]
+)
 @pytest.mark.parametrize("said", [None, "And tomorrow?"], ids=["the model's turn", "the user goes on"])
 def test_calls_and_results_are_written_as_in_the_models_template(real: Real, text: str | None, said: Any) -> None:
-    history = [
-        {"role": "user", "content": "Weather and time in 北京?"},
-        {"role": "assistant", "content": text, "tool_calls": [call("weather", "北京", "a"), call("time", '"x"', "b")]},
-        {"role": "tool", "tool_call_id": "a", "content": '{"sky": "clear"}'},
-        {"role": "tool", "tool_call_id": "b", "content": "noon\n"},
-        {"role": "assistant", "content": "Clear, noon.", "tool_calls": [call("time", "Paris", "c")]},
-        {"role": "tool", "tool_call_id": "c", "content": "6"},
-    ]
+    first, second = call("weather", "aaaaaaaaa", city="北京"), call("time", "bbbbbbbbb", city='"x"')
+    results = [result("aaaaaaaaa", '{"sky": "clear"}'), result("bbbbbbbbb", "noon\n")]
+    if real.family in LLAMA_3:  # their templates refuse two calls in one message
+        rounds = [called(text, first), results[0], called(text, second), results[1]]
+    else:
+        rounds = [called(text, first, second), *results]
+    third = called(text and "Clear, noon.", call("time", "ccccccccc", **VALUES))
+    history = [{"role": "user", "content": "Weather and time in 北京?"}, *rounds, third, result("ccccccccc", "6")]
     if said:
         history.append({"role": "assistant", "content": "Clear, noon; 6 in Paris."})
-    flat, messages = flat_and_messages(ChatPrompter(system="Help."), said, history, TOOLS, model=real.family)
-    assert flat == real.recorded(messages, tools=TOOLS)
+    # Mistral's templates leave the system text out while results wait for an answer.
+    prompter = ChatPrompter(system="" if real.family in MISTRAL and not said else "Help.")
+    tools = tools_for(real)
+    flat, messages = flat_and_messages(prompter, said, history, tools, model=real.family)
+    assert flat == real.recorded(messages, tools=tools)
 
 
-@each([real for real in WITH_SYSTEM_ROLE if real.family in RESULTS])
+@each(DEEPSEEK)
 @pytest.mark.parametrize("said", [None, "And tomorrow?"], ids=["the model's turn", "the user goes on"])
-def test_results_are_shown_as_in_the_models_template(real: Real, said: str | None) -> None:
-    """For families whose calls have a form of their own: what follows the calls."""
-    history = [
-        {"role": "user", "content": "Weather and time?"},
-        {"role": "assistant", "content": "Well.", "tool_calls": [call("weather", "x", "a"), call("time", "y", "b")]},
-        {"role": "tool", "tool_call_id": "a", "content": '{"sky": "clear"}'},
-        {"role": "tool", "tool_call_id": "b", "content": "noon"},
-    ]
+def test_deepseek_writes_calls_and_results_as_its_template_does(real: Real, said: str | None) -> None:
+    """The templates describe no tools, take arguments as text, and know one round of calls."""
+    calls = called(None, call("weather", "a", city="北京"), call("time", "b"))
+    history = [{"role": "user", "content": "Well?"}, calls, result("a", "clear"), result("b", "noon")]
     if said:
         history.append({"role": "assistant", "content": "Clear, noon."})
     flat, messages = flat_and_messages(ChatPrompter(system="Help."), said, history, model=real.family)
-    opening = FAMILIES[real.family].soe
-    assert flat.partition(opening)[2] == real.recorded(messages).partition(opening)[2]
-    assert "noon" in flat.partition(opening)[2]
+    asked = messages[2]
+    asked["content"] = None
+    for each_call in asked["tool_calls"]:
+        each_call["function"]["arguments"] = json.dumps(each_call["function"]["arguments"], ensure_ascii=False)
+    assert flat == real.recorded(messages)
+
+
+def test_deepseek_v3_1_goes_on_in_the_turn_of_its_calls() -> None:
+    history = [{"role": "user", "content": "Time?"}, called(None, call("time", "a")), result("a", "noon")]
+    flat = ChatPrompter(system="").generate_prompt(None, history, model="deepseek-v3.1")
+    assert flat == (
+        f"{BEGIN}<｜User｜>Time?<｜Assistant｜></think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>time<｜tool▁sep｜>{{}}"
+        f"<｜tool▁call▁end｜><｜tool▁calls▁end｜>{END}<｜tool▁output▁begin｜>noon<｜tool▁output▁end｜>"
+    )
 
 
 def test_phi_4_mini_describes_tools_as_its_template_does() -> None:
@@ -334,18 +379,67 @@ def test_phi_4_mini_describes_tools_as_its_template_does() -> None:
     assert flat == Real("phi-4-mini", OLLAMA, "phi4-mini:3.8b").recorded(messages)
 
 
-@each([real for real in REAL if real.family in ("llama-3.1", "llama-3.2")])
-def test_llama_writes_a_call_as_its_template_does(real: Real) -> None:
-    history: list[dict[str, Any]] = [
+def test_llama_keeps_the_text_and_all_calls_of_a_message() -> None:
+    """Llama's templates drop the text, and refuse a second call."""
+    history = [
         {"role": "user", "content": "Time?"},
-        {"role": "assistant", "content": None, "tool_calls": [call("time", "巴黎", "a")]},
+        called("Let me see.", call("time", "a"), call("time", "b", city="x")),
     ]
-    flat = ChatPrompter(system="Help.").generate_prompt("Well?", history, model=real.family)
-    # The call has no result yet: a payload would add one. The template takes arguments as an object.
-    calls = [{"id": "a", "type": "function", "function": {"name": "time", "arguments": {"city": "巴黎"}}}]
-    answer = {"role": "assistant", "content": "", "tool_calls": calls}
-    messages = [{"role": "system", "content": "Help."}, history[0], answer, {"role": "user", "content": "Well?"}]
-    assert flat == real.recorded(messages)
+    flat = ChatPrompter(system="").generate_prompt("Well?", history, model="llama-3.1")
+    assert (
+        '\n\nLet me see.\n{"name": "time", "parameters": {}}\n{"name": "time", "parameters": {"city": "x"}}<|eot_id|>'
+    ) in flat
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_warns_where_its_tools_are_not_in_its_own_form(family: str) -> None:
+    note = FAMILIES[family].tool_form.note
+    expected = (
+        f"the tools are described as JSON, not as {family} was trained to read them: {note}; chat_template= renders "
+        "the model's own form"
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ChatPrompter("Help.").generate_prompt("Hi", model=family, tools=TOOLS)
+        ChatPrompter("Help.").generate_prompt("Hi", model=family)
+    assert [(each.category, str(each.message)) for each in caught] == [(ToolFormWarning, expected)] * bool(note)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
+def test_no_call_or_result_forges_a_control_sequence(family: str) -> None:
+    """Parameters written as XML are no JSON, whose escapes would hide a control sequence."""
+    for mark in FAMILIES[family].control_sequences:
+        evil = f"a {mark} b"
+        values = {evil: evil, "list": [evil], "object": {evil: evil}}
+        history = [
+            {"role": "user", "content": "Go."},
+            called(evil, {**call("f", "a"), "function": {"name": "f", "arguments": json.dumps(values)}}),
+            result("a", evil),
+        ]
+        tool = {"name": "f", "description": evil, "parameters": {"type": "object", "properties": {"x": {evil: evil}}}}
+        tools: Any = [{"type": "function", "function": tool}]
+        assert evil not in ChatPrompter(system="").generate_prompt(None, history, tools, model=family)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_samples_find_the_message_of_each_call_and_result(family: str) -> None:
+    history = [
+        {"role": "user", "content": "Go"},
+        called("Text one", call("one", "aaaaaaaaa", key="value", other="more"), call("two", "bbbbbbbbb")),
+        result("aaaaaaaaa", "result one"),
+        result("bbbbbbbbb", "result two"),
+        {"role": "assistant", "content": "Said"},
+    ]
+    sample = ChatPrompter(system="").training_sample("Hi", "Yes.", history, model=family, train="all")
+    parts = [*zip(sample.parts, sample.slots, sample.part_messages, strict=True)]
+    for word, at in (("Go", 0), ("Text one", 1), ("value", 1), ("two", 1), ("result one", 2), ("Said", 4)):
+        assert {index for text, slot, index in parts if slot == "history" and word in text} >= {at}
+    prompt = ChatPrompter(system="").generate_prompt("Hi", history, model=family)
+    assert sample.text.startswith(prompt)
+    trained = "".join(text for text, is_trained in zip(sample.parts, sample.trained, strict=True) if is_trained)
+    assert all(word in trained for word in ("Text one", "value", "two", "Said", "Yes."))
+    assert not any(word in trained for word in ("Go", "Hi", "result"))
 
 
 @each(FASTCHAT)
@@ -371,10 +465,12 @@ def test_a_system_text_that_the_history_begins_with_is_the_system_text(real: Rea
     assert flat == real.recorded(messages)
 
 
-@each(WITH_TOOLS + LFM2)
+@each(WITH_TOOLS)
 def test_tools_are_described_behind_a_system_text_of_the_history(real: Real) -> None:
-    flat, messages = flat_and_messages(ChatPrompter(system=""), "Hi", OWN_SYSTEM[:3], TOOLS, model=real.family)
-    assert flat == real.recorded(messages, tools=TOOLS)
+    flat, messages = flat_and_messages(
+        ChatPrompter(system=""), "Hi", OWN_SYSTEM[:3], tools_for(real), model=real.family
+    )
+    assert flat == real.recorded(messages, tools=tools_for(real))
 
 
 @each([real for real in REAL + FASTCHAT if (real.family, real.template) not in ONE_SYSTEM_TEXT])
@@ -403,6 +499,7 @@ def test_no_family_loses_one_of_two_system_texts(family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("tools", [None, TOOLS], ids=["alone", "with tools"])
+@pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
 def test_a_system_text_of_the_history_is_not_trusted(family: str, tools: Any) -> None:
     """Tools stand behind it, and a prompter looks once at what is the same in every prompt up to the last of them."""
     prompter = ChatPrompter(system="", tools=tools)
@@ -647,7 +744,11 @@ def test_the_name_of_a_model_is_text(name: Any) -> None:
     ("family", "turns", "others"),
     [
         ("llama-2", {"<s>", "</s>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"}, set()),
-        ("deepseek-r1", {BEGIN, END, "<｜User｜>", "<｜Assistant｜>"}, {"<think>"}),
+        (
+            "deepseek-r1",
+            {BEGIN, END, "<｜User｜>", "<｜Assistant｜>", *(f"<｜tool▁output{end}｜>" for end in OUTPUT_ENDS)},
+            {"<think>", "<｜tool▁sep｜>", *(f"<｜tool▁call{end}｜>" for end in OUTPUT_ENDS)},
+        ),
         ("gemma-2", {"<bos>", "<start_of_turn>", "<end_of_turn>"}, set()),
         ("vicuna", {"USER:", "ASSISTANT:", "</s>"}, set()),
         ("baichuan2", {"<reserved_106>", "<reserved_107>"}, set()),
@@ -656,7 +757,11 @@ def test_the_name_of_a_model_is_text(name: Any) -> None:
             {"<|im_start|>", "<|im_end|>", "<tool_response>", "</tool_response>"},
             {"<tool_call>", "</tool_call>", "<tools>", "</tools>"},
         ),
-        ("phi-4-mini", {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>"}, {"<|tool|>", "<|/tool|>"}),
+        (
+            "phi-4-mini",
+            {"<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|tool|>"},
+            {"<|/tool|>", "<|tool_call|>", "<|/tool_call|>"},
+        ),
     ],
 )
 def test_the_control_sequences_of_a_family(family: str, turns: set[str], others: set[str]) -> None:

@@ -23,7 +23,7 @@ from zipimport import zipimporter
 
 from jinja2 import TemplateError
 from jinja2.ext import Extension
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +77,7 @@ def real_template(package: str, name: str) -> Rendering:
     """
     if package == "fschat":
         return _FastChat(name)
-    return _environment().from_string(package_templates(package)[name])
+    return _environment(name in _APPENDING).from_string(package_templates(package)[name])
 
 
 def render(package: str, name: str, given: dict[str, Any]) -> str:
@@ -264,9 +264,13 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-@lru_cache(maxsize=1)
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
+# Templates of llama.cpp that append to lists, which transformers forbids.
+_APPENDING = frozenset(("Kimi-K2-Instruct", "Kimi-K2-Thinking"))
+
+
+@lru_cache(maxsize=2)
+def _environment(appends: bool = False) -> SandboxedEnvironment:  # noqa: FBT001, FBT002 - private
+    environment = (SandboxedEnvironment if appends else ImmutableSandboxedEnvironment)(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
     )
     environment.filters["tojson"] = _to_json

@@ -1,0 +1,300 @@
+"""The form in which a model reads tools, calls and results, where markers alone cannot express it.
+
+Patterns name their values in braces, as ``{name}``. Text of a pattern is the model's own and trusted; values are not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from lazyprompt._base.json import JsonText, dump
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lazyprompt._base.json import Json
+    from lazyprompt.messages.msg import ToolResultBlock, ToolUseBlock
+
+ToolFormat: TypeAlias = Literal["json", "indented", "function", "xml", "python"]
+ToolPlace: TypeAlias = Literal["system_end", "system_start", "before_system", "first_user", "last_user"]
+ArgumentFormat: TypeAlias = Literal["json", "python", "mixed", "quoted", "raw_quoted"]
+
+_NAME = re.compile(r"\{([a-z]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolForm:
+    """The form of tools, calls and results beside the markers of a family.
+
+    Args:
+        tool: The format of one tool in the tools block: its JSON, its JSON with an indent of 4, the JSON of its
+            function alone, XML as of Qwen3-Coder, or a Python function as of Seed-OSS.
+        place: The place of the tools block: the end or start of the system turn, a turn of its own before it, the start
+            of the first user turn, or before the last user turn.
+        header: The start of a system turn with tools.
+        default_system: The system text of a prompt that has tools and no system text.
+        turn: The pattern of a message that calls, with ``{text}`` and ``{calls}``.
+        text_end: The text between the text of a message and its calls.
+        strips_text: True if the text of a message that calls is stripped.
+        call: The pattern of a call, with ``{name}``, ``{arguments}`` and ``{id}``; empty for the markers
+            ``tool_start``, ``tool_args`` and ``tool_end``.
+        call_join: The text between two calls.
+        call_id: The pattern of an id, with ``{name}`` and the ``{number}`` of the call in the chat; empty for the
+            caller's own id.
+        argument: The pattern of an argument, with ``{key}`` and ``{value}``; empty for all arguments as a JSON object.
+        argument_join: The text between two arguments.
+        argument_format: The format of values other than text: JSON, Python, or JSON for lists and objects alone. The
+            last two put text in single quotes, with and without escapes.
+        result: The pattern of a result, with ``{content}`` and ``{id}``.
+        json_results: True if the content of a result is written as a JSON string.
+        opens_turn: True if calls without text follow the marker of the assistant's turn.
+        same_turn: True if the answer to results goes on in the turn of the calls.
+        open_thought: The empty thought of the assistant's turns behind the last text of the user.
+        note: The difference from the model's own form; empty if there is none.
+    """
+
+    tool: ToolFormat = "json"
+    place: ToolPlace = "system_end"
+    header: str = ""
+    default_system: str = ""
+    turn: str = "{text}{calls}"
+    text_end: str = "\n"
+    strips_text: bool = False
+    call: str = ""
+    call_join: str = "\n"
+    call_id: str = ""
+    argument: str = ""
+    argument_join: str = ""
+    argument_format: ArgumentFormat = "json"
+    result: str = "{content}"
+    json_results: bool = False
+    opens_turn: bool = True
+    same_turn: bool = False
+    open_thought: str = ""
+    note: str = ""
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The fixed texts of all patterns."""
+        patterns = (self.turn, self.call, self.call_id, self.argument, self.result)
+        fixed = (text for pattern in patterns for text in split_pattern(pattern)[::2])
+        return (*fixed, self.header, self.text_end, self.call_join, self.argument_join)
+
+
+GENERAL_FORM = ToolForm()
+"""JSON in the system turn, and the calls of the markers."""
+NO_FORM = ToolForm(note="its chat template has no form for tools")
+"""The form of a family whose chat template has none."""
+
+
+class CallIds:
+    """The ids of the calls in a chat, as a form writes them.
+
+    Args:
+        form: The form.
+        number: The number of calls before these messages.
+    """
+
+    __slots__ = ("_ids", "_number", "_pattern")
+
+    def __init__(self, form: ToolForm, number: int = 0) -> None:
+        self._pattern = form.call_id
+        self._number = number
+        self._ids: dict[str, str] = {}
+
+    def add(self, call: ToolUseBlock) -> str:
+        """Return the id of the next call."""
+        if self._pattern:
+            self._ids[call.id] = self._id(call.name)
+            self._number += 1
+        return self._ids.get(call.id, call.id)
+
+    def find(self, result: ToolResultBlock) -> str:
+        """Return the id of the call that a result answers."""
+        if self._pattern and result.id not in self._ids:
+            return self._id(result.name)
+        return self._ids.get(result.id, result.id)
+
+    def _id(self, name: str) -> str:
+        return self._pattern.replace("{name}", name).replace("{number}", str(self._number))
+
+
+@lru_cache(maxsize=256)
+def split_pattern(pattern: str) -> tuple[str, ...]:
+    """Return the fixed texts of a pattern, with the names of the values between them."""
+    return tuple(_NAME.split(pattern))
+
+
+def fill_pattern(pattern: str, values: Mapping[str, Sequence[str]]) -> list[str]:
+    """Fill a pattern.
+
+    Args:
+        pattern: The pattern.
+        values: The parts of each value: trusted and untrusted text in turn, trusted first and last.
+
+    Returns:
+        The parts of the whole, in the same order.
+    """
+    first, *rest = split_pattern(pattern)
+    parts = [first]
+    for name, fixed in zip(rest[::2], rest[1::2], strict=True):
+        _append(parts, values[name])
+        parts[-1] += fixed
+    return parts
+
+
+def join_parts(runs: Sequence[Sequence[str]], separator: str) -> list[str]:
+    """Join runs of parts, each with trusted text first and last."""
+    parts = [""]
+    for at, run in enumerate(runs):
+        parts[-1] += separator if at else ""
+        _append(parts, run)
+    return parts
+
+
+def _append(parts: list[str], run: Sequence[str]) -> None:
+    parts[-1] += run[0]
+    parts += run[1:]
+
+
+def call_parts(call: ToolUseBlock, form: ToolForm, pattern: str, call_id: str) -> list[str]:
+    """Return a call as trusted and untrusted text in turn."""
+    if not form.argument:
+        name: str = JsonText(dump(call.name)[1:-1])
+        arguments: Sequence[str] = ("", dump(call.arguments), "")
+    else:
+        name = call.name
+        write = _ARGUMENT_FORMATS[form.argument_format]
+        runs = [
+            fill_pattern(form.argument, {"key": ("", key, ""), "value": ("", write(value), "")})
+            for key, value in call.arguments.items()
+        ]
+        arguments = join_parts(runs, form.argument_join)
+    return fill_pattern(pattern, {"name": ("", name, ""), "arguments": arguments, "id": ("", call_id, "")})
+
+
+def result_parts(content: str, form: ToolForm, call_id: str) -> list[str]:
+    """Return the result of a call as trusted and untrusted text in turn."""
+    text = dump(content) if form.json_results else content
+    return fill_pattern(form.result, {"content": ("", text, ""), "id": ("", call_id, "")})
+
+
+def _as_json(value: Json) -> str:
+    return value if isinstance(value, str) else dump(value)
+
+
+def _as_python(value: Json) -> str:
+    return str(value)
+
+
+def _as_mixed(value: Json) -> str:
+    return dump(value) if isinstance(value, dict | list) else str(value)
+
+
+def _as_quoted(value: Json) -> str:
+    if not isinstance(value, str):
+        return _as_mixed(value)
+    for character, escape in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\r", "\\r")):
+        value = value.replace(character, escape)
+    return f"'{value}'"
+
+
+def _as_raw_quoted(value: Json) -> str:
+    if isinstance(value, str):
+        return f"'{value}'"
+    return dump(value) if isinstance(value, dict) else str(value)
+
+
+_ARGUMENT_FORMATS: Mapping[ArgumentFormat, Callable[[Json], str]] = {
+    "json": _as_json,
+    "python": _as_python,
+    "mixed": _as_mixed,
+    "quoted": _as_quoted,
+    "raw_quoted": _as_raw_quoted,
+}
+
+
+def tool_run(tool: Json, form: ToolFormat) -> list[str]:
+    """Return a tool as trusted and untrusted text in turn."""
+    return _TOOL_FORMATS[form](tool)
+
+
+def _object(value: object) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _function(tool: Json) -> dict[str, Json]:
+    """Return the function in a tool; a tool of another type is returned itself."""
+    fields = _object(tool)
+    return _object(fields.get("function")) or fields
+
+
+def _xml(tool: Json) -> list[str]:
+    """Return a tool in the XML of Qwen3-Coder."""
+    function = _function(tool)
+    parameters = _object(function.get("parameters"))
+    out = ["\n<function>"]
+    _add_tags(out, {"name": function.get("name"), "description": str(function.get("description", "")).strip()})
+    out[-1] += "\n<parameters>"
+    for name, given in _object(parameters.get("properties")).items():
+        fields = _object(given)
+        out[-1] += "\n<parameter>"
+        described = {"description": str(fields["description"]).strip()} if "description" in fields else {}
+        _add_tags(out, {"name": name, **{key: fields[key] for key in ("type",) if key in fields}, **described})
+        _add_list(out, "enum", fields.get("enum"))
+        rest = {key: value for key, value in fields.items() if key not in ("type", "description", "enum", "required")}
+        _add_tags(out, {re.sub(r"[- ]", "_", key).replace("$", ""): value for key, value in rest.items()})
+        _add_list(out, "required", fields.get("required"))
+        out[-1] += "\n</parameter>"
+    _add_list(out, "required", parameters.get("required"))
+    out[-1] += "\n</parameters>"
+    _add_tags(out, {key: function[key] for key in ("return",) if key in function})
+    out[-1] += "\n</function>"
+    return out
+
+
+def _add_tags(out: list[str], values: Mapping[str, Json]) -> None:
+    for tag, value in values.items():
+        text = dump(value) if isinstance(value, dict) else str(value)
+        _append(out, fill_pattern("\n<{tag}>{value}</{tag}>", {"tag": ("", tag, ""), "value": ("", text, "")}))
+
+
+def _add_list(out: list[str], tag: str, items: Json) -> None:
+    if isinstance(items, list) and items:
+        texts = [f"`{item}`" if isinstance(item, str) else str(item) for item in items]
+        _append(out, ["\n<" + tag + ">[", ", ".join(texts), f"]</{tag}>"])
+
+
+_PYTHON_TYPES = {"string": "str", "number": "int", "integer": "int", "boolean": "bool", "array": "list"}
+
+
+def _python(tool: Json) -> list[str]:
+    """Return a tool as a Python function, in the form of Seed-OSS."""
+    function = _function(tool)
+    parameters = _object(function.get("parameters"))
+    properties = {name: _object(given) for name, given in _object(parameters.get("properties")).items()}
+    types = {name: _PYTHON_TYPES.get(str(given.get("type")), "Any") for name, given in properties.items()}
+    required = parameters.get("required")
+    needed = required if isinstance(required, list) else []
+    arguments = ",".join(f"{name}: {types[name]}" for name in properties)
+    lines = [
+        f"\n    - {name} ({types[name]}) [{'必填' if name in needed else '选填'}]: {given.get('description') or ''}"
+        for name, given in properties.items()
+    ]
+    described = "\n    Args:" + "".join(lines) + "\n" if lines else ""
+    head = f"{function.get('name')}({arguments}):"
+    body = f"{str(function.get('description', '')).strip()}\n{described}"
+    return ["\n\nFunction:\ndef ", head, '\n    """\n    ', body, '\n    """']
+
+
+_TOOL_FORMATS: Mapping[ToolFormat, Callable[[Json], list[str]]] = {
+    "json": lambda tool: ["", dump(tool), ""],
+    "indented": lambda tool: ["", JsonText(json.dumps(tool, ensure_ascii=False, indent=4)), ""],
+    "function": lambda tool: ["", dump(dict(_function(tool))), ""],
+    "xml": _xml,
+    "python": _python,
+}
