@@ -1,4 +1,4 @@
-"""How model families write tools, calls and results: the markers and the form of each, from the chat templates."""
+"""Tools, calls and results of model families: the markers and the form of each, as in their chat templates."""
 
 from __future__ import annotations
 

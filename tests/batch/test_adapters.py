@@ -54,6 +54,7 @@ def prompts(prompter: Prompter | Prompty) -> list[object]:
 
 
 @pytest.mark.parametrize("name", PROMPTERS)
+@pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
 def test_a_prompter_pickles_small_whatever_it_has_done(name: str) -> None:
     make, most = PROMPTERS[name]
     prompter = make()

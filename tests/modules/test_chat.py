@@ -87,12 +87,14 @@ def test_a_prompter_without_a_place_for_history_says_so(module: Module) -> None:
     assert chat.history is before
 
 
+@pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
 def test_tools_out_of_an_iterator_are_offered(module: Module, lenient: ModelServer) -> None:
     """A call reads them twice, and the second time there were none."""
     module("hi", tools=(tool for tool in [weather]))
     assert "weather" in json.dumps(lenient.seen[-1].body)
 
 
+@pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
 def test_tools_of_a_conversation_are_offered_in_each_turn(module: Module, lenient: ModelServer) -> None:
     chat = module.chat(tools=(tool for tool in [weather]))  # an iterator is at its end after the first turn
     chat("hi")

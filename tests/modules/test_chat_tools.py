@@ -60,7 +60,7 @@ def test_calls_in_the_text_of_a_local_model_come_back_with_their_results(
     lenient.answer = Answer("It rains.")
     assert spoken(chat, way, None) == "It rains."
     assert again in sent(lenient)
-    assert '{"rain": true, "mm": 3}' in sent(lenient)
+    assert '{"rain": true, "mm": 3}' in sent(lenient).replace("\\", "")  # Llama's results are JSON strings
     assert [message.role for message in chat.history] == ["user", "assistant", "tool", "assistant"]
     module.close()
 

@@ -164,6 +164,7 @@ def test_every_process_gives_the_same_bytes() -> None:
     assert outputs.pop()
 
 
+@pytest.mark.filterwarnings("ignore::lazyprompt.ToolFormWarning")
 def test_32_threads_share_a_prompter_and_never_see_each_others_data() -> None:
     prompter = ChatPrompter("I am {name}.", tools=TOOLS)
     barrier = Barrier(32)

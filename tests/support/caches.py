@@ -49,6 +49,7 @@ ONE_CALL = frozenset(
         "YamlReader",
         "Snapshots",
         "Report",
+        "CallIds",
         "MessageBuilder",
         "OpenCalls",
         "Trace",

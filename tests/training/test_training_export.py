@@ -18,7 +18,7 @@ WEATHER: dict[str, Any] = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
 }
 TOOLS = [{"type": "function", "function": WEATHER}]
-PROMPTER = ChatPrompter("Be {style}.", system="").with_markers("chatml")
+PROMPTER = ChatPrompter("Be {style}.", system="").with_markers("qwen3-instruct-2507")
 GIVEN = {"style": "kind", "input": "And now?"}
 PAIRS = [["Hi", "Hello."]]
 
