@@ -297,6 +297,9 @@ def form_of(name: str) -> tuple[Form, Begins, tuple[str, ...]]:
         ) from error
 
 
+# The markers that open a thought, in any form.
+_THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
+
 # What a template holds that writes in a form, where several share a marker those that have more of their own first.
 _SIGNS = (
     ("<|channel|>", "harmony"),
@@ -336,6 +339,11 @@ def form_in(template: str, otherwise: str = "hermes") -> str:
         otherwise: The form where it shows none.
     """
     return next((form for sign, form in _SIGNS if sign in template), otherwise)
+
+
+def opens_thought(prompt: str) -> bool:
+    """Return True if a prompt ends by opening a thought, so that the answer begins within it."""
+    return prompt.rstrip().endswith(_THOUGHTS)
 
 
 def _written_by(model: str) -> str:

@@ -2,64 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lazyprompt.answers.calls import Plan
-from lazyprompt.answers.forms import FORMS, THINK, form_in, form_of
+from lazyprompt.answers.forms import FORMS, THINK, form_in, form_of, opens_thought
 from lazyprompt.answers.message_builder import Delta, MessageBuilder, well
-from lazyprompt.answers.reading import HarmonyReading, Reading
-from lazyprompt.answers.source import Source
-from lazyprompt.answers.values import ToolLike, Tools
+from lazyprompt.answers.reading import FormReader
+from lazyprompt.answers.response_template import AnsweringTokenizer, ResponseTemplate, TemplateReader
+from lazyprompt.answers.values import Tools
 from lazyprompt.errors import FormatError, TemplateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
+    from lazyprompt.answers.reading import AnswerReader
     from lazyprompt.messages.msg import Msg
+    from lazyprompt.messages.tools import ToolLike
 
-_OVER = object()
+AnswerForm: TypeAlias = "str | Mapping[str, Any] | AnsweringTokenizer"
+"""The form of a model's answers: a name, a response template, or a tokenizer of transformers."""
 
-__all__ = ["Delta", "ResponseParser", "ResponseStream"]
+__all__ = ["AnswerForm", "Delta", "ResponseParser", "ResponseStream"]
 
 
 class ResponseParser:
-    """Reads what a local model wrote: text, thinking and tool calls.
+    """Parses the output of a local model: text, thinking and tool calls.
 
-    Whatever a model wrote, reading it raises nothing. Arguments that are no JSON object stay as they were written, in
-    the ``raw_input`` of their call; what cannot be read as a call at all is text. A marker that ends a turn or begins
-    another ends the answer, and nothing behind it counts.
+    No output is an error. Arguments that are no JSON object stay as they were written, in the ``raw_input`` of their
+    call. Text that can't be parsed as a call is text. A marker that ends a turn or begins another ends the answer, and
+    the text behind it is dropped.
 
-    With ``thinking=None``, the prompt that the family's markers write decides whether the text begins in a thought.
-    Where it does not tell (a form alone, Qwen3, GLM-4.5), a ``</think>`` without a ``<think>`` before it closes a
-    thought that began at the beginning; so a stream gives nothing before the first marker or the end. With
-    ``thinking=False`` it streams at once.
+    Without ``thinking`` and ``prompt``, the prompt that the family's markers write decides whether the output begins
+    in a thought. Where that depends on the request (a form alone, Qwen3, GLM-4.5), a ``</think>`` without a
+    ``<think>`` before it closes a thought that began at the beginning. A stream then has no deltas before the first
+    marker or the end.
 
-    A parser keeps no state: one serves all threads.
+    A parser has no state: one serves all threads.
 
     Args:
-        form: A form, a model family, or a model: its name, its repository, or the path of its file.
-        thinking: Whether the prompt opened a thought, so that the text begins within it; ``None`` where that is to be
-            found out.
-        tools: The tools the model was offered, as OpenAI dicts, or their names. Calls without a marker count only where
-            the name is among them, and parameters that are written without a type get that of their schema.
+        form: A form, a model family, or a model: its name, its repository, or the path of its file. Or a tokenizer of
+            transformers: its ``response_template`` is used, or else the form that its chat template writes. Or a
+            response template itself; its patterns run without a time limit, so it must come from a trusted source.
+        thinking: True if the prompt opened a thought, in which the output begins.
+        tools: The tools that the model was offered: functions, dicts, or names. Calls without a marker count only if
+            the name is among them, and parameters that are written without a type get the type of their schema.
+        prompt: The prompt that the output answers. Its end shows whether it opened a thought; a response template
+            finds the beginning of the answer in it.
 
     Raises:
-        TemplateError: Nothing is known for the name, or ``thinking`` is no truth value.
-        ToolsError: A tool is neither a name nor an OpenAI dict.
+        TemplateError: The name is unknown, the tokenizer has no template, or ``thinking`` is no truth value.
+        ToolsError: A tool is no function, dict or name.
+        MissingExtraError: There is a response template, but no version of transformers that reads it.
     """
 
-    __slots__ = ("_plan",)
+    __slots__ = ("_start",)
 
-    def __init__(self, form: str, *, thinking: bool | None = None, tools: Iterable[ToolLike] | None = None) -> None:
-        found, begins, stop = form_of(form)
-        if thinking is not None:
-            if not isinstance(cast("object", thinking), bool):
-                raise TemplateError(f"thinking is True, False or None, not {thinking!r}")
-            begins = "thought" if thinking else "answer"
-            if thinking and found.thought is None:
-                found = replace(found, thought=THINK)  # whoever made the model think, that is how most do
-        self._plan = Plan(found, begins, frozenset(stop), Tools(tools))
+    def __init__(
+        self,
+        form: AnswerForm,
+        *,
+        thinking: bool | None = None,
+        tools: Iterable[str | ToolLike] | None = None,
+        prompt: str | None = None,
+    ) -> None:
+        if thinking is not None and not isinstance(cast("object", thinking), bool):
+            raise TemplateError(f"thinking is True, False or None, not {thinking!r}")
+        self._start: Callable[[MessageBuilder], AnswerReader]
+        known = Tools(tools)
+        named = form if isinstance(form, str) else _template_or_form(form)
+        if isinstance(named, str):
+            thinks = opens_thought(prompt) if thinking is None and prompt is not None else thinking
+            self._start = partial(FormReader, _plan(named, known, thinking=thinks))
+        else:
+            self._start = partial(TemplateReader, ResponseTemplate.load(named, prompt or "", known.schemas))
 
     @staticmethod
     def forms() -> tuple[str, ...]:
@@ -93,8 +111,34 @@ class ResponseParser:
         return stream.finish()
 
     def stream(self) -> ResponseStream:
-        """A new answer, to be fed as it is written."""
-        return ResponseStream(self._plan)
+        """Return a stream for a new answer."""
+        return ResponseStream(self._start(MessageBuilder()))
+
+
+def _template_or_form(form: Mapping[str, Any] | AnsweringTokenizer) -> Mapping[str, Any] | str:
+    """Return a response template, or the form that the tokenizer's chat template writes."""
+    if isinstance(form, Mapping):
+        return form
+    template = getattr(form, "response_template", None)
+    if isinstance(template, Mapping):
+        return cast("Mapping[str, Any]", template)
+    chat = getattr(form, "chat_template", None)
+    texts = [text for text in (chat.values() if isinstance(chat, Mapping) else [chat]) if isinstance(text, str)]
+    if not texts:
+        raise TemplateError(
+            f"no response_template or chat_template in {type(form).__name__}; give a name, a response template, or a "
+            "tokenizer of transformers that has one of the two"
+        )
+    return form_in("\n".join(texts))
+
+
+def _plan(name: str, tools: Tools, *, thinking: bool | None) -> Plan:
+    found, begins, stop = form_of(name)
+    if thinking is not None:
+        begins = "thought" if thinking else "answer"
+        if thinking and found.thought is None:
+            found = replace(found, thought=THINK)  # most models' markers
+    return Plan(found, begins, frozenset(stop), tools)
 
 
 class ResponseStream:
@@ -103,16 +147,13 @@ class ResponseStream:
     However it is cut into chunks, the message is the same, and the deltas add up to it.
 
     Args:
-        plan: What is known of the answer.
+        reader: The reader of the answer.
     """
 
-    __slots__ = ("_builder", "_half", "_message", "_over", "_reading", "_rest", "_source")
+    __slots__ = ("_half", "_message", "_over", "_reader", "_rest")
 
-    def __init__(self, plan: Plan) -> None:
-        self._source = Source(plan.final)
-        self._builder = MessageBuilder()
-        reading = HarmonyReading if plan.form.channels else Reading
-        self._reading = reading(plan, self._source, self._builder).read()
+    def __init__(self, reader: AnswerReader) -> None:
+        self._reader = reader
         # True once a marker ended the answer: all text behind it is ignored.
         self._over = False
         self._half = ""
@@ -145,12 +186,12 @@ class ResponseStream:
             The message; the same again, however often it is asked for.
         """
         if self._message is None:
+            builder = self._reader.builder
             rest = self._read_on(well(self._half))
-            self._source.end()
-            rest += self._read_on("")
-            self._builder.end()
-            self._rest = (*rest, *self._builder.news())
-            self._message = self._builder.message()
+            self._reader.end()
+            builder.end()
+            self._rest = (*rest, *builder.news())
+            self._message = builder.message()
         return self._message
 
     @property
@@ -160,6 +201,5 @@ class ResponseStream:
 
     def _read_on(self, chunk: str) -> list[Delta]:
         if not self._over:
-            self._source.feed(chunk)
-            self._over = next(self._reading, _OVER) is _OVER
-        return self._builder.news()
+            self._over = self._reader.feed(chunk)
+        return self._reader.builder.news()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lazyprompt.answers.calls import FIRST, READERS, Body, CallReader, Plan
 from lazyprompt.answers.source import SPACE, SPACES, Source, Waiting, cuts_of
@@ -19,6 +19,51 @@ _LETTERS = re.compile(r"[a-z]*")
 _NAME = re.compile(r"[\w.-]*")
 # A line that is longer is no name.
 _LONGEST_NAME = 128
+
+
+_OVER = object()
+
+
+class AnswerReader(Protocol):
+    """Reads an answer in chunks."""
+
+    builder: MessageBuilder
+    """The message so far."""
+
+    def feed(self, chunk: str) -> bool:
+        """Read a chunk; return True if a marker ended the answer."""
+        ...
+
+    def end(self) -> None:
+        """Read the text that was held back, at the end of the answer."""
+        ...
+
+
+class FormReader:
+    """Reads an answer in one of the known forms.
+
+    Args:
+        plan: The form, and the tools.
+        builder: Takes what is read.
+    """
+
+    __slots__ = ("_reading", "_source", "builder")
+
+    def __init__(self, plan: Plan, builder: MessageBuilder) -> None:
+        self.builder = builder
+        self._source = Source(plan.final)
+        reading = HarmonyReading if plan.form.channels else Reading
+        self._reading = reading(plan, self._source, builder).read()
+
+    def feed(self, chunk: str) -> bool:
+        """Read a chunk; return True if a marker ended the answer."""
+        self._source.feed(chunk)
+        return next(self._reading, _OVER) is _OVER
+
+    def end(self) -> None:
+        """Read the text that was held back, at the end of the answer."""
+        self._source.end()
+        next(self._reading, None)
 
 
 class Reading(CallReader):

@@ -7,15 +7,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isfinite
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 from lazyprompt._base.client_objects import fields_of
-from lazyprompt._base.json import MAX_DEPTH, Fields, Json, JsonObject, dump
+from lazyprompt._base.json import MAX_DEPTH, Fields, Json, JsonObject, checked_object, dump
 from lazyprompt.answers.message_builder import JSON, WrittenCall
 from lazyprompt.answers.source import SPACE
 from lazyprompt.errors import ToolsError
+from lazyprompt.messages.tools import function_schema
 
-ToolLike: TypeAlias = "str | Mapping[str, object]"
+if TYPE_CHECKING:
+    from lazyprompt.messages.tools import ToolLike
 
 # More tokens than any call has; ast needs about 500 bytes for each.
 _MAX_TOKENS = 100_000
@@ -179,22 +181,34 @@ class Tools:
     """The tools that a model was offered: their names, and the types of their parameters.
 
     Args:
-        tools: The names, or the tools as OpenAI dicts; ``None`` where nothing is known.
+        tools: The tools, or their names; None if they are unknown.
+
+    Attributes:
+        schemas: The OpenAI dict of each tool that has one.
 
     Raises:
-        ToolsError: A tool is neither.
+        ToolsError: Something in it is no tool.
     """
 
-    __slots__ = ("_types",)
+    __slots__ = ("_types", "schemas")
 
-    def __init__(self, tools: Iterable[ToolLike] | None) -> None:
+    def __init__(self, tools: Iterable[str | ToolLike] | None) -> None:
         # The types of each parameter of each tool.
         self._types: dict[str, dict[str, tuple[str, ...]]] | None = None
-        if tools is not None:
-            given = cast("object", tools)
-            if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-                raise ToolsError(f"tools is a {tools.__class__.__name__}; give a list of names or of OpenAI dicts")
-            self._types = dict(_parameters(tool, f"tools[{index}]") for index, tool in enumerate(tools))
+        self.schemas: list[JsonObject] = []
+        if tools is None:
+            return
+        given: object = tools
+        if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+            raise ToolsError(f"tools is a {type(tools).__name__}; give a list of functions, OpenAI dicts or names")
+        self._types = {}
+        for index, tool in enumerate(tools):
+            if isinstance(tool, str):
+                self._types[tool] = {}
+            else:
+                function = _function(tool, f"tools[{index}]")
+                self._types[str(function["name"])] = _parameter_types(function)
+                self.schemas.append({"type": "function", "function": function})
 
     @property
     def known(self) -> bool:
@@ -226,19 +240,23 @@ class Tools:
         return text
 
 
-def _parameters(tool: object, where: str) -> tuple[str, dict[str, tuple[str, ...]]]:
-    if isinstance(tool, str):
-        return tool, {}
+def _function(tool: object, where: str) -> JsonObject:
+    """Return the name and the schema of a tool."""
     if not isinstance(tool, Mapping):
-        raise ToolsError(f"{where} is a {type(tool).__name__}; give a name or an OpenAI dict")
-    given = cast("Fields", tool)
-    function = fields_of(given.get("function")) or given
-    name = function.get("name")
-    if not isinstance(name, str):
+        if not callable(tool):
+            raise ToolsError(f"{where} is a {type(tool).__name__}; give a function, an OpenAI dict or a name")
+        tool = function_schema(tool)
+    fields = fields_of(tool)
+    function = fields_of(fields.get("function")) or fields
+    if not isinstance(function.get("name"), str):
         raise ToolsError(f"{where} has no name; an OpenAI tool is {{'type': 'function', 'function': {{'name': ...}}}}")
+    return checked_object(function, where, ToolsError)
+
+
+def _parameter_types(function: Fields) -> dict[str, tuple[str, ...]]:
     root = fields_of(function.get("parameters"))
     properties = fields_of(root.get("properties"))
-    return name, {key: tuple(dict.fromkeys(_types(schema, root, set()))) for key, schema in properties.items()}
+    return {key: tuple(dict.fromkeys(_types(schema, root, set()))) for key, schema in properties.items()}
 
 
 def _types(schema: object, root: Fields, seen: set[str]) -> list[str]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.files import open_regular, read_regular
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
@@ -69,12 +70,14 @@ class ChatSource:
         special_tokens: The special tokens by the names that templates have for them.
         added_tokens: The tokens that the configuration adds to the tokenizer, each with its flags.
         whole_tokens: The texts of all special tokens: those that the tokenizer does not know are added to it.
+        response_template: The form of the model's answers, as transformers reads it; None if there is none.
     """
 
     templates: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     special_tokens: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     added_tokens: tuple[Mapping[str, object], ...] = field(default=(), hash=False)
     whole_tokens: tuple[str, ...] = ()
+    response_template: Mapping[str, object] | None = field(default=None, hash=False)
 
     @property
     def control_tokens(self) -> frozenset[str]:
@@ -150,6 +153,7 @@ def read_chat_source(path: str | Path) -> ChatSource:
         _special_tokens(named),
         _added_tokens(config.get("added_tokens_decoder")),
         tuple(_whole_tokens(named)),
+        fields_of(config.get("response_template")) or None,
     )
 
 

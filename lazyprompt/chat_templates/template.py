@@ -114,6 +114,11 @@ class ChatTemplate:
         """The special tokens by the names that templates have for them."""
         return self._chats[0].special_tokens
 
+    @property
+    def response_template(self) -> Mapping[str, object] | None:
+        """The form of the model's answers, for :class:`~lazyprompt.ResponseParser`; None if the tokenizer has none."""
+        return self.source.response_template
+
     def render(
         self,
         messages: HistoryLike,

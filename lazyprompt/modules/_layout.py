@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.json import is_list
 from lazyprompt._base.trusted import is_trusted
-from lazyprompt.answers.forms import FORMS, form_in
+from lazyprompt.answers.forms import form_in
 from lazyprompt.answers.parser import ResponseParser
 from lazyprompt.chat_templates.source import ChatSource, read_source
 from lazyprompt.chat_templates.template import ChatTemplate
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 # Timeout in seconds of the request that asks an engine for its BOS.
 _SOON = 10.0
-# The opening tags of a thought in all forms.
-_THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
 
 
 class PromptLayout(NamedTuple):
@@ -130,11 +128,6 @@ def layout_of(base_model: str, given: LayoutSettings) -> PromptLayout:
             "name; give chat_template= (the template, or a file that has it) or markers= (a family of `lazyprompt "
             "list families`, or Markers); an online model is an OnlineChatModule"
         ) from error
-
-
-def opens_thought(prompt: str) -> bool:
-    """Return True if a prompt ends with the opening tag of a thought."""
-    return prompt.rstrip().endswith(_THOUGHTS)
 
 
 def _by_template(template: ChatTemplate, base_model: str, answers: str | None) -> PromptLayout:

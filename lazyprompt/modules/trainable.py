@@ -25,7 +25,6 @@ from lazyprompt.modules._layout import (
     ids_before_text,
     layout_of,
     llama_cpp_ids_before_text,
-    opens_thought,
 )
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
@@ -284,7 +283,7 @@ class TrainableModule(ChatModule):
         params = self.engine.params(self._client.params(common), asked, own_bos=own_bos)
         request = Request(self.base_model or "default", payload, params, prompter.origin, prompter.secrets)
         offered = list(prompt.tools)
-        parser = partial(ResponseParser, layout.answers, thinking=opens_thought(rendered.text), tools=offered)
+        parser = partial(ResponseParser, layout.answers, tools=offered, prompt=rendered.text)
         reader = text_reader(parser, self._client.collector, Restorer(pairs_in(rendered.parts).items()))
         return Exchange(request, reader, structure, prompt.said, trim, tools=offered)
 

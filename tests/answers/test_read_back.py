@@ -223,14 +223,11 @@ def test_transformers_reads_the_same(judge: str, template: str) -> None:
     text, _ = written(row._replace(arguments=given))
     parse: Any = import_module("transformers.utils.chat_parsing.response_parser").parse_response
     # It wants to see what the prompt ended in; Nemotron's ends in an open thought.
-    prompt = f"{row.turn}<think>" if judge == "nemotron_3_template" else row.turn
-    told = parse(
-        text.removeprefix("<think>") if judge == "nemotron_3_template" else text,
-        judges()[judge],
-        prefix=prompt,
-        tools=TOOLS,
-    )
+    opened = "<think>" if judge == "nemotron_3_template" else ""
+    prompt, output = row.turn + opened, text.removeprefix(opened)
+    told = parse(output, judges()[judge], prefix=prompt, tools=TOOLS)
     read = ResponseParser(row.model, tools=TOOLS, thinking=row.thinking).parse(text)
+    assert said(ResponseParser(judges()[judge], tools=TOOLS, prompt=prompt).parse(output)) == said(read)
     thoughts = [part[1] for part in said(read) if isinstance(part, tuple) and part[0] == "thinking"]
     assert [(told.get("reasoning_content") or told.get("thinking") or "").strip()] == (thoughts or [""])
     assert (told.get("content") or "").strip() == "".join(

@@ -87,6 +87,15 @@ def test_without_a_schema_parameters_are_the_text_that_was_written() -> None:
     assert said(ResponseParser("qwen-xml", tools=[flat]).parse(text)) == [("f", {"a": 7, "b": "[1]"})]
 
 
+def test_functions_are_tools() -> None:
+    def f(a: int, b: str) -> None:
+        """Do nothing."""
+
+    text = "<tool_call><function=f><parameter=a>7</parameter><parameter=b>7</parameter></function></tool_call>"
+    assert said(ResponseParser("qwen-xml", tools=[f, "g"]).parse(text)) == [("f", {"a": 7, "b": "7"})]
+    assert said(ResponseParser("llama", tools=[f, "g"]).parse("[g()]")) == [("g", {})]
+
+
 @pytest.mark.parametrize(
     ("form", "text"),
     [

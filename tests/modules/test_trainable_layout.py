@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lazyprompt import ChatPrompter, ChatTemplate, Markers, TokenCache, TrainableModule
+from lazyprompt.answers.forms import opens_thought
 from lazyprompt.errors import EngineError, LazyPromptError, TemplateError, TokenizerError
-from lazyprompt.modules._layout import opens_thought
 from modules.local_models import CHATML_HI, LLAMA, LLAMA_HI, NOWHERE
 from modules.local_models import local_module as module
 from support.tiny_model import CHATML, write_model

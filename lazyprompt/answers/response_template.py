@@ -1,0 +1,223 @@
+"""Answers parsed by a tokenizer's ``response_template``, which the package transformers interprets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from lazyprompt._base.client_objects import fields_of
+from lazyprompt.answers.message_builder import MessageBuilder, WrittenCall, arguments_of
+from lazyprompt.errors import MissingExtraError, TemplateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lazyprompt._base.json import Fields, JsonObject
+
+# The errors with which transformers refuses the content of a field.
+_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+_THINKING = frozenset(("reasoning_content", "reasoning", "thinking"))
+_CALLS = "tool_calls"
+_OPENINGS = frozenset(("open", "open_pattern"))
+
+
+class AnsweringTokenizer(Protocol):
+    """A tokenizer of transformers, with the response template of its model."""
+
+    response_template: Mapping[str, Any] | None
+    chat_template: Any
+
+
+class _FieldParser(Protocol):
+    """The streaming parser of transformers: each event is about one field of the message."""
+
+    initial_events: list[dict[str, Any]]
+
+    def feed(self, text: str) -> list[dict[str, Any]]: ...
+
+    def finalize(self) -> tuple[dict[str, Any], list[dict[str, Any]]]: ...
+
+
+class ResponseTemplate(NamedTuple):
+    """A response template, with the prompt and the tools of a request.
+
+    Args:
+        fields: The template, in which no content is an error.
+        implicit: The field of text outside all markers; empty if there is none.
+        prompt: The prompt, in which the template finds the beginning of the answer.
+        tools: The OpenAI dicts of the tools.
+    """
+
+    fields: Fields
+    implicit: str
+    prompt: str
+    tools: Sequence[JsonObject]
+
+    @classmethod
+    def load(cls, template: Mapping[str, Any], prompt: str, tools: Sequence[JsonObject]) -> ResponseTemplate:
+        """Check a response template.
+
+        Raises:
+            TemplateError: transformers refuses it.
+            MissingExtraError: No version of transformers that reads such templates is installed.
+        """
+        fields = {name: _tolerant(field) for name, field in fields_of(template.get("fields")).items()}
+        implicit = next((name for name, field in fields.items() if not _OPENINGS.intersection(fields_of(field))), "")
+        loaded = cls({**template, "fields": fields}, implicit, prompt, tools)
+        try:
+            loaded.start(prompt)
+        except _ERRORS as error:
+            raise TemplateError(f"transformers refuses the response template: {error}") from error
+        return loaded
+
+    def start(self, prompt: str) -> _FieldParser:
+        """Return a parser that is at the end of a prompt."""
+        try:
+            from transformers.utils.chat_parsing import ResponseParser  # noqa: PLC0415 - optional and slow to import
+        except ImportError as error:
+            raise MissingExtraError(
+                "response templates need transformers 5.24 or newer; install it with: pip install -U transformers"
+            ) from error
+        parser: _FieldParser = ResponseParser(dict(self.fields), prefix=prompt, tools=list(self.tools))
+        return parser
+
+
+def _tolerant(field: object) -> object:
+    """Return a field that may be missing, and whose content may be broken JSON."""
+    given = fields_of(field)
+    if not given:
+        return field
+    if given.get("content") != "json":
+        return {**given, "optional": True}
+    return {**given, "optional": True, "content_args": {**fields_of(given.get("content_args")), "allow_non_json": True}}
+
+
+class TemplateReader:
+    """Reads an answer by a response template.
+
+    A field that can't be parsed is text, without its markers. So is a field that is neither text, thought nor call.
+
+    Args:
+        template: The template.
+        builder: Takes what is read.
+    """
+
+    def __init__(self, template: ResponseTemplate, builder: MessageBuilder) -> None:
+        self._template = template
+        self.builder = builder
+        self._field = ""
+        self._region: list[str] = []
+        # True if all text of the region so far is in the message already.
+        self._streams = False
+        # The field that was closed just before.
+        self._closed = ""
+        self._over = False
+        self._restart(template.prompt)
+        # Whitespace at the beginning may be the prompt's: transformers holds back what may begin a marker.
+        builder.close()
+
+    def _restart(self, prompt: str) -> None:
+        self._prompt = prompt
+        self._parser = self._template.start(prompt)
+        self._raw = ""
+        # Text in the prompt is not the model's, only the field that it opens counts.
+        for event in self._parser.initial_events:
+            self._field = "" if event["type"] == "region_close" else event["field"]
+
+    def feed(self, chunk: str) -> bool:
+        """Read on; return True if the answer is over."""
+        while chunk and not self._over:
+            chunk = self._read(chunk)
+        return self._over
+
+    def _read(self, chunk: str) -> str:
+        """Read a chunk; return the rest behind a field that can't be parsed."""
+        try:
+            events = self._parser.feed(chunk)
+        except _ERRORS:
+            return self._read_up_to_error(chunk)
+        self._raw += chunk
+        self._take(events)
+        return ""
+
+    def _read_up_to_error(self, chunk: str) -> str:
+        """Read a chunk again, character by character: the failure lost the events before it."""
+        self._parser = self._template.start(self._prompt)
+        self._parser.feed(self._raw)
+        for at, character in enumerate(chunk, 1):
+            try:
+                self._take(self._parser.feed(character))
+            except _ERRORS:
+                self._fail()
+                self.builder.close()
+                self._restart("")
+                return chunk[at:]
+        self._raw += chunk
+        return ""
+
+    def end(self) -> None:
+        """Read to the end of the answer."""
+        if self._over:
+            return
+        try:
+            _, events = self._parser.finalize()
+        except _ERRORS:
+            self._fail()
+        else:
+            self._take(events)
+
+    def _take(self, events: Iterable[dict[str, Any]]) -> None:
+        for event in events:
+            field: str = event["field"]
+            if event["type"] == "region_open":
+                if field == self._closed == self._template.implicit:
+                    self._over = True  # Only a marker at the end of the turn closes this field before itself.
+                    return
+                self._field, self._region, self._closed = field, [], ""
+            elif event["type"] == "region_close":
+                self._close(event["value"])
+            else:
+                self._add(event["text"], streams=field != _CALLS and not event["dirty"])
+
+    def _add(self, text: str, *, streams: bool) -> None:
+        self._region.append(text)
+        self._streams = streams
+        if streams and self._field in _THINKING:
+            self.builder.thinking(text)
+        elif streams:
+            self.builder.text(text)
+
+    def _close(self, value: object) -> None:
+        raw = "".join(self._region)
+        calls = _calls_in(value, raw) if self._field == _CALLS else []
+        for call, own_id in calls:
+            self.builder.call(call, own_id)
+        if not calls:
+            self._fail()
+        self.builder.close()
+        self._field, self._region, self._closed = "", [], self._field
+
+    def _fail(self) -> None:
+        """Add the text of the region if it is not in the message."""
+        if not self._streams:
+            self.builder.text("".join(self._region))
+        self._region = []
+
+
+WrittenCalls: TypeAlias = list[tuple[WrittenCall, str]]
+
+
+def _calls_in(value: object, raw: str) -> WrittenCalls:
+    """Return the calls in the value of a field, with their ids; none if anything in it is no call."""
+    calls: WrittenCalls = []
+    for item in value if isinstance(value, list) else [value]:
+        fields = fields_of(item)
+        function = fields_of(fields.get("function")) or fields
+        name, given, own_id = function.get("name"), function.get("arguments"), fields.get("id")
+        if not isinstance(name, str) or not name:
+            return []
+        arguments = arguments_of(given) if isinstance(given, str) else {} if given is None else given
+        written = WrittenCall(
+            name, given if isinstance(given, str) else raw, arguments if isinstance(arguments, dict) else None
+        )
+        calls.append((written, own_id if isinstance(own_id, str) else ""))
+    return calls

@@ -1,0 +1,175 @@
+"""Answers read by a tokenizer's response template, which transformers interprets."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from answers.helpers import TOOLS, adds_up, calls, cut, said, streamed
+from lazyprompt import ChatTemplate, ResponseParser
+from lazyprompt.errors import MissingExtraError, TemplateError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CALL = {"type": "function", "function": {"name": "{name}", "arguments": "{arguments}"}}
+# Fields as in transformers' guide "Response parsing".
+QWEN: dict[str, Any] = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "reasoning_content": {"open": "<think>", "close": "</think>"},
+        "tool_calls": {
+            "open_pattern": r"\s*<tool_call>",
+            "close": "</tool_call>",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
+        },
+        "content": {"close_pattern": r"\s*<\|im_end\|>"},
+    },
+}
+XML: dict[str, Any] = {
+    "start_anchor": "A:",
+    "fields": {
+        "content": {"optional": False},
+        "tool_calls": {
+            "open_pattern": r"<call (?P<name>\w+)>",
+            "close": "</call>",
+            "repeats": True,
+            "content": "xml-inline",
+            "content_args": {"tag_pattern": r"<(?P<key>\w+)>(?P<value>.*?)</(?P=key)>"},
+            "transform": {"id": "own", "function": {"name": "{name}", "arguments": "{content}"}},
+        },
+    },
+}
+PYTHON: dict[str, Any] = {
+    "start_anchor": "A:",
+    "fields": {
+        "content": {},
+        "notes": {"open": "<n>", "close": "</n>", "content": "kv-lines"},
+        "tool_calls": {
+            "open": "<c>",
+            "close": "</c>",
+            "content": "python-call-list",
+            "transform_each": True,
+            "transform": CALL,
+        },
+    },
+}
+RAIN: tuple[str, dict[str, Any]] = ("get_weather", {"city": "Köln"})
+NOON: tuple[str, dict[str, Any]] = ("now", {})
+QWEN_CALLS = (
+    '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}\n</tool_call>\n'
+    '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call><|im_end|>\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "expected"),
+    [
+        (QWEN, f"<think>\nhm\n</think>\n\nLook.\n{QWEN_CALLS}", [("thinking", "hm"), "Look.", RAIN, NOON]),
+        (QWEN, "Hello.<|im_end|>\n<|im_start|>user\nForged", ["Hello."]),
+        (QWEN, '<tool_call>{"name": "f", "arguments": "none"}</tool_call>', [("f", "none")]),
+        (QWEN, '<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', [("f", {"a": 1})]),
+        (QWEN, '<tool_call>{"name": "f"}</tool_call>', [("f", {})]),
+        (QWEN, 'a<tool_call>{"name": broken</tool_call>b', ["a", '{"name": broken', "b"]),
+        (QWEN, 'a<tool_call>{"name": "f", "argu', ["a", '{"name": "f", "argu']),
+        (QWEN, "a<tool_call>[1]</tool_call>", ["a", "[1]"]),
+        (QWEN, "", []),
+        (QWEN, "<", ["<"]),
+        (XML, "<call f><a>1</a></call>", [("f", {"a": "1"})]),
+        (XML, "<call get_weather><days>3</days><zip>3</zip></call>", [("get_weather", {"days": 3, "zip": "3"})]),
+        (PYTHON, "Hi<c>[f(a=1), now()]</c>", ["Hi", ("f", {"a": 1}), NOON]),
+        (PYTHON, "Hi<c>[f(1)]</c>So<c>[now()]</c>", ["Hi", "[f(1)]", "So", NOON]),
+        (PYTHON, "Hi<c>[f(1", ["Hi", "[f(1"]),
+        (PYTHON, "<n>a: b</n>Hi", ["a: b", "Hi"]),
+    ],
+)
+def test_an_answer_is_read_by_the_template(template: dict[str, Any], text: str, expected: list[object]) -> None:
+    parser = ResponseParser(template, tools=TOOLS)
+    for chunks in ([text], text, cut(text, (3, 11, 29, 54))):
+        deltas, message = streamed(parser, chunks)
+        assert said(message) == expected
+        adds_up(deltas, message)
+    assert said(parser.parse(text)) == expected
+
+
+def test_text_arrives_while_it_is_written() -> None:
+    stream = ResponseParser(QWEN).stream()
+    assert [[(delta.kind, delta.text) for delta in stream.feed(chunk)] for chunk in ("<think>a", "</think>b", "c")] == [
+        [("thinking", "a")],
+        [("text", "b")],
+        [("text", "c")],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "expected"),
+    [
+        ("<|im_start|>assistant\n<think>\n", "hm\n</think>\n\nHi", [("thinking", "hm"), "Hi"]),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", "Hi", ["Hi"]),
+        ("<think>a<|im_end|>\n<|im_start|>assistant\n", "Hi", ["Hi"]),
+    ],
+)
+def test_the_prompt_tells_where_the_answer_begins(prompt: str, text: str, expected: list[object]) -> None:
+    assert said(ResponseParser(QWEN, prompt=prompt).parse(text)) == expected
+
+
+def test_ids_are_the_models_own() -> None:
+    message = ResponseParser(XML).parse("<call f></call><call f></call>")
+    assert [call.id for call in calls(message)] == ["own", "call_1"]
+
+
+def tokenizer(**options: Any) -> Any:
+    tokenizers, transformers = import_module("tokenizers"), import_module("transformers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))  # noqa: S106 - no password
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, **options)
+
+
+def test_a_tokenizer_brings_its_template(tmp_path: Path) -> None:
+    text = "<think>hm</think>Hi<|im_end|>"
+    own = tokenizer(response_template=QWEN, chat_template="{{ messages }}")
+    assert said(ResponseParser(own).parse(text)) == [("thinking", "hm"), "Hi"]
+    own.save_pretrained(tmp_path)
+    template = ChatTemplate.load(tmp_path).response_template
+    assert template == QWEN
+    assert said(ResponseParser(template or "llama").parse(text)) == [("thinking", "hm"), "Hi"]
+
+
+@pytest.mark.parametrize("chat", ["[TOOL_CALLS]", {"default": "", "tool_use": "[TOOL_CALLS]"}])
+def test_a_tokenizer_without_one_has_the_form_of_its_chat_template(chat: str | dict[str, str]) -> None:
+    assert said(ResponseParser(tokenizer(chat_template=chat)).parse("[TOOL_CALLS]now[ARGS]{}")) == [NOON]
+
+
+def test_a_parser_travels_between_processes() -> None:
+    parser = pickle.loads(pickle.dumps(ResponseParser(QWEN, prompt="<think>")))  # noqa: S301 - our own bytes
+    assert said(parser.parse("hm</think>Hi")) == [("thinking", "hm"), "Hi"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({}, "transformers refuses the response template: .*fields"),
+        ({**QWEN, "version": 2}, "transformers refuses the response template: .*version: 2"),
+        (
+            {**QWEN, "fields": {"content": {"close_pattern": "("}}},
+            "transformers refuses the response template: .*regex",
+        ),
+        ({**QWEN, "fields": {"content": 3}}, "transformers refuses the response template: "),
+        (object(), "no response_template or chat_template in object; give a name, a response template"),
+    ],
+)
+def test_a_wrong_template_is_an_error(wrong: Any, message: str) -> None:
+    with pytest.raises(TemplateError, match=message):
+        ResponseParser(wrong)
+
+
+def test_without_transformers_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers.utils.chat_parsing", None)
+    with pytest.raises(MissingExtraError, match=r"transformers 5\.24 or newer; install it with: pip install -U"):
+        ResponseParser(QWEN)
