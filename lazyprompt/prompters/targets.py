@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt.formatters.report import Payload
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered
-from lazyprompt.rendering.prompt_template import PromptTemplate, TextWriter, Writer
+from lazyprompt.rendering.prompt_template import PromptTemplate, PromptWriter, TextWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,7 +131,7 @@ class TextTarget:
 
     def _new_writer(self, prompt: Prompt) -> TextWriter:
         constant = self._instruction.constant | ({"system", "tools"} if self._tools else {"system"})
-        writer = Writer(self._template, self._markers, self._instruction.literals, self._safety)
+        writer = PromptWriter(self._template, self._markers, self._instruction.literals, self._safety)
         # Tools of a single call are not part of the constant text.
         return writer.keep(prompt.evolve(system=self._system.of(prompt), tools=self._tools), constant)
 

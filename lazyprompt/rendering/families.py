@@ -24,15 +24,12 @@ def _with(family: MarkerFields, **more: object) -> MarkerFields:
 
 
 def _turns(form: str, roles: tuple[str, str, str] = ("system", "user", "assistant"), **more: object) -> MarkerFields:
-    """A family whose turns all have one form.
+    """Return the markers of a family whose turns all have one form.
 
     Args:
-        form: What a turn looks like, with ``{role}`` and ``{text}`` in it.
-        roles: What it calls who sets the rules, who asks and who answers.
-        more: Its other markers, and those that break the form.
-
-    Returns:
-        The family.
+        form: The pattern of a turn, with ``{role}`` and ``{text}``.
+        roles: The names of the system, the user and the assistant.
+        more: Its other markers, and those that differ from the form.
     """
     before, after = form.split("{text}")
     sos, soh, soa = (before.replace("{role}", role) for role in roles)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.rendering.markers import Markers
 
-# What stands between the system text of the prompter and that of the history, where both are one: as in DeepSeek's.
+# Text between the system texts of the prompter and of the history in one turn, as in DeepSeek's template.
 _BETWEEN = "\n\n"
 
 
 class FamilyLayout:
-    """The layout of a model family: the markers hold all the spacing, and an empty system turn is left out.
+    """The layout of a model family: the markers contain all the spacing, and an empty system turn is left out.
 
     Args:
         markers: The family's markers.
@@ -43,9 +43,9 @@ class FamilyLayout:
         self.literals: tuple[str, ...] = (begin, markers.eos + markers.soh, closing, *turn_literals(markers))
 
     def lay(self, prompt: Prompt) -> PartList:
-        """Put the fields in order, as the family's chat template does with the same messages."""
+        """Put the fields in the order of the family's chat template."""
         markers, leading = self._markers, self._leading(prompt)
-        # A system text that the history begins with stands in the place of the prompter's, or behind it.
+        # A system text at the beginning of the history replaces the prompter's, or follows it.
         system = self._constant_system if self._constant_system and not leading else self._system(prompt, leading)
         messages = prompt.history.messages[len(leading) :]
         out = PartList((markers.bos,))
@@ -112,7 +112,7 @@ class FamilyLayout:
         return tool_parts(prompt.tools, markers, markers.tools)
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> FamilyLayout:
-        """This layout with the system text put in for good, or its turn, if all in it is the same in every prompt."""
+        """Return this layout with the system text filled in, or with its turn if all of that is constant."""
         layout = FamilyLayout(self._markers)
         if "system" in constant:
             layout._system_text = prompt.system
@@ -196,7 +196,7 @@ def _join_runs(first: Run, second: Run) -> Run:
 
 
 def _with_leading(parts: Sequence[str], slots: Sequence[str], leading: Sequence[Msg], *, trim: bool) -> Run:
-    """Return the parts of a system text with the system messages that the history begins with behind them."""
+    """Return the parts of a system text, followed by the system messages at the beginning of the history."""
     from lazyprompt.rendering.turns import message_run  # noqa: PLC0415 - only messages need to know what they are
 
     for message in leading:

@@ -6,9 +6,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# A pattern begins where the model's name begins: what is only named after a model ("OpenHermes-2.5-Mistral") need not
-# speak as it does. No letter, digit or further version may follow, so "llama-3" is neither in "llama-3b" nor in
-# "llama-3.1". Of the patterns that fit, the one counts that fits the most of the name; of two, the first.
+# A pattern matches from the beginning of the model's name: a model named after another ("OpenHermes-2.5-Mistral") may
+# have another template. No letter, digit or further version may follow, so "llama-3" matches neither "llama-3b" nor
+# "llama-3.1". The longest match counts; of two, the first pattern.
 NAMES = (
     (r"qwen-?1[.-]5", "qwen1.5"),
     (r"qwen-?2(?:[.-]5)?-?vl", "qwen2.5-vl"),
@@ -89,7 +89,7 @@ _EFFORT = "its system turn begins with how hard to think, set apart from the sys
 _PREAMBLE = "its system turn begins with a text of its own, and puts a heading over the system text if there is one"
 _QUIET = "it writes a system text of its own, and drops or joins what else there is"
 
-# Which models have a template that markers cannot follow even in plain chats, and why: the message for the reader.
+# Models whose template markers can't follow even in plain chats, with the reason for the error message.
 BEYOND = {
     "gpt-oss": (r"gpt-?oss", "its system turn holds the date of the day, and its answers stand in channels"),
     "SmolLM3": (r"smollm-?3", "its system turn holds the date of the day"),
@@ -114,11 +114,11 @@ _END = r"(?![a-z0-9]|\.\d)"
 
 
 class Known(NamedTuple):
-    """Family of a model, found by its name.
+    """A known model.
 
     Args:
-        family: The model's family; ``""`` where markers cannot follow its template.
-        beyond: Why they cannot.
+        family: The model's family; ``""`` if markers can't follow its template.
+        beyond: The reason why they can't; ``""`` if they can.
     """
 
     family: str
@@ -132,7 +132,7 @@ def known(name: str) -> Known | None:
         name: The model's name, its repository, or the path of its file.
 
     Returns:
-        What its name says; ``None`` if nothing fits.
+        The family, or the reason why it has none; None if the name is unknown.
     """
     # The last part of a path, a repository or a folder of the hub's cache (models--Qwen--Qwen2.5-7B-Instruct).
     model = bare(name)
@@ -141,13 +141,13 @@ def known(name: str) -> Known | None:
 
 
 def bare(name: str) -> str:
-    """A model's name without the path before it, in the letters that patterns are written in."""
+    """Return a model's name without its path, in lower case and with hyphens."""
     return re.sub(r"[\s_]+", "-", re.split(r"[/\\]|--", name.strip().lower().rstrip("/\\"))[-1])
 
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[tuple[re.Pattern[str], Known], ...]:
-    """The patterns compiled: on first use, because that takes longer than importing all the rest."""
+    """Compile the patterns, on first use: that takes longer than importing all the rest."""
     table = [
         *((pattern, Known(family, "")) for pattern, family in NAMES),
         *((pattern, Known("", why)) for pattern, why in BEYOND.values()),

@@ -1,7 +1,7 @@
 """Layouts: the order and spacing in which the fields of a prompt become one flat text.
 
-This is what the two kinds of layout share. ``template_layout.py`` follows the text of a prompt template, with its
-fixed spacing; ``family_layout.py`` a model family's own chat template, whose markers hold all the spacing.
+Two kinds of layout share this code. ``template_layout.py`` follows the text of a prompt template, with its fixed
+spacing. ``family_layout.py`` follows a model family's own chat template, whose markers contain all the spacing.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 class Said(str):  # pickles of segments hold the name
     """The slot of a part of a turn of the assistant.
 
-    It equals the plain name of the slot: only who makes training data looks for the class. So which parts the assistant
-    said goes with them wherever they are put, and costs a prompt nothing.
+    It equals the plain name of the slot; only training data needs the class. A prompt has no cost for it.
     """
 
     __slots__ = ()
 
 
 class End(Said):
-    """The slot of the part that begins with what ends the turn of the assistant."""
+    """The slot of the part that begins with the end marker of the assistant's turn."""
 
     __slots__ = ()
 
@@ -48,7 +47,7 @@ OWN = (MARKERS, MARKERS)
 
 
 class PartList:
-    """Parts in the making: trusted and untrusted text in turn. Which slot each came from is put together when asked.
+    """A list of parts: trusted and untrusted text in turn, with the slot of each.
 
     Args:
         parts: Parts that begin and end with a trusted one.
@@ -57,7 +56,7 @@ class PartList:
     Attributes:
         parts: The parts.
         runs: The slots of the parts, as they were added.
-        note: Why nobody knows where they came from, if that is so.
+        note: The reason why the slots are unknown; empty if they are known.
         order: The indexes of the messages of the history in the order of the text, if some are part of the system text.
     """
 
@@ -111,32 +110,29 @@ class SampleParts(NamedTuple):
     messages: tuple[int | None, ...]
 
 
-class Layout(Protocol):
+class TextLayout(Protocol):
     """A compiled layout."""
 
     literals: tuple[str, ...]
-    """The fixed texts, for the look-out for control sequences."""
+    """The fixed texts, in which control sequences are found."""
     opening: str
-    """What the model itself says before each answer: the end of its marker, where the prompt stops short of it."""
+    """The end of the assistant's marker that the model writes itself; empty if the prompt has all of it."""
 
     def lay(self, prompt: Prompt) -> PartList:
         """Put the fields in order."""
         ...
 
-    def folded(self, prompt: Prompt, constant: frozenset[str]) -> Layout:
-        """A layout for prompts of which some fields never change.
+    def folded(self, prompt: Prompt, constant: frozenset[str]) -> TextLayout:
+        """Return a faster layout for prompts with constant fields.
 
         Args:
             prompt: Any of these prompts.
-            constant: The names of those that never change.
-
-        Returns:
-            A layout that gives the same for every such prompt, only sooner.
+            constant: The names of the constant fields.
         """
         ...
 
     def mark(self, split: str) -> str:
-        """Text right before the answer: a template's split with the markers in, or the family's own marker."""
+        """Return the text right before the answer: a template's split with its markers, or the family's own marker."""
         ...
 
 
@@ -151,7 +147,7 @@ def last_question(messages: Sequence[Msg]) -> int:
 
 
 def turn_literals(markers: Markers) -> tuple[str, ...]:
-    """The fixed texts between the values of a history."""
+    """Return the fixed texts between the values of a history."""
     return (
         *(markers.sos, markers.eos, markers.eoh + markers.soa, markers.eoa + markers.soh, markers.soe, markers.eoe),
         *(markers.tool_start, markers.tool_args, markers.tool_end, markers.result_join or ""),

@@ -1,4 +1,4 @@
-"""Markers: the texts a model family puts around system text, turns, tool results and tool calls."""
+"""Markers: a model family's texts around system text, turns, tool results and tool calls."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lazyprompt.safety.find import is_breakable
 
 SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 
-# A token inside a marker: <…>, [… ], or the flowers some families use. What is left between tokens is plain text.
+# A token inside a marker: <…>, [… ], or the flowers of some families. The text between tokens is plain.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """Markers around each part of a flat prompt. All are text; ``""`` is no marker.
+    """Markers around each part of a flat prompt; ``""`` for no marker.
 
     Args:
         sos: Start of system.
@@ -33,24 +33,24 @@ class Markers:
         eoa: End of assistant.
         soe: Start of a tool's result (of the environment).
         eoe: End of a tool's result.
-        tool_start: What stands before the name in a tool call.
-        tool_args: What stands between name and arguments, which are JSON.
-        tool_end: What stands behind the arguments.
+        tool_start: Text before the name in a tool call.
+        tool_args: Text between the name and the arguments, which are JSON.
+        tool_end: Text behind the arguments.
         stop: Texts at which an engine should stop, beside the model's end of text.
-        system: The system text the family itself brings; ``None`` if it brings none, ``""`` if it wants none.
-        bos: What the prompt begins with.
-        generation: What invites the assistant to speak, where that is not ``soa``.
-        tools: How tools are described; ``{tools}`` is their JSON.
-        tool_join: What stands between two tools, each as JSON; ``None`` writes one JSON list.
-        result_join: What stands between two results that answer one message; ``None`` makes a turn of each.
-        exact: Whether the markers hold all the spacing of the model's own template, so that nothing is added.
-        system_place: Where an exact layout puts the system text: its own turn, or the first or last user turn.
+        system: The family's own system text; ``None`` if it has none, ``""`` if it must have none.
+        bos: The beginning-of-text token.
+        generation: The generation prompt, if it differs from ``soa``.
+        tools: The description of the tools, with ``{tools}`` in place of their JSON.
+        tool_join: Text between two tools, each as JSON; ``None`` writes one JSON list.
+        result_join: Text between two results that answer one message; ``None`` writes each as a turn.
+        exact: True if the markers contain all the spacing of the model's own template, so that nothing is added.
+        system_place: The place of the system text in an exact layout: its own turn, or the first or last user turn.
         trim: The roles whose text the model's template strips: of ``system``, ``user``, ``assistant``, ``tool``.
-        preamble: What an exact layout writes before the first system text, also where there is none.
-        empty_system: True if an exact layout has a system turn also where there is no system text.
+        preamble: Text before the first system text in an exact layout, even if there is no system text.
+        empty_system: True if an exact layout has a system turn even without a system text.
         controls: Further texts that the model reads as structure.
         family: The name of the family.
-        tool_form: The form of tools, calls and results, where the markers above cannot express it.
+        tool_form: The form of tools, calls and results that the other markers cannot express.
 
     Raises:
         TemplateError: A marker is no text, or a role or place is unknown.
@@ -85,27 +85,26 @@ class Markers:
 
     def __post_init__(self) -> None:
         for name in (*TURN_MARKERS, "tool_start", "tool_args", "tool_end", "tools", "preamble"):
-            value = cast("object", getattr(self, name))
+            value: object = getattr(self, name)
             if not isinstance(value, str):
                 raise TemplateError(f"marker {name} is a {type(value).__name__}; a marker is text, '' for none")
-        stop = cast("object", self.stop)
-        if not isinstance(stop, list | tuple) or not all(isinstance(text, str) for text in cast("list[object]", stop)):
+        if not _are_texts(self.stop):
             raise TemplateError(f"stop is a list of texts, not {self.stop!r}")
         checked_text(self.system, "the system text of the markers", TemplateError)
         object.__setattr__(self, "stop", tuple(self.stop))
-        if isinstance(cast("object", self.trim), bool | str) or not _TRIMMED.issuperset(self.trim):
-            raise TemplateError(f"trim {self.trim!r} is no list of roles; known are {', '.join(sorted(_TRIMMED))}")
+        if not _are_texts(self.trim) or not _TRIMMED.issuperset(self.trim):
+            raise TemplateError(f"trim {self.trim!r} is not a list of roles; known are {', '.join(sorted(_TRIMMED))}")
         object.__setattr__(self, "trim", tuple(self.trim))
         if self.system_place not in get_args(SystemPlace):
             raise TemplateError(f"system_place {self.system_place!r} is unknown; known are {get_args(SystemPlace)}")
         if self.tools.count("{tools}") != 1:
-            raise TemplateError(f"tools must hold {{tools}} once, where their JSON goes; given was {self.tools!r}")
+            raise TemplateError(f"tools must contain {{tools}} once, in place of their JSON, not {self.tools!r}")
         if not isinstance(cast("object", self.tool_form), ToolForm):
             raise TemplateError(f"tool_form is a {type(self.tool_form).__name__}; give a ToolForm")
 
     @classmethod
     def for_model(cls, name: str) -> Markers:
-        """The markers of a model's family.
+        """Return the markers of a model's family.
 
         Args:
             name: A model or family: ``Qwen2.5-7B-Instruct``, ``Qwen/Qwen2.5-7B-Instruct``, ``qwen2.5``.
@@ -114,11 +113,9 @@ class Markers:
             The family's markers.
 
         Raises:
-            TemplateError: No family is known for the name; the message lists the nearest and how to give your own.
+            TemplateError: No family is known for the name; the message has the nearest, and how to pass your own.
         """
-        if not isinstance(cast("object", name), str):
-            raise TemplateError(f"the name of a model is text, not a {type(name).__name__}")
-        return _of_model(name)
+        return _of_model(_checked_name(name))
 
     @classmethod
     def families(cls) -> tuple[str, ...]:
@@ -129,16 +126,15 @@ class Markers:
 
     @classmethod
     def known_sequences(cls) -> frozenset[str]:
-        """Return the control sequences of all families together, without those that are words.
+        """Return the control sequences of all families together, for prompts whose model is unknown.
 
-        They are for prompts whose model is not known. A word as ``User:`` is structure for its own family alone, and to
-        break it in every text that some other model reads would do harm for nothing; so with what only one tokenizer
-        knows, such as ``<filename>``.
+        Words such as ``User:`` and the tokens of a single tokenizer, such as ``<filename>``, are not among them: they
+        are structure for one family only, and honest text contains them.
         """
         return _known_sequences()
 
     def evolve(self, **changes: object) -> Self:
-        """A copy with some markers changed.
+        """Return a copy with some markers changed.
 
         Raises:
             TemplateError: There is no such marker.
@@ -153,7 +149,7 @@ class Markers:
 
     @property
     def call_pattern(self) -> str:
-        """The pattern of a tool call; that of Hermes where the markers give none."""
+        """The pattern of a tool call; the pattern of Hermes if the markers have none."""
         own = self.tool_start, self.tool_args, self.tool_end
         start, between, end = own if self.tool_start else _HERMES_CALL
         return self.tool_form.call or f"{start}{{name}}{between}{{arguments}}{end}"
@@ -161,28 +157,28 @@ class Markers:
     @property
     def turn_sequences(self) -> frozenset[str]:
         """The texts that open or close a turn of this family."""
-        # What invites the assistant may hold tokens of a thought as well, beside those of the turn's start.
+        # A generation prompt with tokens may contain tokens of a thought beside those of the turn's start.
         opening = self.generation or ""
         openings = () if tokens_of(opening) else (opening,)
         # Some templates put an empty thought into the turns of the past; a thought is no turn.
-        return tokens_in(*(cast("str", getattr(self, name)) for name in TURN_MARKERS), *openings, *self.stop) - _THOUGHT
+        return tokens_in(*_turn_markers(self), *openings, *self.stop) - _THOUGHT
 
     @property
     def control_sequences(self) -> frozenset[str]:
         """The texts that this family reads as structure: of turns, tools and generation."""
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
         described = frozenset(tokens_of(self.tools))
-        # Between their tokens these hold prose and JSON, which are no sequences of their own. In the prose a word as
-        # <function-name> is for the reader: of plain tags only those count that are closed somewhere.
+        # The description of tools also contains prose, in which a word such as <function-name> is no token. Of plain
+        # tags, only those count that are closed somewhere.
         prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
         fixed = (*markers, *self.tool_form.literals)
         return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, fixed))
 
 
 def check_breakable(markers: Markers) -> None:
-    """Refuse turn markers that cannot be neutralised in untrusted text.
+    """Refuse turn markers that can't be neutralised in untrusted text.
 
-    White space alone is no marker. One of several lines or tokens is protected by each of them.
+    White space alone is not a marker. In a marker of several lines or tokens, each of them is neutralised.
 
     Args:
         markers: The markers.
@@ -190,8 +186,8 @@ def check_breakable(markers: Markers) -> None:
     Raises:
         SafetyError: A marker is a single character, or nothing but characters that tokenizers drop.
     """
-    for name in (*TURN_MARKERS, "generation"):
-        marker = cast("str | None", getattr(markers, name)) or ""
+    texts = (*_turn_markers(markers), markers.generation or "")
+    for name, marker in zip((*TURN_MARKERS, "generation"), texts, strict=True):
         if marker.strip() and not tokens_in(marker):
             raise SafetyError(
                 f"marker {name} is {marker!r}: a single character cannot be neutralised in untrusted text; use a "
@@ -200,7 +196,7 @@ def check_breakable(markers: Markers) -> None:
 
 
 def tokens_in(*markers: str) -> frozenset[str]:
-    """The tokens in markers; of a marker that has none, each line that can be broken."""
+    """Return the tokens in markers, or the lines that can be broken of a marker without tokens."""
     return frozenset(found for marker in markers for found in tokens_of(marker) or _plain_lines(marker))
 
 
@@ -211,6 +207,22 @@ def tokens_of(text: str) -> list[str]:
 
 def _plain_lines(marker: str) -> list[str]:
     return [line.strip() for line in marker.splitlines() if is_breakable(line)]
+
+
+def _turn_markers(markers: Markers) -> tuple[str, ...]:
+    """Return the markers that ``TURN_MARKERS`` names."""
+    around_human = markers.sos, markers.eos, markers.soh, markers.eoh
+    return (*around_human, markers.soa, markers.eoa, markers.soe, markers.eoe, markers.bos)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TemplateError(f"the name of a model is text, not a {type(name).__name__}")
+    return name
 
 
 @lru_cache
@@ -236,7 +248,7 @@ def _of_model(name: str) -> Markers:
                 "itself with ChatTemplate.load(...), out of the model's tokenizer directory or its GGUF file"
             )
         return _family(found.family)
-    # A model's name is much longer than a family's, so its beginning alone is held against theirs.
+    # A model's name is much longer than a family's, so only its beginning is compared.
     model = bare(name)
     beginning = re.match(r"[a-z]*-?[\d.]*", model)
     near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
@@ -263,13 +275,12 @@ TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
 _TRIMMED = frozenset(("system", "user", "assistant", "tool"))
 _THOUGHT = frozenset(("<think>", "</think>"))
 
-# What all families have in common, before their own. The general description of tools stands behind the system text, so
-# it begins on a line of its own.
+# The defaults of all families. Their description of tools follows the system text, so it begins on a new line.
 _FAMILY: dict[str, Any] = {"exact": True, "tools": "\n\n" + Markers().tools.rstrip(), "tool_form": NO_FORM}
 
-# What ChatPrompter uses where no model is named.
+# The markers of ChatPrompter without a model.
 DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")
 
-# The form of tool calls and results where the markers name none: that of Hermes, which most open models have seen.
+# The form of calls and results without markers: Hermes', which most open models have seen.
 _HERMES_CALL = ('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
 PLAIN_RESULT = ("<tool_response>\n", "\n</tool_response>")

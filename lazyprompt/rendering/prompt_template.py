@@ -1,4 +1,4 @@
-"""Prompt templates: which fields a prompt shows, and what stands between them."""
+"""Prompt templates: the fields of a prompt, and the text between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolSet
-    from lazyprompt.rendering.layout import Layout, PartList, SampleParts
+    from lazyprompt.rendering.layout import PartList, SampleParts, TextLayout
 
 DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
 
@@ -31,7 +31,7 @@ class PromptTemplate:
     Args:
         text: The text, with ``{system} {instruction} {tools} {history} {user} {input}`` for the fields of the
             prompt and ``{sos} {eos} {soh} {eoh} {soa} {eoa} {soe} {eoe} {bos}`` for the markers.
-        split: What stands right before the answer, for :meth:`Prompter.get_response`; markers may be in it.
+        split: Text right before the answer, for :meth:`Prompter.get_response`; it may contain markers.
         optional: Runs of the text, in order, that are left out when all their fields are absent.
 
     Raises:
@@ -39,7 +39,7 @@ class PromptTemplate:
     """
 
     exact_families: ClassVar[bool] = False
-    """Whether a family's own layout takes the place of the text, where the family has one."""
+    """True if a family's own layout replaces the text."""
 
     def __init__(self, text: str, split: str | None = None, *, optional: str | Sequence[str] = ()) -> None:
         self.text = text
@@ -48,36 +48,38 @@ class PromptTemplate:
         self.layout(DEFAULT_MARKERS)
         self.structure = structure_in(text)
 
-    def layout(self, markers: Markers) -> Layout:
-        """The template with the markers put in."""
+    def layout(self, markers: Markers) -> TextLayout:
+        """Return the template with the markers in it."""
         if markers.exact and self.exact_families:
             return FamilyLayout(markers)
         return TemplateLayout.of(self.text, self.optional, markers)
 
     def render(self, prompt: Prompt, markers: Markers = DEFAULT_MARKERS, safety: str = "neutralize") -> Rendered:
-        """Lay a prompt out as flat text.
+        """Render a prompt as flat text.
 
         Args:
             prompt: The prompt.
             markers: The markers of the model.
-            safety: What becomes of control sequences in untrusted text: ``neutralize``, ``raise`` or ``off``.
+            safety: The policy for control sequences in untrusted text: ``neutralize``, ``raise`` or ``off``.
 
         Returns:
             The flat prompt, with its segments.
 
         Raises:
             SafetyError: There is such a sequence and ``safety`` is ``raise``, or ``safety`` is unknown.
-            HistoryError: There is a history, but the template has no place for it (so with tools and input).
+            HistoryError: The prompt has a history, but the template has no place for it.
+            ToolsError: The prompt has tools, but the template has no place for them.
+            SlotError: The prompt has an input, but the template has no place for it.
         """
         known = prompt.with_system(resolved_system(prompt.system, markers))
-        out = Writer(self, markers, prompt.literals, policy_of(safety)).write(known)
+        out = PromptWriter(self, markers, prompt.literals, policy_of(safety)).write(known)
         return Rendered(out.parts, out.slots)
 
     def answer_in(self, output: str, markers: Markers) -> str:
         """Return the part of an output behind the prompt, or all of it if the prompt is not in it.
 
-        A template with turns has its split in each of them, so the last one counts; else the first, because the answer
-        may hold it too.
+        A template with turns has its split in each turn, so the last one counts. Otherwise the first counts, because
+        the answer may contain it too.
         """
         mark = self.layout(markers).mark(self.split or "")
         if not mark or mark not in output:
@@ -89,10 +91,10 @@ class PromptTemplate:
 
 
 class ChatPromptTemplate(PromptTemplate):
-    """The chat form of the documents; a model family's own layout where one is named.
+    """The chat layout of ``ChatPrompter``, or a model family's own layout.
 
     Args:
-        system_turn: Whether there is a system turn; without one, tools are described in the user's turn.
+        system_turn: True for a system turn; without one, tools are described in the user's turn.
     """
 
     exact_families: ClassVar[bool] = True
@@ -104,19 +106,19 @@ class ChatPromptTemplate(PromptTemplate):
 
 
 class MessagesPromptTemplate(PromptTemplate):
-    """Messages one after another, with the markers of their roles and nothing else around them."""
+    """Messages in a row, with only the markers of their roles around them."""
 
     def __init__(self) -> None:
         super().__init__("{sos}{system}{instruction}{tools}{eos}{history}{soh}{user}{input}{eoh}{soa}", "{soa}")
 
-    def layout(self, markers: Markers) -> Layout:
-        """The markers as they are: those of a family contain all its spacing."""
+    def layout(self, markers: Markers) -> TextLayout:
+        """Return a layout without spacing of its own: a family's markers contain all of it."""
         general = markers.tools == DEFAULT_MARKERS.tools
         return FamilyLayout(markers.evolve(tools=f"\n\n{markers.tools.rstrip()}") if general else markers)
 
 
 class AlpacaPromptTemplate(PromptTemplate):
-    """The Alpaca form: one instruction, one response, no turns and so no history."""
+    """The Alpaca layout: one instruction and one response, without turns or a history."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -127,18 +129,18 @@ class AlpacaPromptTemplate(PromptTemplate):
 
 
 class TextWriter(Protocol):
-    """Writer of guarded flat prompts: a prompt template with markers, or a model's own chat template."""
+    """A writer of guarded flat prompts: a prompt template with markers, or a model's own chat template."""
 
     def write(self, prompt: Prompt) -> PartList:
         """Return the text as parts, with their slots."""
         ...
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
-        """The prompt with an answer, and what is trained of it."""
+        """Return the prompt with an answer, as parts that are trained or not."""
         ...
 
 
-# A model that was trained on the form of Alpaca reads each of its headers, also where a template has not all of them.
+# A model that was trained on Alpaca's layout reads each of its headers, even if a template has only some of them.
 # Source: https://github.com/tatsu-lab/stanford_alpaca#data-release
 _ALPACA = frozenset({"### Instruction:", "### Input:", "### Response:"})
 
@@ -146,8 +148,8 @@ _ALPACA = frozenset({"### Instruction:", "### Input:", "### Response:"})
 _PLACE = re.compile(r"\{\w+\}")
 
 
-class Structure(NamedTuple):
-    """The control sequences that the literals of a prompt template are.
+class TemplateStructure(NamedTuple):
+    """The control sequences in the literals of a prompt template.
 
     Attributes:
         sequences: The texts that count anywhere.
@@ -158,7 +160,7 @@ class Structure(NamedTuple):
     lines: frozenset[str]
 
 
-def structure_in(text: str) -> Structure:
+def structure_in(text: str) -> TemplateStructure:
     """Return the control sequences in the text of a prompt template, between its places.
 
     - Tokens, such as ``<human>`` and ``[/INST]``, count anywhere.
@@ -177,17 +179,17 @@ def structure_in(text: str) -> Structure:
                 lines.add(bare)
             elif any(map(str.isalnum, bare)) and not bare[-1].isalnum():
                 sequences.add(bare)
-    return Structure(frozenset(filter(is_breakable, sequences)), frozenset(filter(is_breakable, lines)))
+    return TemplateStructure(frozenset(filter(is_breakable, sequences)), frozenset(filter(is_breakable, lines)))
 
 
-class Writer:
-    """A prompt template made ready for one instruction and one model: lays a prompt out and guards it.
+class PromptWriter:
+    """A writer for one instruction and one model: renders prompts and guards them.
 
     Args:
         template: The template.
         markers: The markers of the model.
         literals: The developer's own text in the instruction, whose section headers are structure.
-        safety: What becomes of control sequences in untrusted text.
+        safety: The policy for control sequences in untrusted text.
     """
 
     def __init__(self, template: PromptTemplate, markers: Markers, literals: Sequence[str], safety: Policy) -> None:
@@ -200,22 +202,21 @@ class Writer:
         # The layout for prompts with these tools, which are the same in most prompts.
         self._own_layout = self._layout
         self._tools: ToolSet | None = None
-        # The same text may stand between many values.
         texts = {*self._layout.literals, *literals, markers.tools}
         headers = template.structure.lines.union(header for text in texts for header in headers_in(text))
         if headers & _ALPACA:
             headers |= _ALPACA
         sequences = template.structure.sequences
         self._controls = controls_of(markers, headers, sequences)
-        # An answer to be trained may think and call tools, but not end its turn or open another.
+        # A trained answer may think and call tools, but not end its turn or open another.
         self._label_controls = controls_for(markers.turn_sequences | sequences, headers, reserved=False)
 
-    def keep(self, prompt: Prompt, constant: frozenset[str]) -> Writer:
-        """Put in for good what is the same in every prompt this writer will write.
+    def keep(self, prompt: Prompt, constant: frozenset[str]) -> PromptWriter:
+        """Precompute the fields that are the same in every prompt of this writer.
 
         Args:
-            prompt: Any of these prompts, its system text known.
-            constant: The names of those that never change.
+            prompt: Any of these prompts, with its system text.
+            constant: The names of the constant fields.
 
         Returns:
             The writer itself.
@@ -226,16 +227,16 @@ class Writer:
         return self
 
     def write(self, prompt: Prompt) -> PartList:
-        """Lay the prompt out.
+        """Render a prompt.
 
         Args:
-            prompt: The prompt; its system text counts where :meth:`keep` was not called.
+            prompt: The prompt. Its system text is ignored after :meth:`keep`.
 
         Returns:
             The guarded parts with their slots.
 
         Raises:
-            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+            SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         out = (self._own_layout if prompt.tools is self._tools else self._layout).lay(prompt)
         if self._looks:
@@ -248,20 +249,20 @@ class Writer:
         return out
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
-        """Lay the prompt out with an answer behind them, to train a model with.
+        """Render a prompt with its answer, for training.
 
         Args:
             prompt: The prompt.
             answer: The answer.
-            trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
+            trained: True for each trained turn of the assistant: those of the history in order, then the answer.
 
         Returns:
-            The guarded parts, which begin as :meth:`write` has them.
+            The guarded parts, which begin with those of :meth:`write`.
 
         Raises:
-            SafetyError: Untrusted text holds a control sequence that is to be refused, or that a turn to be trained
-                would have to be without.
-            FormatError: The answer holds what flat text cannot show.
+            SafetyError: Untrusted text contains a control sequence and the policy is ``raise``, or a trained turn
+                contains one that a prompt would neutralise.
+            FormatError: The answer contains media, which flat text can't show.
         """
         from lazyprompt.rendering.turns import (  # noqa: PLC0415 - prompts need none
             answer_parts,
@@ -286,9 +287,9 @@ class Writer:
         return sample_parts(parts, prompt.history, out.order, self._markers)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
-        """Refuse a turn of the history of which the guard leaves something else than of an answer.
+        """Refuse a turn of the history that the guard changes in a prompt, but not in an answer.
 
-        In a prompt, thoughts and calls that are written as text are neutralised: a model is not to learn that form.
+        In a prompt, thoughts and calls that are written as text are neutralised. A model must not learn that form.
         """
         for before, after in zip(bare, guarded, strict=True):
             # JSON stays the same value.
@@ -296,8 +297,8 @@ class Writer:
                 continue
             if guard(self._label_controls, ["", before, ""], (MARKERS, "history", MARKERS), NEUTRALIZE)[1] != after:
                 raise SafetyError(
-                    f"a turn of the history is to be trained, but a prompt shows the control sequences in it broken: "
-                    f"{after!r}; give calls as tool_calls, give the turn as a label of its own, or trust the history: "
+                    f"a trained turn of the history contains control sequences, which a prompt neutralises: {after!r}; "
+                    "pass calls as tool_calls, pass the turn as a label of its own, or trust the history: "
                     'with_safety("off")'
                 )
 
@@ -306,11 +307,10 @@ _NONE: frozenset[str] = frozenset()
 
 
 def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: frozenset[str] = _NONE) -> Controls:
-    """The control sequences of a model.
+    """Return the control sequences of a model.
 
     Args:
-        markers: The markers of the model. Nobody knows which model reads a prompt without a family: whatever is
-            structure to any of them is then meant.
+        markers: The markers of the model. Without a family, the control sequences of every known family count.
         headers: The section headers that are structure.
         sequences: Further sequences, those of a prompt template.
     """
@@ -319,7 +319,7 @@ def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: fr
 
 
 def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Controls:
-    """Return the control sequences of a model by its name; those of all families where the name tells none.
+    """Return the control sequences of a model by its name; of all families if the name is unknown.
 
     Args:
         model: The model's name at a server.
@@ -333,29 +333,29 @@ def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Co
 
 
 def neutralize(text: str, model: str | None = None) -> str:
-    """Text of anybody with the control sequences of a model broken by a backslash, for prompts that you put together.
+    """Return untrusted text with its control sequences broken by a backslash, for prompts that you put together.
 
-    Prompters, chat templates and formatters do this themselves. What was made harmless stays as it is.
+    Prompters, chat templates and formatters do this themselves. Neutralised text stays as it is.
 
     Args:
         text: The text.
-        model: The model that reads it; None is any.
+        model: The model that reads it; None for any model.
 
     Raises:
-        TemplateError: There is no such model.
+        TemplateError: The model is unknown.
     """
     return guard(controls_of(_markers_of(model)), ["", text, ""], ("", "text", ""), NEUTRALIZE)[1]
 
 
 def restore(text: str, model: str | None = None) -> str:
-    """Text that :func:`neutralize` made harmless, as it was before, for showing it to people.
+    """Undo :func:`neutralize`, to display a text.
 
     Args:
-        text: The text. If somebody wrote a broken sequence himself, its backslash goes, too.
-        model: The model that it was made harmless for.
+        text: The text. A broken sequence that its author wrote loses its backslash, too.
+        model: The model that it was neutralised for.
 
     Raises:
-        TemplateError: There is no such model.
+        TemplateError: The model is unknown.
     """
     return controls_of(_markers_of(model)).restore(text)
 
@@ -365,7 +365,7 @@ def _markers_of(model: str | None) -> Markers:
 
 
 def resolved_system(system: str | None, markers: Markers) -> str:
-    """The system text: what the developer set, else what the family brings, else the default."""
+    """Return the developer's system text, else the family's, else the default."""
     if system is not None:
         return system
     return DEFAULT_SYSTEM if markers.system is None else markers.system

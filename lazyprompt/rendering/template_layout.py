@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _Put: TypeAlias = "Callable[[Prompt, Markers, PartList], None]"
-# What puts a field, if there is one, and the run behind it, which may be empty.
+# The function that adds a field, or None, and the run behind the field, which may be empty.
 _Step: TypeAlias = "tuple[_Put | None, Sequence[str], Sequence[str]]"
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -29,34 +29,34 @@ _BEGINNING: Run = ("",), OWN[:1]
 
 
 class _FieldRun(NamedTuple):
-    """A stretch of a prompt template: the names of its fields, and between them runs that are always the same."""
+    """A stretch of a prompt template: the names of its fields, and the fixed runs between them."""
 
     items: tuple[str | Run, ...]
     optional: bool
 
     @property
     def names(self) -> list[str]:
-        """The fields in it."""
+        """The names of its fields."""
         return [item for item in self.items if isinstance(item, str)]
 
 
 class TemplateLayout:
-    """A prompt template with the markers put in.
+    """The layout of a prompt template with its markers.
 
     Args:
-        sections: The template, cut at its optional stretches. The first is always there, and begins with a run.
+        sections: The template, split at its optional stretches. The first is not optional, and begins with a run.
         markers: The markers.
     """
 
     __slots__ = ("_head", "_markers", "_plan", "_sections", "_unplaced", "literals")
-    # What a template ends with is all that stands before an answer.
+    # The end of a template is all the text before an answer.
     opening: str = ""
 
     def __init__(self, sections: tuple[_FieldRun, ...], markers: Markers) -> None:
         self._markers = markers
         self._sections = sections
         self._head = cast("Run", sections[0].items[0])
-        # For each section the tests of which one must be true for it to be there, and its steps.
+        # The tests of each section, one of which must be true for the section to be shown, and its steps.
         self._plan = tuple(
             (tuple(map(_is_shown, section.names)) if section.optional else (), _steps(section.items[index == 0 :]))
             for index, section in enumerate(sections)
@@ -75,7 +75,7 @@ class TemplateLayout:
 
     @classmethod
     def of(cls, text: str, optional: Sequence[str], markers: Markers) -> TemplateLayout:
-        """Read a template.
+        """Parse a template.
 
         Args:
             text: The template: ``{name}`` for a field of the prompt or a marker.
@@ -99,7 +99,7 @@ class TemplateLayout:
         return cls(_joined(sections), markers)
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> TemplateLayout:
-        """This layout with the fields that are the same in every prompt put in for good."""
+        """Return this layout with the constant fields filled in."""
         sections: list[_FieldRun] = []
         for section in self._sections:
             known = [name for name in section.names if name in constant]
@@ -123,7 +123,9 @@ class TemplateLayout:
         """Put the fields in order.
 
         Raises:
-            HistoryError: There is a history, but the template has no place for it (so with tools and input).
+            HistoryError: The prompt has a history, but the template has no place for it.
+            ToolsError: The prompt has tools, but the template has no place for them.
+            SlotError: The prompt has an input, but the template has no place for it.
         """
         for name, has_text, error in self._unplaced:
             if has_text(prompt):
@@ -142,12 +144,12 @@ class TemplateLayout:
         return out
 
     def mark(self, split: str) -> str:
-        """The split with the markers in."""
+        """Return the split with its markers."""
         return _with_markers(split, self._markers)
 
 
 def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
-    """A stretch of a template: runs of fixed text, and names of prompt."""
+    """Split a stretch of a template into runs of fixed text and names of fields."""
     pieces = _PLACE.split(_with_markers(text, markers))
     return tuple(piece if index % 2 else (("", piece), OWN) for index, piece in enumerate(pieces) if piece or index % 2)
 
@@ -166,7 +168,7 @@ def _steps(items: Iterable[str | Run]) -> tuple[_Step, ...]:
 
 
 def _joined(sections: Iterable[_FieldRun]) -> tuple[_FieldRun, ...]:
-    """Make neighbouring sections that are always there one, and neighbouring runs in each."""
+    """Join neighbouring sections that are not optional, and neighbouring runs in each section."""
     joined: list[_FieldRun] = []
     for section in sections:
         is_apart = section.optional or not joined or joined[-1].optional
@@ -182,7 +184,7 @@ def _joined(sections: Iterable[_FieldRun]) -> tuple[_FieldRun, ...]:
 
 
 def _with_markers(text: str, markers: Markers) -> str:
-    """A text of a template with its markers in, and the places of its fields left."""
+    """Return the text of a template with its markers, and with the places of its fields."""
     known = (*_FIELDS, *TURN_MARKERS)
 
     def marker(match: re.Match[str]) -> str:
@@ -206,7 +208,7 @@ def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:
 
 
 def _is_shown(name: str) -> Callable[[Prompt], object]:
-    """Return the test if a field is shown: an input may be there and empty."""
+    """Return the test that decides if a field is shown: an empty input is."""
     return (lambda prompt: prompt.input is not None) if name == "input" else _FIELDS[name].has_text
 
 
@@ -215,9 +217,9 @@ class _Field:
     """A field of a prompt.
 
     Args:
-        put: Puts it into a layout.
-        has_text: Tests if it has text.
-        no_place: The error where a template has no place for it: nothing is left out in silence.
+        put: Adds the field to a layout.
+        has_text: Returns True if the field has text.
+        no_place: The error if a template has no place for the field.
     """
 
     put: _Put

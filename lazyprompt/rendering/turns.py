@@ -1,4 +1,4 @@
-"""Messages as turns of flat text: tool calls, results, and what flat text cannot show; which of it is trained."""
+"""Messages as turns of flat text: texts, tool calls and results, and the parts that are trained."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class _SaidOfMessage(Said, OfMessage):
-    """The slot of a part of the assistant's turn that a template filled."""
+    """The slot of a part that a template filled in the assistant's turn."""
 
     __slots__ = ()
 
 
 class _Slots(NamedTuple):
-    """The slots of a message: of its texts, of the model's own text between them, and of what ends its turn."""
+    """The slots of a message: of its texts, of the model's own text between them, and of the end of its turn."""
 
     text: tuple[str, str]
     between: tuple[str, str] = OWN
@@ -41,7 +41,7 @@ def _assistants(slot: str) -> _Slots:
     return _Slots((Said(slot), between), (between, between), (between, End(MARKERS)))
 
 
-# As models of many families write thoughts and calls.
+# The tags of thoughts and calls in many families.
 _OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
 _HISTORY = ("history", MARKERS)
 _OTHERS = _Slots(_HISTORY)
@@ -58,7 +58,7 @@ def put_messages(
     """Add messages, each as a turn; the arguments are those of ``put_history``."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh, "user" in markers.trim)
-    # Templates that strip the system text strip the first one; a later one is a turn as the user's.
+    # Templates that strip the system text strip only the first one.
     system = human if folded else (markers.sos, markers.eos, "user" in markers.trim)
     around = {
         "system": system,
@@ -118,8 +118,8 @@ def message_run(text: str, slots: Sequence[str] = _HISTORY) -> Run:
     """Return the text of a message as parts that go on with an untrusted one and end with a trusted one.
 
     Args:
-        text: The text; one that a template filled has parts and slots of its own.
-        slots: The slots of any other text, and of what stands behind it.
+        text: The text; if a template filled it, it has parts and slots of its own.
+        slots: The slots of any other text, and of the trusted part behind it.
     """
     if not isinstance(text, FilledText):
         return (text, ""), slots
@@ -157,7 +157,7 @@ def _put_blocks(
 def _put_result(
     result: ToolResultBlock, markers: Markers, out: PartList, where: str, ids: CallIds, *, joined: bool
 ) -> None:
-    """A tool's result: its own turn, or joined to the turn of the result before it."""
+    """Add a tool's result: as a turn, or joined to the turn of the previous result."""
     text = result.output if isinstance(result.output, str) else _text(result.output, where)
     soe, eoe = markers.soe, markers.eoe
     if not soe:
@@ -172,7 +172,7 @@ def _put_result(
 
 
 def _text(blocks: Iterable[Block], where: str) -> str:
-    """The text of blocks; media has no place in flat text, and is not left out in silence."""
+    """Return the text of blocks; refuse media, which flat text can't show."""
     texts: list[str] = []
     for block in blocks:
         if isinstance(block, TextBlock):
@@ -185,31 +185,28 @@ def _text(blocks: Iterable[Block], where: str) -> str:
 
 
 def answers_in(history: History) -> list[Msg]:
-    """The messages of a history that are turns of the assistant, in the order in which they are written."""
+    """Return the assistant's messages of a history that have a turn."""
     answers = [message for message in history.messages if message.role == "assistant"]
     return [answer for answer in answers if _has_turn(answer.blocks)]
 
 
 def _has_turn(blocks: Sequence[Block]) -> bool:
-    """Return True if a message has a turn beside those of the results in it."""
+    """Return True if a message has a turn besides those of its results."""
     kinds = {block.type for block in blocks} - {"thinking"}
     return kinds != {"tool_result"}
 
 
 def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) -> PartList:
-    """An answer as it stands behind a prompt, with what ends its turn.
+    """Return the parts of an answer behind a prompt, with the end of its turn.
 
     Args:
-        answer: What the assistant says; no results are in it.
+        answer: The assistant's message, without results.
         markers: The markers of the model.
-        opening: What the model says before each answer.
-        history: The messages before it.
-
-    Returns:
-        Its parts.
+        opening: Text that the model writes before each answer.
+        history: The messages before the answer.
 
     Raises:
-        FormatError: It holds media, which flat text cannot show.
+        FormatError: The answer contains media, which flat text can't show.
     """
     where = "the answer"
     if answer.url is not None:
@@ -223,7 +220,7 @@ def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) 
 
 
 def turns_in(slots: Sequence[str]) -> list[range]:
-    """The parts of each turn of the assistant; the last of them is the one that begins with what ends the turn."""
+    """Return the indexes of the parts of each assistant's turn; the last part begins with the end of the turn."""
     turns: list[range] = []
     begin: int | None = None
     for index, slot in enumerate(slots):
@@ -242,24 +239,24 @@ def _unsaid(slot: str) -> str:
 
 @lru_cache(maxsize=64)
 def _tags_of(markers: Markers) -> re.Pattern[str]:
-    """The tags of a model's own thoughts and calls."""
+    """Return a pattern of the tags of a model's own thoughts and calls."""
     tags = (markers.control_sequences | _OWN_TAGS) - markers.turn_sequences
     return re.compile(f"({'|'.join(map(re.escape, sorted(tags, key=len, reverse=True)))})")
 
 
 def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, opening: str) -> PartList:
-    """Return the text with its parts cut so that each is trained or is not.
+    """Split the parts so that each is trained or not.
 
-    Thoughts and calls may also be written as text in what is trained: their tags are then the model's own, and trusted.
+    Trained text may also contain thoughts and calls. Their tags are then the model's own, and trusted.
 
     Args:
         out: The parts.
-        wanted: For each turn of the assistant, whether it is trained.
+        wanted: True for each assistant's turn that is trained.
         markers: The markers of the model.
-        opening: What the model says before each answer: it stands right before each turn.
+        opening: Text that the model writes before each answer; it ends the part before each turn.
 
     Returns:
-        Parts of which only those that are trained have the slots :class:`Said`.
+        Parts of which only the trained ones have slots of the class :class:`Said`.
     """
     split, end = _tags_of(markers).split, len(markers.eoa.rstrip())
     parts: list[str] = []
@@ -274,11 +271,11 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
             parts += (*out.parts[done : first - 1], before[:cut], "", before[cut:])
             slots += (*map(_unsaid, old[done:first]), MARKERS, Said(MARKERS))
             for at, (part, slot) in enumerate(zip(out.parts[first:last], old[first:last], strict=True), first):
-                # Text and tags take turns, as untrusted and trusted parts do.
+                # Text and tags alternate, as untrusted and trusted parts do.
                 pieces = [part] if is_trusted(at, part) or isinstance(part, JsonText) else split(part)
                 parts += pieces
                 slots += [slot] * len(pieces)
-            # What opens the next turn can stand in the same part as the end of this one.
+            # The end of this turn and the beginning of the next may be in one part.
             parts += (behind[:end], "", behind[end:])
             slots += (Said(MARKERS), MARKERS, MARKERS)
         else:
@@ -292,9 +289,9 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
     """Return the text of a sample, with the message of each part of the history.
 
     Args:
-        out: The parts, of which those that are trained have the slots :class:`Said`.
-        history: The history in them; a template may show it more than once.
-        order: The indexes of its messages in the order of the text, as of :class:`PartList`.
+        out: The parts; the trained ones have slots of the class :class:`Said`.
+        history: The history in the text; a template may show it more than once.
+        order: The indexes of its messages in the order of the text, as in :class:`PartList`.
         markers: The markers of the model.
     """
     slots, messages = out.slots, list[int | None]()
@@ -305,7 +302,7 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
         trained = isinstance(slot, Said)
         is_text = slot == "history" or isinstance(slot, OfMessage)
         if is_text:
-            # A turn that is trained may have any number of parts; it ends with one that is not.
+            # A trained turn may have any number of parts; it ends before one that is not trained.
             if not (in_turn if trained else left):
                 current, left = next(texts)
             left, in_turn = 0 if trained else left - 1, trained
@@ -316,13 +313,13 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
 
 
 def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, int]]]:
-    """Yield for each message the dicts that it is written as: the index of each, and the number of its texts."""
+    """Yield the index and the number of texts of each OpenAI dict of a message."""
     at = 0
     form, ids = markers.tool_form, CallIds(markers.tool_form)
     for message in history.messages:
         calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        # The dict of a message that calls stands before those of its results, any other behind them.
+        # The dict of a message with calls precedes those of its results; any other follows them.
         own = join_lines([block.text for block in message.blocks if block.type == "text"])
         count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
         in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)

@@ -16,7 +16,7 @@ from lazyprompt.rendering.markers import DEFAULT_MARKERS
         ({"stop": [5]}, "stop"),
         ({"system": 5}, "system"),
         ({"system_place": "first"}, "system_place 'first' is unknown"),
-        ({"tools": "none"}, "tools must hold"),
+        ({"tools": "none"}, "tools must contain"),
         ({"trim": "user"}, "trim"),
         ({"trim": ("users",)}, "trim"),
     ],

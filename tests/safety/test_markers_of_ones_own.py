@@ -17,7 +17,7 @@ from lazyprompt import (
 )
 from lazyprompt.errors import SafetyError
 from lazyprompt.messages.prompt import Prompt
-from lazyprompt.rendering.prompt_template import Structure, structure_in
+from lazyprompt.rendering.prompt_template import TemplateStructure, structure_in
 
 LONG = Markers(
     sos="=== WHAT THE DEVELOPER SAYS ===\n",
@@ -102,7 +102,7 @@ def test_the_literals_of_a_template_of_ones_own_are_structure(template: str, for
     ],
 )
 def test_which_literals_of_a_template_are_structure(text: str, sequences: set[str], lines: set[str]) -> None:
-    assert structure_in(text) == Structure(frozenset(sequences), frozenset(lines))
+    assert structure_in(text) == TemplateStructure(frozenset(sequences), frozenset(lines))
 
 
 def test_a_line_of_a_template_counts_as_a_whole_word_at_the_start_of_a_line() -> None:

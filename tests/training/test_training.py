@@ -365,7 +365,7 @@ def test_an_answer_cannot_make_a_marker_of_its_end() -> None:
 def test_a_turn_that_a_prompt_shows_broken_is_not_trained() -> None:
     prompter = ChatPrompter(system="").with_markers("qwen3")
     history = [["q", "<think>\nhm\n</think>\n\na"]]
-    with pytest.raises(SafetyError, match=r"to be trained, .* broken: '<\\\\think>\\nhm.*; give calls as tool_calls"):
+    with pytest.raises(SafetyError, match=r"neutralises: '<\\\\think>\\nhm.*; pass calls as tool_calls"):
         prompter.training_sample("r", "b", history, train="all")
     assert trained_texts(prompter.training_sample("r", "b", history)) == ["b<|im_end|>"]
     trusting = prompter.with_safety("off").training_sample("r", "b", history, train="all")
