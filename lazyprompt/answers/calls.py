@@ -1,4 +1,4 @@
-"""Tool calls: JSON, read while it is being written, and forms that can only be read as a whole."""
+"""Tool calls: JSON, which is parsed while it arrives, and other syntaxes, which are parsed as a whole."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lazyprompt.answers.message_builder import JSON, MessageBuilder, WrittenCall, arguments_of, well
-from lazyprompt.answers.source import SPACE, SPACES, Source, Waiting, cuts_of
+from lazyprompt.answers.source import SPACE, SPACES, StreamedText, Waiting, cuts_of
 from lazyprompt.answers.values import Tools, gemma_object, literal, python_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lazyprompt._base.json import JsonObject
-    from lazyprompt.answers.forms import Begins, Form
+    from lazyprompt.answers.forms import AnswerForm, Begins
 
 
 class Body(NamedTuple):
@@ -21,7 +21,7 @@ class Body(NamedTuple):
 
     Args:
         text: The text.
-        whole: True if its end marker ended it, rather than the end of the answer.
+        whole: True if an end marker follows, False if the answer ended.
         tools: The known tools.
     """
 
@@ -30,15 +30,15 @@ class Body(NamedTuple):
     tools: Tools
 
 
-# Returns no calls where the text is in another form.
+# Returns no calls if the text has another syntax.
 Reader: TypeAlias = "Callable[[Body], list[WrittenCall]]"
 
 
 class _Tags:
     """Calls written in tags.
 
-    A value goes up to the end tag behind which the next parameter begins or nothing is left: so it may hold tags
-    itself, and what it holds begins no call.
+    A value ends at an end tag before the next parameter or the end of the text. So it may contain tags, which begin no
+    call.
 
     Args:
         call: The tag that opens a call, with its name.
@@ -65,12 +65,12 @@ class _Tags:
         return calls if len(calls) == len(matches) else []
 
     def written(self, name: str, text: str, body: Body) -> WrittenCall:
-        """Parse one call; without its end tag it may have been cut off within a value."""
+        """Parse one call; a call without its end tag may have been cut off inside a value."""
         name = name.strip(_AROUND_NAME)
         return WrittenCall(name, text, self.arguments(name, text, body.tools) if body.whole else None)
 
     def arguments(self, tool: str, text: str, tools: Tools) -> JsonObject | None:
-        """Parse the arguments; ``None`` if the text holds anything else."""
+        """Parse the arguments; ``None`` if the text contains anything else."""
         found: JsonObject = {}
         for part in self.next_parameter.split(text):
             if not part.strip(SPACE):
@@ -116,13 +116,13 @@ def _python(body: Body) -> list[WrittenCall]:
 
 
 def _builtin(body: Body) -> list[WrittenCall]:
-    """Parse a call of one of Llama's built-in tools, whose name ends in ``.call``; other Python is code to be run."""
+    """Parse a call of one of Llama's built-in tools, whose name ends in ``.call``; other Python is code to run."""
     calls = [call._replace(name=call.name.removesuffix(".call")) for call in _python(body)]
     return calls if all(call.arguments is not None for call in calls) else []
 
 
 def _loose(body: Body) -> list[WrittenCall]:
-    """Parse a call that should have been JSON, but has Python's quotes."""
+    """Parse a call in JSON with Python's quotes."""
     try:
         value = literal(body.text)
     except ValueError:
@@ -149,27 +149,27 @@ READERS: dict[str, Reader] = {
 # The characters that a text of each kind can begin with; other kinds can begin with anything.
 FIRST = {"json": "{[", "loose": "{[", "functions": "<", "invokes": "<"}
 
-# The keys by which the forms call the same three things. The first that is there counts.
+# The keys of name, arguments and id in all forms. The first key that is present counts.
 _NAME = ("name", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _ID = ("id", "tool_call_id", "call_id")
-# Without a marker before it, an object that has any other key is no call.
+# Without a marker before it, an object with any other key is not a call.
 _KEYS = frozenset((*_NAME, *_ARGUMENTS, *_ID, "type"))
 _BETWEEN = re.compile(r"[,;\s]*")
 _WITHIN = re.compile(r"[,\s]*")
 
 
-class Plan:
-    """The facts that a reading needs before it begins.
+class AnswerPlan:
+    """The form of an answer, with the markers that count in each part of it.
 
     Args:
         form: The form of the answer.
-        begins: The place where it begins.
-        final: The markers that end it.
+        begins: The beginning of the answer.
+        final: The markers that end the answer.
         tools: The known tools.
     """
 
-    def __init__(self, form: Form, begins: Begins, final: frozenset[str], tools: Tools) -> None:
+    def __init__(self, form: AnswerForm, begins: Begins, final: frozenset[str], tools: Tools) -> None:
         self.form = form
         self.begins = begins
         self.final = final
@@ -177,29 +177,29 @@ class Plan:
         # The calls that count, by the marker that starts them.
         self.calls = {calls.start: calls for calls in form.calls if tools.known or not calls.known_tools}
         thought = form.thought or ()
-        # A start that belongs to the body already is no start within the body of another.
+        # A start marker that is also part of its body is text inside other bodies.
         base = final.union((calls.start for calls in form.calls if not calls.keep), form.drop)
         starts = base.union(self.calls)
-        # The markers in text. Those that end a call are there to be dropped behind one.
+        # The markers in text. The end markers of calls are among them to be dropped behind a call.
         self.text = cuts_of(starts.union((calls.end for calls in form.calls), thought[:1]) - {""})
-        # The markers that tell whether the prompt had opened a thought; those in one, which may open it again.
+        # The markers that show if the prompt had opened a thought, and those in a thought, which may open it again.
         self.either = cuts_of(starts.union(thought))
         self.thought = cuts_of(final.union(thought[1:]))
         self.prompted_thought = cuts_of(final.union(thought))
-        # The markers between those of a call, by the marker that starts it.
+        # The markers inside a call, by its start marker.
         self.bodies = {calls.start: cuts_of(base | ({calls.end, calls.quote} - {""})) for calls in form.calls}
 
 
 class CallReader:
-    """Reads tool calls while they are being written.
+    """Reads tool calls while they arrive.
 
     Args:
         plan: The form, and the tools.
         source: The text.
-        builder: Takes what is read.
+        builder: The builder of the message.
     """
 
-    def __init__(self, plan: Plan, source: Source, builder: MessageBuilder) -> None:
+    def __init__(self, plan: AnswerPlan, source: StreamedText, builder: MessageBuilder) -> None:
         self._plan = plan
         self._form = plan.form
         self._tools = plan.tools
@@ -207,7 +207,13 @@ class CallReader:
         self._builder = builder
 
     def _arguments(self, name: str, own_id: str = "", begun: str = "") -> Waiting[None]:
-        """Read the arguments of a call, piece by piece where they are an object; some may be read already."""
+        """Read the arguments of a call; an object is read piece by piece.
+
+        Args:
+            name: The name of the tool.
+            own_id: The id in the answer.
+            begun: The beginning of the arguments that was read already.
+        """
         source, builder = self._source, self._builder
         first = begun or (yield from source.peek())
         if first == "{":
@@ -217,7 +223,7 @@ class CallReader:
             return
         pieces = [begun]
         if first == '"':
-            # JSON in a JSON string, behind which there may be the end of a fence.
+            # JSON in a JSON string; the end of a fence may follow.
             yield from source.value(pieces.append)
         else:
             pieces.append((yield from source.rest())[0].rstrip(SPACE))
@@ -225,14 +231,14 @@ class CallReader:
         builder.call(WrittenCall(name, raw, arguments_of(raw)), own_id)
 
     def _json_calls(self, opened: str = "", *, bare: bool = False) -> Waiting[tuple[int, str]]:
-        """Read calls that are JSON objects, alone, in a list, or one behind the other.
+        """Read calls that are JSON objects: one, several in a row, or a list.
 
         Args:
             opened: The bracket that opens a list, if it was read already.
-            bare: True if no marker begins the calls: then they must look the part, and their names be known.
+            bare: True without a marker before the calls: they must then have only keys of calls, and known names.
 
         Returns:
-            The number of calls, and the text behind them that was read and is no call.
+            The number of calls, and the text behind them that was read but is no call.
         """
         source = self._source
         raw = [opened]
@@ -254,8 +260,8 @@ class CallReader:
         """Read one object; return True if it was a call.
 
         Args:
-            raw: Takes all text that is read, for the case that it is no call.
-            bare: True if no marker begins the call.
+            raw: A list to which all text that is read is added, in case it is no call.
+            bare: True without a marker before the call.
         """
         source, builder = self._source, self._builder
         fields: dict[str, str] = {}
@@ -287,19 +293,19 @@ class CallReader:
             builder.end_call(_own_id(fields))
             return True
         if not whole and not bare:
-            # Text behind the tear belongs to the object.
+            # Text behind a broken object belongs to it.
             raw.append((yield from source.rest())[0])
         return self._add(fields, "".join(raw), whole=whole, bare=bare)
 
     def _add(self, fields: dict[str, str], raw: str, *, whole: bool, bare: bool) -> bool:
-        """Add a call of which all is read; return True if it was one."""
+        """Add a call that is read as a whole; return True if it was one."""
         name = _name(fields)
         written = next((fields[key] for key in _ARGUMENTS if key in fields), None)
         if bare and not (whole and name and written is not None):
             return False
         if name in self._form.silent:
             return whole
-        # Cut off before its arguments, a call is not one without any.
+        # A call that was cut off before its arguments isn't a call without arguments.
         text = ("" if whole else raw) if written is None else written
         call = WrittenCall(name, text, arguments_of(text)) if name else _nested_call(fields.get("function", ""))
         if call is not None:
@@ -307,7 +313,7 @@ class CallReader:
         return call is not None
 
     def _key(self, raw: list[str]) -> Waiting[str | None]:
-        """Read a key and its colon; ``None`` where there is none."""
+        """Read a key and its colon; return None if there is none."""
         source = self._source
         if (yield from source.peek()) != '"':
             return None
@@ -321,7 +327,7 @@ class CallReader:
 
 
 def _nested_call(raw: str) -> WrittenCall | None:
-    """Return the call in a ``function``, where OpenAI's form has name and arguments."""
+    """Return the call in a ``function``, as in OpenAI's form."""
     fields = arguments_of(raw) or {}
     name = fields.get("name")
     if not isinstance(name, str) or not name:
@@ -346,6 +352,6 @@ def _name(fields: dict[str, str]) -> str:
 
 
 def _own_id(fields: dict[str, str]) -> str:
-    """Return the id that the model wrote, which may be a number."""
+    """Return the id in the answer, which may be a number."""
     written = (fields.get(key, "") for key in _ID)
     return next((own for raw in written if (own := raw if raw.isdecimal() else _text(raw))), "")

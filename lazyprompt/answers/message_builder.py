@@ -1,14 +1,14 @@
-"""The message that a local model's answer becomes, built piece by piece, and the deltas of a stream."""
+"""The message of a local model's answer, built piece by piece, and the deltas of a stream."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from itertools import count, groupby
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias
 
 from lazyprompt._base.frozen import read_only
-from lazyprompt._base.json import JsonObject, dump
+from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.answers.source import SPACE
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
@@ -21,14 +21,13 @@ Kind: TypeAlias = Literal["text", "thinking", "tool_call"]
 @read_only
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Something new in an answer.
+    """A new piece of an answer.
 
     Args:
         kind: ``text``, ``thinking`` or ``tool_call``.
-        text: The new text; of a tool call, the new piece of its arguments as JSON (or as the model wrote them, where
-            that turns out to be none).
+        text: The new text, or the new piece of a call's arguments: JSON, or the model's own text if that is no JSON.
         index: The number of the call in the message, from 0; ``None`` for text and thinking.
-        id: The id of the call, once it is known: with its last delta at the latest.
+        id: The id of the call, in its last delta at the latest.
         name: The name of the tool, in the first delta of a call.
     """
 
@@ -59,9 +58,9 @@ def arguments_of(text: str) -> JsonObject | None:
         text: JSON, as a model wrote it.
 
     Returns:
-        The object, or ``None`` if the text is none. A block may still refuse a value in it.
+        The object; ``None`` if the text is not an object. A block may still refuse a value in it.
     """
-    value: object = text
+    value: Json = text
     for _ in range(2):
         if not isinstance(value, str):
             break
@@ -69,14 +68,14 @@ def arguments_of(text: str) -> JsonObject | None:
             value = JSON.decode(value) if value.strip(SPACE) else None
         except (ValueError, RecursionError):
             return None
-    return {} if value is None else cast("JsonObject", value) if isinstance(value, dict) else None
+    return {} if value is None else value if isinstance(value, dict) else None
 
 
 class MessageBuilder:
     """Builds the message of an answer.
 
-    Whitespace between text and a marker belongs to the layout and is dropped, and so is that around a thought. Text
-    that begins the answer, or ends with it, keeps its own.
+    Whitespace between text and a marker, and around a thought, belongs to the layout and is dropped. Whitespace at the
+    beginning and the end of the answer is kept.
     """
 
     __slots__ = ("_behind", "_blocks", "_call", "_calls", "_ids", "_kind", "_news", "_parts", "_space")
@@ -96,12 +95,12 @@ class MessageBuilder:
 
     @property
     def fresh(self) -> bool:
-        """True if nothing but whitespace came since the beginning, or since the last marker that counted."""
+        """True if only whitespace was added since the beginning, or since the last marker that counted."""
         return not self._parts
 
     @property
     def called(self) -> bool:
-        """True if a call came last."""
+        """True if the last thing in the message is a call."""
         return not self._parts and bool(self._blocks) and isinstance(self._blocks[-1], ToolUseBlock)
 
     def text(self, piece: str) -> None:
@@ -145,8 +144,8 @@ class MessageBuilder:
 
         Args:
             name: The tool.
-            own_id: The id that the model gave it, ``""`` for none so far.
-            sure: True if the model cannot give it one later.
+            own_id: The id in the answer; ``""`` for none so far.
+            sure: True if no id can follow.
         """
         self.close()
         call_id = self._id(own_id, self._calls) if own_id or sure else None
@@ -160,7 +159,11 @@ class MessageBuilder:
         self._news.append(Delta("tool_call", piece, self._call[0]))
 
     def end_call(self, own_id: str = "") -> None:
-        """End the call, with the id that the model gave it since."""
+        """End the call.
+
+        Args:
+            own_id: The id in the answer that followed the name; ``""`` for none.
+        """
         index, name, call_id = self._call
         raw = "".join(self._parts)
         self._parts.clear()
@@ -179,7 +182,7 @@ class MessageBuilder:
         self._calls += 1
 
     def _id(self, own: str, index: int) -> str:
-        """Return an id that no other call of the message has: the model's own, or one made of the call's place."""
+        """Return an id that no other call of the message has: the model's own, or one with the call's number."""
         places = (f"call_{index}" if number == 0 else f"call_{index}_{number}" for number in count())
         chosen = own if own and own not in self._ids else next(each for each in places if each not in self._ids)
         self._ids.add(chosen)
@@ -194,7 +197,7 @@ class MessageBuilder:
         self.close()
 
     def news(self) -> list[Delta]:
-        """Return the deltas since the last time; neighbours about the same thing are one."""
+        """Return the deltas since the last call of this method, with neighbours of one kind joined."""
         grouped = [list(group) for _, group in groupby(self._news, lambda delta: (delta.kind, delta.index))]
         self._news = []
         return [
@@ -209,7 +212,7 @@ class MessageBuilder:
         ]
 
     def message(self) -> Msg:
-        """Return the message; text alone is its plain content."""
+        """Return the message; its content is a string if there is only text."""
         alone = self._blocks[0] if len(self._blocks) == 1 else TextBlock("") if not self._blocks else None
         content = alone.text if isinstance(alone, TextBlock) else tuple(self._blocks)
         return Msg("assistant", content, "assistant").without_speaker()

@@ -1,4 +1,4 @@
-"""A local model's raw text, read back to a message."""
+"""The parser of local models' raw output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from lazyprompt.answers.calls import Plan
+from lazyprompt.answers.calls import AnswerPlan
 from lazyprompt.answers.forms import FORMS, THINK, form_in, form_of, opens_thought
 from lazyprompt.answers.message_builder import Delta, MessageBuilder, well
 from lazyprompt.answers.reading import FormReader
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.messages.tools import ToolLike
 
-AnswerForm: TypeAlias = "str | Mapping[str, Any] | AnsweringTokenizer"
+AnswerFormLike: TypeAlias = "str | Mapping[str, Any] | AnsweringTokenizer"
 """The form of a model's answers: a name, a response template, or a tokenizer of transformers."""
 
-__all__ = ["AnswerForm", "Delta", "ResponseParser", "ResponseStream"]
+__all__ = ["AnswerFormLike", "Delta", "ResponseParser", "ResponseStream"]
 
 
 class ResponseParser:
@@ -62,7 +62,7 @@ class ResponseParser:
 
     def __init__(
         self,
-        form: AnswerForm,
+        form: AnswerFormLike,
         *,
         thinking: bool | None = None,
         tools: Iterable[str | ToolLike] | None = None,
@@ -81,27 +81,26 @@ class ResponseParser:
 
     @staticmethod
     def forms() -> tuple[str, ...]:
-        """The names of the known forms; a family or a model will do as well."""
+        """Return the names of the known forms; families and models are accepted, too."""
         return tuple(FORMS)
 
     @staticmethod
     def form_in(template: str) -> str:
-        """The form that a chat template writes calls and thoughts in, by the markers it holds.
+        """Return the form in which a chat template writes calls and thoughts, by its markers.
 
         Args:
             template: The template.
 
         Returns:
-            The form's name; that of Hermes, in which lazyprompt writes where a model has none of its own, where the
-            template shows no other.
+            The form's name; ``hermes``, in which lazyprompt writes calls by default, if there are no known markers.
         """
         return form_in(template)
 
     def parse(self, text: str) -> Msg:
-        """Read a whole answer.
+        """Parse a whole answer.
 
         Args:
-            text: What the model wrote, special tokens included.
+            text: The model's output, with special tokens.
 
         Returns:
             The message: plain text, or blocks in the order of the output.
@@ -132,19 +131,19 @@ def _template_or_form(form: Mapping[str, Any] | AnsweringTokenizer) -> Mapping[s
     return form_in("\n".join(texts))
 
 
-def _plan(name: str, tools: Tools, *, thinking: bool | None) -> Plan:
+def _plan(name: str, tools: Tools, *, thinking: bool | None) -> AnswerPlan:
     found, begins, stop = form_of(name)
     if thinking is not None:
         begins = "thought" if thinking else "answer"
         if thinking and found.thought is None:
             found = replace(found, thought=THINK)  # most models' markers
-    return Plan(found, begins, frozenset(stop), tools)
+    return AnswerPlan(found, begins, frozenset(stop), tools)
 
 
 class ResponseStream:
-    """An answer that is being written.
+    """An answer that arrives in chunks.
 
-    However it is cut into chunks, the message is the same, and the deltas add up to it.
+    The message does not depend on the chunks, and the deltas add up to it.
 
     Args:
         reader: The reader of the answer.
@@ -154,20 +153,20 @@ class ResponseStream:
 
     def __init__(self, reader: AnswerReader) -> None:
         self._reader = reader
-        # True once a marker ended the answer: all text behind it is ignored.
+        # True once a marker ended the answer; all text behind it is ignored.
         self._over = False
         self._half = ""
         self._rest: tuple[Delta, ...] = ()
         self._message: Msg | None = None
 
     def feed(self, chunk: str) -> list[Delta]:
-        """Read on.
+        """Parse the next chunk.
 
         Args:
             chunk: The next piece of the text.
 
         Returns:
-            What is new. Text that may still turn out to be a marker is held back until that is clear.
+            The new deltas. Text that may be the beginning of a marker is held back.
 
         Raises:
             FormatError: The answer was finished.
@@ -175,15 +174,15 @@ class ResponseStream:
         if self._message is not None:
             raise FormatError("this answer was finished; a new one begins with parser.stream()")
         chunk = self._half + chunk
-        # The halves of a surrogate pair may come one by one.
+        # The halves of a surrogate pair may arrive in two chunks.
         self._half = chunk[-1:] if "\ud800" <= chunk[-1:] <= "\udbff" else ""
         return self._read_on(well(chunk.removesuffix(self._half)))
 
     def finish(self) -> Msg:
-        """Say that the answer is at its end.
+        """End the answer.
 
         Returns:
-            The message; the same again, however often it is asked for.
+            The message; further calls return the same message.
         """
         if self._message is None:
             builder = self._reader.builder

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from lazyprompt.answers.calls import FIRST, READERS, Body, CallReader, Plan
-from lazyprompt.answers.source import SPACE, SPACES, Source, Waiting, cuts_of
+from lazyprompt.answers.calls import FIRST, READERS, AnswerPlan, Body, CallReader
+from lazyprompt.answers.source import SPACE, SPACES, StreamedText, Waiting, cuts_of
 
 if TYPE_CHECKING:
     from lazyprompt.answers.forms import Calls
     from lazyprompt.answers.message_builder import MessageBuilder, WrittenCall
 
-# Text that may be left over behind arguments: brackets closed twice, the fence around them.
+# Text that is dropped behind arguments: brackets closed twice, the end of a fence.
 _LEFT_OVER = SPACE + ",;]})`"
 _HEAD = re.compile(r'[^{"]*')
 _LETTERS = re.compile(r"[a-z]*")
 _NAME = re.compile(r"[\w.-]*")
-# A line that is longer is no name.
+# A longer line is not a name.
 _LONGEST_NAME = 128
 
 
@@ -44,15 +44,15 @@ class FormReader:
 
     Args:
         plan: The form, and the tools.
-        builder: Takes what is read.
+        builder: The builder of the message.
     """
 
     __slots__ = ("_reading", "_source", "builder")
 
-    def __init__(self, plan: Plan, builder: MessageBuilder) -> None:
+    def __init__(self, plan: AnswerPlan, builder: MessageBuilder) -> None:
         self.builder = builder
-        self._source = Source(plan.final)
-        reading = HarmonyReading if plan.form.channels else Reading
+        self._source = StreamedText(plan.final)
+        reading = HarmonyReading if plan.form.channels else MarkerReading
         self._reading = reading(plan, self._source, builder).read()
 
     def feed(self, chunk: str) -> bool:
@@ -66,19 +66,19 @@ class FormReader:
         next(self._reading, None)
 
 
-class Reading(CallReader):
-    """Reads an answer.
+class MarkerReading(CallReader):
+    """Reads an answer marker by marker.
 
-    A thought begins where nothing but whitespace came, at the beginning or behind a call or another thought; and it
-    ends at its own marker alone, so that nothing in it is a call. A call without a marker stands at the beginning.
+    A thought begins only at the beginning of the answer, or behind a call or another thought. It ends only at its own
+    marker, so it contains no call. A call without a marker must be at the beginning.
 
     Args:
         plan: The form, and the tools.
         source: The text.
-        builder: Takes what is read.
+        builder: The builder of the message.
     """
 
-    def __init__(self, plan: Plan, source: Source, builder: MessageBuilder) -> None:
+    def __init__(self, plan: AnswerPlan, source: StreamedText, builder: MessageBuilder) -> None:
         super().__init__(plan, source, builder)
         self._opening, self._closing = plan.form.thought or ("", "")
         # True if a call without a marker may begin here.
@@ -102,7 +102,7 @@ class Reading(CallReader):
             yield from self._marked(marker)
 
     def _marked(self, marker: str) -> Waiting[None]:
-        """Read what a marker begins."""
+        """Read the text that a marker begins."""
         builder = self._builder
         if marker in self._plan.calls:
             yield from self._calls(self._plan.calls[marker])
@@ -116,7 +116,7 @@ class Reading(CallReader):
             builder.text(marker)
 
     def _either(self) -> Waiting[None]:
-        """Read up to where it is clear whether the prompt had opened a thought: only its end marker tells."""
+        """Read up to the marker that shows if the prompt had opened a thought: its end marker."""
         source, builder = self._source, self._builder
         source.cuts = self._plan.either
         before, marker = yield from source.rest()
@@ -143,7 +143,7 @@ class Reading(CallReader):
                 builder.thinking(marker)
 
     def _calls(self, calls: Calls) -> Waiting[None]:
-        """Read the text behind the start of calls; if it cannot be read as calls, it is text."""
+        """Read the text behind the start of calls as calls, or else as text."""
         source, builder = self._source, self._builder
         source.cuts = self._plan.bodies[calls.start]
         source.at -= len(calls.keep)
@@ -187,7 +187,7 @@ class Reading(CallReader):
             builder.text(before + body.text + (marker if body.whole else ""))
 
     def _left_over(self, calls: Calls, raw: str = "") -> Waiting[None]:
-        """Read the text behind a call up to its end marker; it is text, but for what was merely closed twice."""
+        """Read the text behind a call up to its end marker, and drop brackets that were closed twice."""
         source = self._source
         if calls.end:
             rest, marker = yield from source.rest()
@@ -200,7 +200,7 @@ class Reading(CallReader):
             self._builder.text(raw.lstrip(_LEFT_OVER))
 
     def _headed(self, calls: Calls, before: str) -> Waiting[None]:
-        """Read a call whose name stands before its arguments."""
+        """Read a call with its name before its arguments."""
         head = yield from self._source.run(_HEAD)
         match = re.match(calls.head, head)
         has_object = match and match[0] == head and (yield from self._source.peek()) == "{"
@@ -212,12 +212,12 @@ class Reading(CallReader):
         yield from self._left_over(calls)
 
     def _bare_call(self) -> Waiting[None]:
-        """Read a call that has no marker, if one stands here; else nothing more than what is text for certain."""
+        """Read a call without a marker, if there is one; otherwise only text that can't be part of a call."""
         source, builder, forms = self._source, self._builder, self._form.bare
         builder.text((yield from source.run(SPACES)))
         first = yield from source.peek()
         if len(first) != 1:
-            return  # A marker; behind a thought, a call may still stand.
+            return  # A marker; a call may still follow a thought.
         self._bare = False
         if "line" in forms:
             yield from self._line_call()
@@ -239,7 +239,7 @@ class Reading(CallReader):
         raw = [opened, name]
         if tools.may_be(name) and (yield from source.peek()) == "(":
             yield from source.value(raw.append, python=True, depth=1)
-            # Only their form says that these are calls, so it must be whole; unless their names are known.
+            # Nothing but their syntax marks these calls, so it must be complete, unless the names are known.
             calls = READERS["python"](Body("".join(raw), whole=True, tools=tools))
             if calls and all(tools.may_be(call.name) and (tools.known or call.arguments is not None) for call in calls):
                 for call in calls:
@@ -248,7 +248,7 @@ class Reading(CallReader):
         builder.text("".join(raw))
 
     def _line_call(self) -> Waiting[None]:
-        """Read a name with JSON on the next line, if that stands here."""
+        """Read a name with JSON on the next line, if there is one."""
         name = yield from self._source.run(_NAME)
         space = yield from self._source.run(SPACES)
         is_call = self._tools.may_be(name) and len(name) <= _LONGEST_NAME and space.startswith("\n")
@@ -263,24 +263,24 @@ _IN_HEADER = frozenset((_CHANNEL, "<|constrain|>"))
 _ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
 _THOUGHT = re.compile(r"<\|channel\|>\s*analysis(?![^\s<])")
 _RECIPIENT = re.compile(r"(?:^|\s|\|>)to=([^\s<]+)")
-# Recipients that are no tools.
+# Recipients that aren't tools.
 _PEOPLE = frozenset(("assistant", "user", "all"))
 
 
 class HarmonyReading(CallReader):
     """Reads an answer in harmony: messages with headers that name their channel and their recipient.
 
-    A message of the assistant in ``analysis`` is a thought, one to a tool is a call, all else is text. A message of
-    another role is one that the model made up, and ends the answer; so does anything but a further call behind a call.
+    A message of the assistant in ``analysis`` is a thought, and a message to a tool is a call; all others are text. A
+    message of another role ends the answer, and behind a call so does anything but another call.
     Source: openai/harmony, docs/format.md.
 
     Args:
         plan: The form, and the tools.
         source: The text.
-        builder: Takes what is read.
+        builder: The builder of the message.
     """
 
-    def __init__(self, plan: Plan, source: Source, builder: MessageBuilder) -> None:
+    def __init__(self, plan: AnswerPlan, source: StreamedText, builder: MessageBuilder) -> None:
         super().__init__(plan, source, builder)
         source.cuts = cuts_of(plan.final | _IN_HEADER | {_START, _MESSAGE, _END, _CALL})
 
@@ -293,7 +293,7 @@ class HarmonyReading(CallReader):
             builder.close()
         begun = yield from self._begun()
         while True:
-            # Between messages there is nothing; text there counts all the same, unless a tool was to answer.
+            # Text between messages is text, unless the model waits for a tool.
             if not begun:
                 between: list[str] = []
                 marker = yield from source.copy(between.append if called else builder.text)
@@ -321,7 +321,7 @@ class HarmonyReading(CallReader):
             builder.close()
 
     def _begun(self) -> Waiting[str]:
-        """Read the beginning of a header that the prompt began; return ``""`` if it is no header."""
+        """Read the rest of a header that the prompt began; return ``""`` if it is not a header."""
         source = self._source
         begun = (yield from source.run(SPACES)) + (yield from source.run(_LETTERS))
         if begun.lstrip(SPACE) == "to" and (yield from source.peek()) == "=":

@@ -98,7 +98,7 @@ class TemplateReader:
 
     Args:
         template: The template.
-        builder: Takes what is read.
+        builder: The builder of the message.
     """
 
     def __init__(self, template: ResponseTemplate, builder: MessageBuilder) -> None:

@@ -1,7 +1,7 @@
-"""Text that is still being written, cut at markers.
+"""Text that arrives in chunks, cut at markers.
 
-Its readers are generators that are written as if all the text were there. They pause where they need more, so the
-result cannot depend on how the text was cut into chunks.
+Its readers are generators that are written as if all the text were there. They pause when they need more text, so the
+result does not depend on the chunks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 Waiting: TypeAlias = Generator[None, None, _T]
 Put: TypeAlias = Callable[[str], object]
 
-# Whitespace as templates write it. Any other is the model's own.
+# Whitespace of templates. Any other is the model's own.
 SPACE = " \t\r\n"
 SPACES = re.compile(rf"[{SPACE}]*")
 
@@ -29,7 +29,7 @@ class Cuts:
     """Texts at which a stream is cut.
 
     Args:
-        markers: The texts; none may begin another.
+        markers: The texts. None may be the beginning of another.
     """
 
     __slots__ = ("_beginnings", "_longest", "_pattern")
@@ -40,12 +40,12 @@ class Cuts:
         self._longest = max(map(len, markers), default=0)
 
     def find(self, text: str, at: int) -> tuple[int, str] | None:
-        """Find the first marker, and its place."""
+        """Return the place of the first marker and the marker; None if there is none."""
         match = self._pattern.search(text, at)
         return (match.start(), match[0]) if match else None
 
     def clear_until(self, text: str, at: int) -> int:
-        """Return the place from which the end of a text may still turn out to begin a marker."""
+        """Return the place from which the end of a text may be the beginning of a marker."""
         for place in range(max(at, len(text) - self._longest + 1), len(text)):
             if text[place:] in self._beginnings:
                 return place
@@ -54,18 +54,18 @@ class Cuts:
 
 @lru_cache(maxsize=512)
 def cuts_of(markers: frozenset[str]) -> Cuts:
-    """Return the cuts for a set of markers; the same object for the same set."""
+    """Return the cuts for a set of markers, the same object for the same set."""
     return Cuts(markers)
 
 
-class Source:
-    """Text that is still being written.
+class StreamedText:
+    """Text that arrives in chunks.
 
     Attributes:
-        text: The text that is not yet read, and perhaps a little more.
+        text: The text that is not yet read, and perhaps some that is.
         at: The place up to which it is read.
-        final: The markers that end the answer, within quotes too.
-        cuts: The markers that count here.
+        final: The markers that end the answer, even inside quotes.
+        cuts: The markers that count at this place.
     """
 
     __slots__ = ("_ended", "_seen", "at", "cuts", "final", "text")
@@ -76,7 +76,7 @@ class Source:
         self.final = final
         self.cuts = cuts_of(final)
         self._ended = False
-        # The first marker of each kind of cuts: so no part of the text is searched twice for the same markers.
+        # The first marker of each kind of cuts, so that no text is searched twice for the same markers.
         self._seen: dict[Cuts, tuple[int, str | None]] = {}
 
     def feed(self, chunk: str) -> None:
@@ -97,15 +97,15 @@ class Source:
         return piece
 
     def skip(self, marker: str) -> None:
-        """Read over a marker that stands here."""
+        """Skip a marker at this place."""
         self.at += len(marker)
 
     def span(self) -> Waiting[tuple[int, str | None]]:
         """Wait until there is text to read, or a marker, or the end.
 
         Returns:
-            The place up to which there is text, and the marker behind it: ``None`` where more text may follow, ``""``
-            at the end.
+            The place up to which there is text, and the marker behind it: ``None`` if more text may follow, ``""`` at
+            the end.
         """
         while True:
             end, marker = self._look()
@@ -120,20 +120,20 @@ class Source:
         if seen is None or seen[0] < self.at:
             found = self.cuts.find(self.text, self.at)
             clear = len(self.text) if self._ended else self.cuts.clear_until(self.text, self.at)
-            # A marker may stand within what may still become a longer one.
+            # A marker may be inside text that may still become a longer marker.
             seen = self._seen[self.cuts] = found if found and found[0] <= clear else (clear, None)
         return seen
 
     def peek(self) -> Waiting[str]:
-        """Return the next character, or the marker that stands here, or ``""`` at the end."""
+        """Return the next character, or the marker at this place, or ``""`` at the end."""
         end, marker = yield from self.span()
         return self.text[self.at] if end > self.at else marker or ""
 
     def copy(self, put: Put) -> Waiting[str]:
-        """Hand on all text up to a marker, which stays unread.
+        """Pass all text up to a marker on; the marker stays unread.
 
         Returns:
-            The marker, ``""`` at the end.
+            The marker; ``""`` at the end.
         """
         while True:
             end, marker = yield from self.span()
@@ -142,7 +142,7 @@ class Source:
                 return marker
 
     def run(self, pattern: re.Pattern[str]) -> Waiting[str]:
-        """Read all characters that a pattern of the form ``[...]*`` fits."""
+        """Read all characters that match a pattern of the form ``[...]*``."""
         pieces: list[str] = []
         while True:
             end, marker = yield from self.span()
@@ -159,7 +159,7 @@ class Source:
             quote: A marker that opens and closes quotes.
 
         Returns:
-            The text and the marker, ``""`` at the end.
+            The text and the marker; ``""`` at the end.
         """
         pieces: list[str] = []
         quoted = False
@@ -171,10 +171,10 @@ class Source:
             pieces.append(self.take(self.at + len(marker)))
 
     def quoted(self, put: Put) -> Waiting[bool]:
-        """Read from a quote to the one that closes it.
+        """Read a quoted text with its quotes.
 
-        A marker within quotes belongs to them as long as they may still be closed on the same line: neither JSON nor
-        Python has line breaks there, so behind one they were torn open.
+        A marker inside quotes is part of the text, unless a line break precedes it: neither JSON nor Python has line
+        breaks inside quotes, so the closing quote is missing then.
 
         Returns:
             True if it was closed.
@@ -196,7 +196,7 @@ class Source:
             if match and match[0] == quote:
                 return True
             if match:
-                # The character behind a backslash closes nothing.
+                # The character behind a backslash is not a closing quote.
                 end, _ = yield from self.span()
                 if end > self.at:
                     put(self.take(self.at + 1))
@@ -205,8 +205,8 @@ class Source:
         """Read one value: up to the bracket or quote that closes it, or to the end of a number or word.
 
         Args:
-            put: Takes each piece.
-            python: True if single quotes and round brackets count too.
+            put: The function that takes each piece.
+            python: True if single quotes and round brackets count, too.
             depth: The number of brackets that are open already.
 
         Returns:

@@ -56,27 +56,31 @@ _STRUCTURE = re.compile(rf"{_QUOTED}|[()\[\]{{}},'\"]", re.VERBOSE | re.DOTALL)
 
 
 def literal(text: str) -> Json:
-    """Parse JSON or a Python literal, without running anything.
+    """Parse JSON or a Python literal, without running code.
 
-    ``ast`` reads only text that is made of literals, not too deep and not too long: other text could exhaust memory or
-    the stack.
+    ``ast`` gets only literals of limited length and depth: other text could exhaust memory or the stack.
 
     Args:
-        text: The literal, and nothing else. Keys need no quotes.
+        text: The literal. Keys need no quotes.
 
     Returns:
         The value; tuples are lists.
 
     Raises:
-        ValueError: The text is no literal.
+        ValueError: The text is not a literal.
     """
     text = text.strip()
     try:
-        return cast("Json", JSON.decode(text))
+        value: Json = JSON.decode(text)
     except (ValueError, RecursionError):
-        pieces: list[str] = []
+        return _python_literal(text)
+    return value
+
+
+def _python_literal(text: str) -> Json:
+    pieces: list[str] = []
     at = depth = 0
-    # No search: behind text that is no token it would look for the end of each further quote.
+    # match, not search: behind text that is no token, search would look for the end of each further quote.
     while match := _TOKEN.match(text, at):
         sign = match["sign"] or " "
         depth += (sign in "([{") - (sign in ")]}")
@@ -105,7 +109,7 @@ def _python(match: re.Match[str]) -> str:
 def gemma_object(text: str) -> JsonObject | None:
     """Parse an object as Gemma 4 writes it: JSON with texts between ``<|"|>``, keys without quotes, and some words."""
     try:
-        value = cast("Json", JSON.decode(_GEMMA_TOKEN.sub(_gemma_json, text)))
+        value: Json = JSON.decode(_GEMMA_TOKEN.sub(_gemma_json, text))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -121,9 +125,9 @@ def _gemma_json(match: re.Match[str]) -> str:
 
 
 def _json(value: object) -> Json:
-    """Return a value of ast as JSON has it; anything else is a ValueError."""
+    """Return a value of ast as a JSON value, or raise ValueError."""
     if isinstance(value, str):
-        # Models write some characters as two escapes, the halves of a surrogate pair, as JSON has them.
+        # As in JSON, models write some characters as two escapes, the halves of a surrogate pair.
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     if isinstance(value, list | tuple):
         return [_json(item) for item in cast("Sequence[object]", value)]
@@ -136,7 +140,7 @@ def _json(value: object) -> Json:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas outside brackets and quotes; a ValueError where one of those is not closed."""
+    """Split at the commas outside brackets and quotes; raise ValueError if one of those is not closed."""
     pieces: list[str] = []
     start = depth = 0
     for match in _STRUCTURE.finditer(text):
@@ -157,7 +161,7 @@ def python_calls(text: str) -> list[WrittenCall]:
     """Parse calls such as ``[f(a=1), g()]``, or a single one.
 
     Raises:
-        ValueError: The text is no list of calls.
+        ValueError: The text is not a list of calls.
     """
     text = text.strip()
     inner = text[1:-1] if text[:1] + text[-1:] == "[]" else text
@@ -187,7 +191,7 @@ class Tools:
         schemas: The OpenAI dict of each tool that has one.
 
     Raises:
-        ToolsError: Something in it is no tool.
+        ToolsError: An item is not a tool.
     """
 
     __slots__ = ("_types", "schemas")
@@ -228,7 +232,8 @@ class Tools:
             text: The value as the model wrote it.
 
         Returns:
-            The value as the tool's schema types it; where that says nothing, or does not fit, the text itself.
+            The value in the type of the tool's schema; the text itself if the schema has no type or the text no such
+            value.
         """
         types = (self._types or {}).get(tool, {}).get(parameter, ())
         # Where text is a possible value, only null is distinguished from it.
