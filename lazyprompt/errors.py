@@ -1,25 +1,25 @@
-"""The whole error tree.
+"""The errors and warnings of lazyprompt.
 
-Every error of this package is a :class:`LazyPromptError`, and also the built-in a Python user would catch::
+Every error is a :class:`LazyPromptError`, and also the built-in exception that Python code would catch::
 
     LazyPromptError (Exception)
-    ├── SlotError (KeyError)            a slot without a value, a value without a slot, a value that is no text
-    ├── HistoryError (ValueError)       a history that is no list of pairs, messages or Msg
+    ├── SlotError (KeyError)            a slot without a value, a value without a slot, a value that is not text
+    ├── HistoryError (ValueError)       a history that is not a list of pairs, messages or Msg
     ├── ToolsError (ValueError)         a tool that cannot be described, tools given twice
-    ├── FormatError (ValueError)        content that the asked form of output cannot carry
-    ├── MediaError (ValueError)         a picture, sound or file that cannot be read or may not be
-    ├── BudgetError (ValueError)        even what is protected does not fit
-    ├── BatchError (ValueError)         rows that cannot be read, or a form of output that cannot be written
-    ├── TemplateError (ValueError)      a template, an instruction or a marker table that is wrong in itself
+    ├── FormatError (ValueError)        content that the requested output format cannot contain
+    ├── MediaError (ValueError)         a picture, sound or file that cannot be read, or is not allowed
+    ├── BudgetError (ValueError)        even the protected messages do not fit
+    ├── BatchError (ValueError)         rows that cannot be read, or an output format that cannot be written
+    ├── TemplateError (ValueError)      an invalid template, instruction or set of markers
     ├── PromptFileError (ValueError)    a prompt file that cannot be used; says file:line:column
-    │   └── PromptFileMissingError (FileNotFoundError)  it, or a file that it refers to, is not there
+    │   └── PromptFileMissingError (FileNotFoundError)  a missing prompt file, or a missing file it refers to
     ├── SafetyError (ValueError)        a control sequence in untrusted text, where ``safety="raise"`` refuses it
-    ├── TokenizerError (LookupError)    a vocabulary or tokenizer that is not at hand
+    ├── TokenizerError (LookupError)    a vocabulary or tokenizer that is missing
     ├── ModuleError (RuntimeError)      a model adapter that could not get an answer
     │   └── EngineError (RuntimeError)      a local engine that did not start, died or refused
     └── MissingExtraError (ImportError) an optional dependency that is not installed
 
-Each message says what was given, what was expected and where.
+Each message contains what was given, what was expected, and where.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LazyPromptError(Exception):
-    """The base of every error this package raises on purpose."""
+    """The base class of every error that this package raises."""
 
     def __str__(self) -> str:
         """The message itself (``KeyError`` would print its repr)."""
@@ -46,19 +46,19 @@ class SlotError(LazyPromptError, KeyError):
 
 
 class HistoryError(LazyPromptError, ValueError):
-    """A history, or one of its messages, has a shape no accepted form has."""
+    """A history, or one of its messages, has no accepted form."""
 
 
 class ToolsError(LazyPromptError, ValueError):
-    """A tool cannot be described, or tools were given where none may be given."""
+    """A tool cannot be described, or tools were passed where none are allowed."""
 
 
 class FormatError(LazyPromptError, ValueError):
-    """The asked form of output cannot carry the content, or is unknown."""
+    """The requested output format cannot contain the content, or is unknown."""
 
 
 class MediaError(LazyPromptError, ValueError):
-    """A picture, sound, video or file cannot be read, or may not be."""
+    """A picture, sound, video or file cannot be read, or is not allowed."""
 
 
 class BudgetError(LazyPromptError, ValueError):
@@ -66,11 +66,11 @@ class BudgetError(LazyPromptError, ValueError):
 
 
 class BatchError(LazyPromptError, ValueError):
-    """Rows cannot be read as rows, or have no line in the asked form; the message names the row.
+    """A row cannot be read, or cannot be written in the requested form; the message names the row.
 
     Args:
         message: What happened, and what to do.
-        setting: The setting that is wrong, as ``columns``; ``""`` if no single one is.
+        setting: The wrong setting, such as ``columns``; ``""`` if there is no single one.
     """
 
     def __init__(self, message: str, *, setting: str = "") -> None:
@@ -79,7 +79,7 @@ class BatchError(LazyPromptError, ValueError):
 
 
 class TemplateError(LazyPromptError, ValueError):
-    """A template, an instruction or a marker table is wrong in itself."""
+    """A template, an instruction or a set of markers is invalid."""
 
 
 class PromptFileError(LazyPromptError, ValueError):
@@ -87,19 +87,19 @@ class PromptFileError(LazyPromptError, ValueError):
 
 
 class PromptFileMissingError(PromptFileError, FileNotFoundError):
-    """A prompt file, or a file that it refers to, is not there."""
+    """A prompt file, or a file that it refers to, does not exist."""
 
 
 class SafetyError(LazyPromptError, ValueError):
-    """Untrusted text holds a control sequence and ``safety="raise"`` refuses it."""
+    """Untrusted text contains a control sequence, and ``safety="raise"`` refuses it."""
 
 
 class TokenizerError(LazyPromptError, LookupError):
-    """A vocabulary or tokenizer is not at hand."""
+    """A vocabulary or tokenizer is missing."""
 
 
 class ModuleError(LazyPromptError, RuntimeError):
-    """A model adapter could not get an answer.
+    """A model adapter got no answer.
 
     Args:
         message: What happened, and what to do.
@@ -135,15 +135,15 @@ class MissingExtraError(LazyPromptError, ImportError):
 
 
 class LazyPromptWarning(UserWarning):
-    """The base of every warning of this package: a result is less exact or less whole than asked for."""
+    """The base class of every warning: a result is less exact or less complete than requested."""
 
 
 class ApproximateCountWarning(LazyPromptWarning):
-    """Tokens are counted approximately, because the model's vocabulary is not there."""
+    """Tokens are counted approximately, because the model's vocabulary is missing."""
 
 
 class ToolFormWarning(LazyPromptWarning):
-    """The tools of a prompt are not in the form that the model was trained on; the message says why."""
+    """The tools of a prompt do not have the form that the model was trained on; the message has the reason."""
 
 
 class SummaryWarning(LazyPromptWarning):
@@ -175,7 +175,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     Args:
         name: The name that was given.
         known: The names that exist.
-        cutoff: The least similarity that counts, from 0 to 1, as of :func:`difflib.get_close_matches`.
+        cutoff: The minimum similarity, from 0 to 1, as in :func:`difflib.get_close_matches`.
 
     Returns:
         The name, or None if no name is similar enough.
@@ -217,20 +217,20 @@ def import_extra(module: str, package: str, extra: str = "") -> Any:  # noqa: AN
 
 
 def missing_extra(package: str, extra: str) -> MissingExtraError:
-    """The error for a package that is not installed.
+    """Return the error for a package that is not installed.
 
     Args:
         package: The package that was to be imported.
         extra: The extra of lazyprompt that has it.
 
     Returns:
-        The error, to be raised from the ``ImportError``.
+        The error, to raise from the ``ImportError``.
     """
     return MissingExtraError(f"the package {package} is not installed; install it with: {install_command(extra)}")
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra in the way in which lazyprompt itself was installed.
+    """Return the command that installs an extra the way lazyprompt was installed.
 
     Args:
         extra: The extra.
