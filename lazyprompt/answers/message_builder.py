@@ -52,7 +52,7 @@ def well(text: str) -> str:
 
 
 def arguments_of(text: str) -> JsonObject | None:
-    """Parse the arguments of a call; JSON in a JSON string counts too, and nothing or ``null`` is no argument.
+    """Parse the arguments of a call: JSON, or JSON in a JSON string. An empty text and ``null`` are no arguments.
 
     Args:
         text: JSON, as a model wrote it.

@@ -1,4 +1,4 @@
-"""The reading of an answer, marker by marker: the general form, and OpenAI's harmony."""
+"""Readers of an answer, marker by marker: for the general form, and for OpenAI's harmony."""
 
 from __future__ import annotations
 

@@ -119,12 +119,12 @@ class TemplateReader:
         self._prompt = prompt
         self._parser = self._template.start(prompt)
         self._raw = ""
-        # Text in the prompt is not the model's, only the field that it opens counts.
+        # Text in the prompt is not part of the answer; only the field that it opens counts.
         for event in self._parser.initial_events:
             self._field = "" if event["type"] == "region_close" else event["field"]
 
     def feed(self, chunk: str) -> bool:
-        """Read on; return True if the answer is over."""
+        """Read a chunk; return True if a marker ended the answer."""
         while chunk and not self._over:
             chunk = self._read(chunk)
         return self._over
@@ -155,7 +155,7 @@ class TemplateReader:
         return ""
 
     def end(self) -> None:
-        """Read to the end of the answer."""
+        """Read the text that was held back, at the end of the answer."""
         if self._over:
             return
         try:

@@ -121,7 +121,7 @@ class FamilyLayout:
         return layout
 
     def mark(self, split: str) -> str:  # noqa: ARG002 - a family has its own
-        """Text that invites the assistant to answer."""
+        """Return the generation prompt."""
         return self._generation
 
     def _leading(self, prompt: Prompt) -> Sequence[Msg]:
@@ -139,7 +139,7 @@ class FamilyLayout:
         return () if own or any(prompt.instruction.parts) else texts[:1]
 
     def _system(self, prompt: Prompt, leading: Sequence[Msg]) -> Run:
-        """The whole system turn, or nothing; behind the prompter's text the one that the history begins with."""
+        """Return the system turn, in which the history's system text follows the prompter's; empty if there is none."""
         markers = self._markers
         text = (prompt.system if self._system_text is None else self._system_text) or ""
         system = f"{text}\n" if text and any(prompt.instruction.parts) else text
@@ -186,7 +186,7 @@ class FamilyLayout:
         return self._trimmed(parts), (*prompt.user.slots, "input", MARKERS)
 
     def _trimmed(self, parts: Sequence[str]) -> Sequence[str]:
-        """The parts of a user turn, without white space around them where the family's template strips it."""
+        """Return the parts of a user turn, stripped if the family's template strips them."""
         return stripped(parts) if "user" in self._markers.trim else parts
 
 

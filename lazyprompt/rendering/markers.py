@@ -119,7 +119,7 @@ class Markers:
 
     @classmethod
     def families(cls) -> tuple[str, ...]:
-        """The names of the known families."""
+        """Return the names of the known families."""
         from lazyprompt.rendering.families import FAMILIES  # noqa: PLC0415 - many prompts name no model
 
         return tuple(FAMILIES)

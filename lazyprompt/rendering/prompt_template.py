@@ -26,7 +26,7 @@ DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
 
 
 class PromptTemplate:
-    """A prompt template of your own.
+    """A layout of flat text, given as text with places for the fields of a prompt.
 
     Args:
         text: The text, with ``{system} {instruction} {tools} {history} {user} {input}`` for the fields of the

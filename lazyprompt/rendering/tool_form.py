@@ -33,7 +33,7 @@ class ToolForm:
     Args:
         tool: The format of one tool in the tools block: its JSON, its JSON with an indent of 4, the JSON of its
             function alone, XML as of Qwen3-Coder, or a Python function as of Seed-OSS.
-        place: The place of the tools block: the end or start of the system turn, a turn of its own before it, the start
+        place: The place of the tools block: the end or start of the system turn, a separate turn before it, the start
             of the first user turn, or before the last user turn.
         header: The start of a system turn with tools.
         default_system: The system text of a prompt that has tools and no system text.
@@ -92,11 +92,11 @@ NO_FORM = ToolForm(note="its chat template has no form for tools")
 
 
 class CallIds:
-    """The ids of the calls in a chat, as a form writes them.
+    """The ids of the calls in a chat, in the pattern of a form.
 
     Args:
         form: The form.
-        number: The number of calls before these messages.
+        number: The number of calls before the first message.
     """
 
     __slots__ = ("_ids", "_number", "_pattern")
@@ -219,7 +219,7 @@ _ARGUMENT_FORMATS: Mapping[ArgumentFormat, Callable[[Json], str]] = {
 
 
 def tool_run(tool: Json, form: ToolFormat) -> list[str]:
-    """Return a tool as trusted and untrusted text in turn."""
+    """Return the description of a tool as trusted and untrusted text in turn."""
     return _TOOL_FORMATS[form](tool)
 
 
