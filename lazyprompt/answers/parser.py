@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from lazyprompt._base.client_objects import fields_of
 from lazyprompt.answers.calls import AnswerPlan
 from lazyprompt.answers.forms import FORMS, THINK, form_in, form_of, opens_thought
 from lazyprompt.answers.message_builder import Delta, MessageBuilder, well
@@ -121,8 +122,8 @@ def _template_or_form(form: Mapping[str, Any] | AnsweringTokenizer) -> Mapping[s
     template = getattr(form, "response_template", None)
     if isinstance(template, Mapping):
         return cast("Mapping[str, Any]", template)
-    chat = getattr(form, "chat_template", None)
-    texts = [text for text in (chat.values() if isinstance(chat, Mapping) else [chat]) if isinstance(text, str)]
+    chat: object = getattr(form, "chat_template", None)
+    texts = [text for text in (chat, *fields_of(chat).values()) if isinstance(text, str)]
     if not texts:
         raise TemplateError(
             f"no response_template or chat_template in {type(form).__name__}; give a name, a response template, or a "

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from lazyprompt._base.client_objects import fields_of
 from lazyprompt.answers.message_builder import MessageBuilder, WrittenCall, arguments_of
+from lazyprompt.answers.values import items_in
 from lazyprompt.errors import MissingExtraError, TemplateError
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ WrittenCalls: TypeAlias = list[tuple[WrittenCall, str]]
 def _calls_in(value: object, raw: str) -> WrittenCalls:
     """Return the calls in the value of a field, with their ids; none if anything in it is no call."""
     calls: WrittenCalls = []
-    for item in value if isinstance(value, list) else [value]:
+    for item in items_in(value) or (value,):
         fields = fields_of(item)
         function = fields_of(fields.get("function")) or fields
         name, given, own_id = function.get("name"), function.get("arguments"), fields.get("id")

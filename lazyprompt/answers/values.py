@@ -202,11 +202,8 @@ class Tools:
         self.schemas: list[JsonObject] = []
         if tools is None:
             return
-        given: object = tools
-        if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-            raise ToolsError(f"tools is a {type(tools).__name__}; give a list of functions, OpenAI dicts or names")
         self._types = {}
-        for index, tool in enumerate(tools):
+        for index, tool in enumerate(_tools_in(tools)):
             if isinstance(tool, str):
                 self._types[tool] = {}
             else:
@@ -245,13 +242,20 @@ class Tools:
         return text
 
 
+def _tools_in(tools: object) -> list[object]:
+    kind = type(tools).__name__
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise ToolsError(f"tools is a {kind}; give a list of functions, OpenAI dicts or names")
+    return list(cast("Iterable[object]", tools))
+
+
 def _function(tool: object, where: str) -> JsonObject:
     """Return the name and the schema of a tool."""
+    fields = fields_of(tool)
     if not isinstance(tool, Mapping):
         if not callable(tool):
             raise ToolsError(f"{where} is a {type(tool).__name__}; give a function, an OpenAI dict or a name")
-        tool = function_schema(tool)
-    fields = fields_of(tool)
+        fields = function_schema(tool)
     function = fields_of(fields.get("function")) or fields
     if not isinstance(function.get("name"), str):
         raise ToolsError(f"{where} has no name; an OpenAI tool is {{'type': 'function', 'function': {{'name': ...}}}}")
@@ -268,10 +272,10 @@ def _types(schema: object, root: Fields, seen: set[str]) -> list[str]:
     """Return the types that a schema allows, in its order."""
     fields = fields_of(schema)
     declared = fields.get("type")
-    found = [kind for kind in _items(declared) or (declared,) if isinstance(kind, str)]
+    found = [kind for kind in items_in(declared) or (declared,) if isinstance(kind, str)]
     if fields.get("nullable") is True:
         found.append("null")
-    inner = [choice for key in ("anyOf", "oneOf", "allOf") for choice in _items(fields.get(key))]
+    inner = [choice for key in ("anyOf", "oneOf", "allOf") for choice in items_in(fields.get(key))]
     reference = fields.get("$ref")
     if isinstance(reference, str) and reference not in seen:
         seen.add(reference)
@@ -282,7 +286,8 @@ def _types(schema: object, root: Fields, seen: set[str]) -> list[str]:
     return [*found, *(kind for each in inner for kind in _types(each, root, seen))]
 
 
-def _items(value: object) -> Sequence[object]:
+def items_in(value: object) -> Sequence[object]:
+    """Return a list or tuple as it is, and an empty one for all else."""
     return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast, get_args
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import checked_text
 from lazyprompt.errors import SafetyError, TemplateError, did_you_mean
 from lazyprompt.rendering.tool_form import GENERAL_FORM, NO_FORM, ToolForm
 from lazyprompt.safety.find import is_breakable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 
@@ -216,7 +219,7 @@ def _turn_markers(markers: Markers) -> tuple[str, ...]:
 
 
 def _are_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in cast("Sequence[object]", value))
 
 
 def _checked_name(name: object) -> str:

@@ -223,7 +223,7 @@ def tool_run(tool: Json, form: ToolFormat) -> list[str]:
     return _TOOL_FORMATS[form](tool)
 
 
-def _object(value: object) -> dict[str, Json]:
+def _object(value: Json) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
