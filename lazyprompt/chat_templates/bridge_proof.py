@@ -1,8 +1,8 @@
-"""Proof that a template goes on with its own prompts and answers when more messages come.
+"""Proof that a template keeps its earlier prompts and answers unchanged when more messages follow.
 
-Many templates do not: they take the thoughts out of earlier turns, move the tools, or end the last turn in a way of its
-own. So a small family of chats is rendered, once with an answer last and once with new messages behind it. The text up
-to the end of the answer must stay, and what follows it must be the same in the whole family.
+Many templates do not: they remove the thoughts from earlier turns, move the tools, or end the last turn differently.
+Therefore a small family of chats is rendered, once with an answer last and once with new messages after it. The text up
+to the end of the answer must not change, and the text after it must be the same in the whole family.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ if TYPE_CHECKING:
 
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
 
-# The id and the name of a call.
+# The id and the function name of a call.
 Call: TypeAlias = tuple[str, str]
-# The role of each new message, and True if its content is a list of parts; of many alike in a row, two.
+# The role of each new message, and True if its content is a list of parts. Of equal ones in a row, two are kept.
 Shape: TypeAlias = tuple[tuple[str, bool], ...]
 
-# An answer is a letter: "a" says something, "c" calls, "e" calls without arguments, "d" says something and calls; "A",
-# "C", "D" think first, in a field of their own; "E" and "F" say and call with the thought in their text, "P" says with
-# the thought in a part.
+# A letter describes an answer: "a" is text, "c" a call, "e" a call without arguments, "d" text and a call. "A", "C" and
+# "D" have a thought in a separate field; "E" (text) and "F" (text and a call) have it in their text, "P" in a part.
 _TALKING, _CALLING, _CALLING_BESIDE, _THINKING, _IN_TEXT = "aAEP", "cCedDF", "dDF", "ACD", "EF"
-# The chats that come before it; "s", "u" and "t" are the system, the user and the result of a call.
+# The chats before the answer; "s", "u" and "t" are a system message, a user message and a tool result.
 _HISTORIES = ("u", "su", "uau", "uAu", "uEu", "uct", "uCt", "uCtct", "udt", "uDt", "uFt", "udtau", "uDtAu", "suAuCtt")
 _SAID, _THOUGHT, _CALLED = "responsum dictum", "cogitatum dictum", "look_around"
 _IN_HISTORY = re.compile(r"(?:quaestio|exitus|prius) \d+(?: \d+)?")
-# The time in the chats, and another time.
+# The time of the chats, and a second time to compare with.
 _TIMES = datetime(2024, 1, 2, 3, 4), datetime(2031, 11, 12, 13, 14)  # noqa: DTZ001 - the local time, as in templates
-# What closes a value that is written as JSON.
+# Characters that close a JSON value.
 _CLOSERS = "\"'}])"
-# A part with a thought that was written as Python or JSON has it.
+# A thought part that the template wrote as Python or JSON source.
 _WRITTEN_PART = re.compile(r"""['"]thinking['"]""")
 _TAG = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
-# What opens a thought and what closes it. A thought in other marks counts as no thought: then the family refuses.
+# Opening and closing tags of thoughts. A thought in other tags is not recognised, and the proof fails.
 MARKS = (
     *(("<think>", "</think>"), ("", "</think>"), ("<thought>", "</thought>"), ("<seed:think>", "</seed:think>")),
     *(("[THINK]", "[/THINK]"), ("<|START_THINKING|>", "<|END_THINKING|>"), ("<|channel>thought", "<channel|>")),
@@ -58,16 +57,16 @@ def _tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": "Go.", "parameters": parameters}}
 
 
-# No tools, some, and others.
+# No tools, one tool, and two tools.
 _TOOLS = None, [_tool(_CALLED)], [_tool("wait"), _tool(_CALLED)]
 
 
 class UnprovenError(Exception):
-    """The reason why nothing proves that a prompt and an answer can be gone on with."""
+    """A prompt and an answer are not proven to stay unchanged; the message is the reason."""
 
 
 class Thought(IntEnum):
-    """Part of a thought that a text shows."""
+    """The extent of a thought that a text contains."""
 
     NONE = 0
     EMPTY = 1
@@ -79,7 +78,7 @@ _KINDS = ("without a thought", "with an empty thought", "with a thought", "with 
 
 
 def thought_in(text: str) -> Thought:
-    """Return how much of a thought a text without white space shows."""
+    """Return the extent of the thought in a text without white space."""
     rest = text
     for opening, closing in MARKS:
         if opening:
@@ -93,27 +92,27 @@ def thought_in(text: str) -> Thought:
 
 
 def behind_thoughts(text: str) -> str:
-    """Return the text behind the last thought."""
+    """Return the text after the last thought."""
     return text[max(at + len(closing) if (at := text.rfind(closing)) >= 0 else 0 for _, closing in MARKS) :]
 
 
 def without_space(text: str) -> str:
-    """Return a text without its white space, of which tokenizers do not give back all."""
+    """Remove white space, which some tokenizers do not decode exactly."""
     return "".join(text.split())
 
 
 def results_in(roles: Iterable[str], result: str = "tool") -> int:
-    """Count the results of calls that roles begin with."""
+    """Count the tool results at the beginning of a list of roles."""
     return len([*takewhile(result.__eq__, roles)])
 
 
 def calls_for(results: Chat, number: int = 90000, name: str = _CALLED) -> list[Call]:
-    """Return the calls that results answer; ids and names that they do not hold are made up.
+    """Return the calls that results belong to, with invented ids and names where they have none.
 
     Args:
         results: The results.
-        number: A number in made-up ids, which are of nine letters and digits, as Mistral's templates want them.
-        name: The made-up name.
+        number: A number in invented ids, which have nine letters and digits, as Mistral's templates require.
+        name: The invented name.
     """
     return [
         (str(result.get("tool_call_id") or f"call{number + at:05}"), str(result.get("name") or name))
@@ -121,16 +120,16 @@ def calls_for(results: Chat, number: int = 90000, name: str = _CALLED) -> list[C
     ]
 
 
-class Shown(NamedTuple):
-    """A chat and an answer, as the template shows them.
+class RenderedAnswer(NamedTuple):
+    """A chat and an answer, as the template renders them.
 
     Attributes:
-        chat: The messages, the answer last.
-        prompt: The chat before the answer, with the generation prompt.
-        begin: The place where the generation prompt begins.
-        last: The chat with the answer.
-        end: The place where the answer's last word ends in it.
-        word: That word.
+        chat: The messages, ending with the answer.
+        prompt: The text of the chat before the answer, with the generation prompt.
+        begin: The index in ``prompt`` at which the generation prompt begins.
+        last: The text of the chat with the answer.
+        end: The index in ``last`` at which the answer's last word ends.
+        word: The answer's last word.
     """
 
     chat: Chat
@@ -148,17 +147,21 @@ class Shown(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """The answer as the template shows it."""
+        """The answer as the template renders it."""
         return self.last[self.begin : self.end]
 
     def end_in(self, full: str) -> tuple[int | None, bool]:
-        """Return where the answer ends in the chat with more messages, and True if it is written as before."""
+        """Find the end of the answer in the text of the chat with more messages.
+
+        Returns:
+            The index, or None if the answer is missing; and True if the text up to it is unchanged.
+        """
         if not full.startswith(self.prompt):
             return None, False
         if self.last.startswith(self.prompt) and full.startswith(self.last[: self.end]):
             return self.end, True
         end = len(self.prompt)
-        # As many calls, as often its name.
+        # A name that several calls share occurs once for each of them.
         for _ in range(self.last.count(self.word, self.begin, self.end)):
             at = full.find(self.word, end)
             if at < 0:
@@ -167,24 +170,24 @@ class Shown(NamedTuple):
         return end, False
 
     def difference(self, full: str) -> str:
-        """Explain where the chat with more messages is another."""
+        """Describe the first change in the text of the chat with more messages."""
         in_answer = full.startswith(self.prompt)
         written = self.last[: self.end] if in_answer else self.prompt
         at = len(common_start(written, full))
         return (
-            f"with the new messages behind it, the template writes {full[at : at + 40]!r} "
+            f"before new messages, the template writes {full[at : at + 40]!r} "
             f"where the {'answer' if in_answer else 'prompt'} has {written[at : at + 40]!r}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A template with all that it is given besides messages.
+    """A template with its variables except the messages.
 
     Args:
         template: The template.
-        tools: 0 for no tools, 1 for some, 2 for others.
-        variables: The other variables.
+        tools: An index of ``_TOOLS``: 0 for no tools, 1 for one, 2 for two.
+        variables: Further variables.
     """
 
     template: ChatJinja
@@ -193,7 +196,7 @@ class Setting:
 
     @classmethod
     def of(cls, template: ChatJinja, variables: Mapping[str, object], *, tools: bool) -> Setting:
-        """Return a template at a fixed time."""
+        """Return the setting of a template at a fixed time."""
         return cls(replace(template, now=_TIMES[0]), int(tools), variables)
 
     def given(self, *, prompted: bool) -> dict[str, object]:
@@ -206,7 +209,7 @@ class Setting:
         return self.template.run(chat, self.given(prompted=prompted))
 
     def new(self, shape: Shape, calls: Sequence[Call]) -> list[dict[str, Any]]:
-        """Return new messages of a shape, the first of them the results of calls."""
+        """Return new messages of a shape; the first ones are the results of calls."""
         made: list[dict[str, Any]] = []
         for at, (role, in_parts) in enumerate(shape):
             text = f"novum {at}"
@@ -216,7 +219,7 @@ class Setting:
         return made
 
     def history(self, letters: str) -> list[dict[str, Any]]:
-        """Return a chat, each of its calls answered at once."""
+        """Return a chat in which a result follows each call."""
         chat: list[dict[str, Any]] = []
         calls: list[Call] = []
         for at, letter in enumerate(letters):
@@ -233,7 +236,7 @@ class Setting:
         return chat
 
     def answer(self, letter: str, calls: Sequence[Call], word: str = "dictum") -> tuple[dict[str, Any], list[str]]:
-        """Return an answer, and the words in it."""
+        """Return an answer, and the words that it contains."""
         content, thought = "" if letter in "cCe" else f"responsum {word}", f"cogitatum {word}"
         words = [content, thought]
         if letter in _IN_TEXT:
@@ -252,47 +255,51 @@ class Setting:
             message["tool_calls"] = made
         return self.template.takes.form(message), words
 
-    def shown(self, history: str, letter: str, calls: Sequence[Call]) -> Shown:
+    def render_answer(self, history: str, letter: str, calls: Sequence[Call]) -> RenderedAnswer:
         """Render a chat with an answer.
 
         Raises:
-            TemplateError: The template refuses it.
-            UnprovenError: It does not show the answer.
+            TemplateError: The template refuses the chat.
+            UnprovenError: The template does not render the answer.
         """
-        chat, prompt, begin = _before(self, history)
+        chat, prompt, begin = _render_before(self, history)
         message, words = self.answer(letter, calls)
         last = self.text([*chat, message], prompted=False)
         ends = [last.rfind(word, begin) + len(word) if word and word in last[begin:] else -1 for word in words]
         if "tool_calls" in message and max(ends[2:], default=-1) < 0:
-            raise UnprovenError("the template does not show calls")
+            raise UnprovenError("the template does not render calls")
         end = max(ends)
         if end < 0 or _WRITTEN_PART.search(last, begin):
-            raise UnprovenError("the template does not show what an assistant says")
-        return Shown([*chat, message], prompt, begin, last, end, words[ends.index(end)])
+            raise UnprovenError("the template does not render an assistant's text")
+        return RenderedAnswer([*chat, message], prompt, begin, last, end, words[ends.index(end)])
 
 
 @lru_cache(maxsize=256)
-def _before(setting: Setting, history: str) -> tuple[Chat, str, int]:
-    """Render the chat before an answer; return it, its prompt, and where the generation prompt begins."""
+def _render_before(setting: Setting, history: str) -> tuple[Chat, str, int]:
+    """Render the chat before an answer.
+
+    Returns:
+        The chat, its prompt, and the index at which the generation prompt begins.
+    """
     chat = setting.history(history)
     prompt = setting.text(chat, prompted=True)
     return chat, prompt, len(common_prefix(setting.text(chat, prompted=False), prompt))
 
 
 class Trial(NamedTuple):
-    """One chat and answer of the family, with new messages behind it.
+    """One chat and answer of the family, with new messages after it.
 
     Attributes:
-        history: The chat before, in letters.
+        history: The chat before the answer, in letters.
         answer: The answer's letter.
         prompt: The template's own text at the end of the prompt, without white space.
-        earlier: How much of earlier thoughts the prompt shows.
-        thought: How much of a thought the answer shows.
-        reason: The reason why it cannot be gone on with; empty if it can.
-        kept: True if it is written as it was as the last message.
-        ending: The text behind the answer as the last message.
-        common: The beginning of it that stays.
-        tail: The text behind that.
+        earlier: The extent of earlier thoughts in the prompt.
+        thought: The extent of the answer's thought.
+        reason: The reason why the answer does not stay unchanged; empty if it does.
+        kept: True if the answer is rendered as if it were the last message.
+        ending: The text after the answer when it is the last message.
+        common: The beginning of ``ending`` that stays when messages follow.
+        tail: The text after ``common``.
     """
 
     history: str
@@ -308,12 +315,12 @@ class Trial(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """The family, for one shape of new messages.
+    """The rendered family, for one shape of new messages.
 
     Attributes:
         trials: The trials.
-        call: The beginning of an answer that only thinks and calls, behind the thought; None if that does not tell.
-        unlike: True if a turn with a call that nobody answers ends in another way.
+        call: The beginning of an answer without text that calls tools, after its thought; None if it is ambiguous.
+        unlike: True if the turn of a call without a result ends differently.
     """
 
     trials: Sequence[Trial]
@@ -321,22 +328,22 @@ class Proof(NamedTuple):
     unlike: bool
 
     def trial(self, prompt: str, earlier: Thought, thought: Thought, *, calls_only: bool) -> tuple[Trial, str]:
-        """Return a trial that stands for a prompt and an answer, and the text that ends all turns like it.
+        """Return a trial that matches a prompt and an answer, and the text that ends the turns of all that match.
 
         Args:
             prompt: The end of the prompt.
-            earlier: How much of earlier thoughts the prompt shows.
-            thought: How much of a thought the answer shows.
-            calls_only: True if the answer only thinks and calls.
+            earlier: The extent of earlier thoughts in the prompt.
+            thought: The extent of the answer's thought.
+            calls_only: True if the answer has calls and no text.
 
         Raises:
-            UnprovenError: One that is like it cannot be gone on with, or there is none.
+            UnprovenError: A matching trial does not stay unchanged, or none matches.
         """
         if thought is Thought.OPEN:
             raise UnprovenError("the completion ends within a thought")
         near = [trial for trial in self.trials if trial.prompt == prompt]
         if earlier is Thought.EMPTY and all(trial.earlier is not earlier for trial in near):
-            # The template does not write that by itself: somebody's thought was blank.
+            # The template never writes an empty thought by itself, so an earlier thought was blank.
             earlier = Thought.WHOLE
         near = [trial for trial in near if trial.earlier <= earlier]
         alike = [trial for trial in near if trial.thought == thought]
@@ -345,34 +352,34 @@ class Proof(NamedTuple):
             raise UnprovenError(why)
         if not alike:
             other = next((f": {trial.reason}" for trial in near if trial.reason), "")
-            raise UnprovenError(f"the template writes no answer {_KINDS[thought]} in such a chat{other}")
+            raise UnprovenError(f"the template renders no answer {_KINDS[thought]} in such a chat{other}")
         tags = [max((tag.start() for tag in _TAG.finditer(trial.common)), default=None) for trial in alike]
         ends = {"" if at is None else trial.common[at:] for at, trial in zip(tags, alike, strict=True)}
         if len(ends) > 1 or len({trial.tail for trial in alike}) > 1:
-            raise UnprovenError("what the template writes behind an answer depends on what came before it")
+            raise UnprovenError("the text that the template writes after an answer depends on the text before it")
         return alike[0], common_prefix(*(trial.common[::-1] for trial in alike))[::-1]
 
 
-def proof_of(setting: Setting, shape: Shape) -> Proof:
+def prove(setting: Setting, shape: Shape) -> Proof:
     """Render the family for one shape of new messages.
 
     Raises:
-        UnprovenError: Nothing can be gone on with.
+        UnprovenError: No answer stays unchanged.
     """
-    proof = _proof(setting, shape)
+    proof = _prove(setting, shape)
     if isinstance(proof, str):
         raise UnprovenError(proof)
     return proof
 
 
 @lru_cache(maxsize=256)
-def _proof(setting: Setting, shape: Shape) -> Proof | str:
+def _prove(setting: Setting, shape: Shape) -> Proof | str:
     calls = calls_for(_ANY_CALL * results_in(role for role, _ in shape))
     new = setting.new(shape, calls)
     trials: list[Trial] = []
     why = ""
     for history in _HISTORIES:
-        # What is refused with the user's question alone, and with system text before it, is refused with more.
+        # If the template refuses the answer to a lone user message, with and without system text, it refuses the rest.
         if not trials and history not in _HISTORIES[:2]:
             break
         for letter in _CALLING if calls else _TALKING:
@@ -385,10 +392,10 @@ def _proof(setting: Setting, shape: Shape) -> Proof | str:
         return trials[0].reason if trials else why
     other = replace(setting, template=replace(setting.template, now=_TIMES[1]), tools=setting.tools * 2)
     if safe.tail not in (_tails(other, safe.history, safe.answer, calls, new) or ()):
-        return "what the template writes behind an answer depends on the time or the tools"
+        return "the text that the template writes after an answer depends on the time or the tools"
     more = _tails(setting, safe.history, safe.answer, [*calls, *calls_for(_ANY_CALL, 80000)], new) if calls else None
     if more is not None and safe.tail not in more:
-        return "what the template writes behind an answer depends on calls that nobody answers"
+        return "the text that the template writes after an answer depends on calls without results"
     unanswered = [] if calls else [_tails(setting, "u", letter, calls_for(_ANY_CALL), new) for letter in "cd"]
     ended = [tails for tails in unanswered if tails is not None]
     ends = {tail: common for tails in ended for tail, common in tails.items()}
@@ -399,27 +406,31 @@ def _proof(setting: Setting, shape: Shape) -> Proof | str:
 
 
 def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> Iterator[Trial]:
-    """Yield an answer as it is written last, and as it is written when more messages come."""
-    shown = setting.shown(history, letter, calls)
-    full = setting.text([*shown.chat, *new], prompted=True)
-    end, kept = shown.end_in(full)
-    earlier, thought = (thought_in(without_space(text)) for text in (shown.prompt[: shown.begin], shown.answer))
-    trial = Trial(history, letter, shown.prompt_end, earlier, thought, kept=kept, ending=shown.last[shown.end :])
-    if letter in _CALLING_BESIDE and _SAID not in shown.answer:
-        yield trial._replace(reason="the template leaves out what is said beside a call")
+    """Yield an answer as it is rendered as the last message, and as it is rendered before more messages."""
+    rendered = setting.render_answer(history, letter, calls)
+    full = setting.text([*rendered.chat, *new], prompted=True)
+    end, kept = rendered.end_in(full)
+    earlier, thought = (
+        thought_in(without_space(text)) for text in (rendered.prompt[: rendered.begin], rendered.answer)
+    )
+    trial = Trial(
+        history, letter, rendered.prompt_end, earlier, thought, kept=kept, ending=rendered.last[rendered.end :]
+    )
+    if letter in _CALLING_BESIDE and _SAID not in rendered.answer:
+        yield trial._replace(reason="the template drops the text of an answer that calls a tool")
         return
     if not kept:
-        yield trial._replace(reason=shown.difference(full))
-    if letter in _THINKING and _THOUGHT not in shown.answer:
-        yield trial._replace(thought=Thought.WHOLE, reason="the template leaves out what was thought")
+        yield trial._replace(reason=rendered.difference(full))
+    if letter in _THINKING and _THOUGHT not in rendered.answer:
+        yield trial._replace(thought=Thought.WHOLE, reason="the template drops the thought")
     if end is not None:
-        thought = thought_in(without_space(full[shown.begin : end]))
+        thought = thought_in(without_space(full[rendered.begin : end]))
         common = common_start(full[end:], trial.ending)
         yield trial._replace(thought=thought, common=common, tail=full[end + len(common) :])
 
 
 def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> dict[str, str] | None:
-    """Return the texts behind an answer, each with the end of the turn; None where the template refuses the chat."""
+    """Return the texts after an answer, each with the end of the turn; None if the template refuses the chat."""
     try:
         trials = [*_trials(setting, history, letter, calls, new)]
     except (TemplateError, UnprovenError):
@@ -429,14 +440,17 @@ def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], n
 
 @lru_cache(maxsize=128)
 def call_opening(setting: Setting) -> re.Pattern[str] | None:
-    """Return the beginning of an answer that only calls, without white space; None if others may begin so too."""
+    """Return the beginning of an answer without text that calls a tool; None if other answers can begin alike.
+
+    It contains no white space.
+    """
     try:
-        shown = [setting.shown("u", letter, calls_for(_ANY_CALL)) for letter in "ac"]
+        rendered = [setting.render_answer("u", letter, calls_for(_ANY_CALL)) for letter in "ac"]
     except (TemplateError, UnprovenError):
         return None
-    answers = [each.last[len(common_start(each.prompt, each.last)) :] for each in shown]
+    answers = [each.last[len(common_start(each.prompt, each.last)) :] for each in rendered]
     says, calls = (behind_thoughts(without_space(answer)) for answer in answers)
-    # Up to the name, or where that does not tell, up to where it stands again.
+    # Match up to the function name or, if that is ambiguous, up to its next occurrence.
     pieces = [*map(re.escape, calls.split(_CALLED))]
     patterns = (".+?".join(pieces[:most]) for most in range(1, len(pieces)))
     return next((re.compile(pattern) for pattern in patterns if not re.match(pattern, says)), None)

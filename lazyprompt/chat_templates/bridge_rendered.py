@@ -1,9 +1,8 @@
-"""The bridge, proven by rendering the chat itself: with the messages of the prompt there is no need for trials.
+"""The bridge, proven by rendering the chat itself instead of trials, if the messages of the prompt are known.
 
-The chat is rendered with made-up answers and the new messages. Up to the answer it must be the prompt that the engine
-was given; what stands behind the answers must be the same for all of them, with thoughts and without. That is what the
-template writes behind any answer here. Thoughts that a template takes out of earlier turns make no difference: the ids
-of the engine keep them.
+The chat is rendered with invented answers and the new messages. The text before the answer must be the engine's prompt,
+and the text after it must be the same for all invented answers, with and without thoughts. Then the template writes
+this text after any answer. A template may remove the thoughts of earlier turns: the engine's ids keep them.
 """
 
 from __future__ import annotations
@@ -30,25 +29,25 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
     from lazyprompt.chat_templates.untrusted import Rendering
 
-# gpt-oss gives a thought a message of its own.
+# gpt-oss puts a thought into a message of its own.
 _MARKS = (("<|start|>assistant<|channel|>analysis<|message|>", "<|end|>"), *(pair for pair in MARKS if pair[0]))
 _THOUGHTS = re.compile(
     "|".join(f"{re.escape(opening)}.*?{re.escape(closing)}" for opening, closing in _MARKS), re.DOTALL
 )
 _OPENED = re.compile(f"(?:{'|'.join(re.escape(opening) for opening, _ in _MARKS)})\\Z")
 _SHOWN = 40
-# Of made-up answers the third thinks.
+# The index of the invented answer with a thought.
 _THINKS = 2
 
 
 class Behind(NamedTuple):
-    """The text behind an answer.
+    """The text after an answer.
 
     Attributes:
-        prompt: The prompt in parts, trusted and untrusted text in turn.
-        parts: The text behind the answer in parts.
-        common: The beginning of it that ends the answer's turn also where no messages come.
-        shared: The end of that, which is the same for all answers.
+        prompt: The prompt as alternating trusted and untrusted parts.
+        parts: The text after the answer in parts.
+        common: The beginning of that text that ends the turn even if no messages follow.
+        shared: The end of ``common`` that is the same for all answers.
     """
 
     prompt: Sequence[str]
@@ -58,17 +57,17 @@ class Behind(NamedTuple):
 
 
 def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, *, calls_only: bool) -> Behind:
-    """Render what the template writes behind an answer.
+    """Render the text that the template writes after an answer.
 
     Args:
-        rendering: The template, with all that it is given, and the generation prompt asked for.
-        messages: The chat that the prompt was rendered of.
-        new: The messages behind the answer.
+        rendering: The template and its variables, with ``add_generation_prompt=True``.
+        messages: The messages of the prompt.
+        new: The messages after the answer.
         answer: The text of the completion.
-        calls_only: True if it begins with a call.
+        calls_only: True if the answer begins with a call.
 
     Raises:
-        UnprovenError: The template does not go on with its prompt, or what stands behind depends on the answer.
+        UnprovenError: The template does not keep its prompt unchanged, or the text after the answer depends on it.
     """
     prompt, ended = rendering.traced(messages), rendering.but(add_generation_prompt=False).given
     begin = len(common_prefix(rendering.template.run(messages, ended), prompt.text))
@@ -79,7 +78,7 @@ def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, 
     results = new[: results_in(str(message["role"]) for message in new)]
     found: list[Behind] = []
     for at in range(_THINKS + (thought is Thought.WHOLE)):
-        # It stands nowhere else in the chat.
+        # A number that appears nowhere else in the chat.
         number = next(each for each in count(907_351 + at, 13) if str(each) not in f"{prompt.text}{new}")
         silent = bool(results) and (calls_only or at == _THINKS)
         value = number if at else f"verbum {number}"
@@ -90,23 +89,22 @@ def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, 
             raise UnprovenError(traces.note)
         times = len(results) + (not silent)
         if not last.count(str(number)) == traces.text.count(str(number)) == times:
-            raise UnprovenError(f"the template does not show {'calls' if results else 'what an assistant says'}")
+            missing = "calls" if results else "an assistant's text"
+            raise UnprovenError(f"the template does not render {missing}")
         end, end_last = (text.rfind(str(number)) + len(str(number)) for text in (traces.text, last))
         before = _bare(traces.text[:end])
         for written in (whole, _bare(last[:end_last])):
             if not before.startswith(written):
-                raise UnprovenError(
-                    _difference("with the new messages behind it, the template writes", before, written)
-                )
+                raise UnprovenError(_difference("before new messages, the template writes", before, written))
         common = common_start(traces.text[end:], last[end_last:])
         begun = accumulate(map(len, traces.parts), initial=0)
         parts = [part[max(end - start, 0) :] for part, start in zip(traces.parts, begun, strict=False)]
         found.append(Behind(prompt.parts, parts, common, common))
     shared = common_prefix(*(each.common[::-1] for each in found))[::-1]
     if len({"".join(each.parts)[len(each.common) - len(shared) :] for each in found}) > 1:
-        raise UnprovenError("what the template writes behind an answer depends on the answer")
+        raise UnprovenError("the text that the template writes after an answer depends on the answer")
     if results:
-        # A call without arguments shows nothing to be found by, but its turn ends like the others.
+        # A call without arguments contains no number to search for, but its turn must end like the others.
         message = _answer(rendering.template, "", results, {}, 0)
         tail = "".join(found[0].parts)[len(found[0].common) :]
         turn = rendering.traced([*messages, message, *new]).text.removesuffix(tail)
@@ -117,7 +115,7 @@ def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, 
 def _answer(
     template: ChatJinja, content: str, results: Chat, arguments: Mapping[str, object], at: int
 ) -> Mapping[str, Any]:
-    """Return a made-up answer, with calls for results."""
+    """Return an invented answer with a call for each result."""
     message: dict[str, Any] = {"role": "assistant", "content": template.content(content)}
     if results:
         message["tool_calls"] = [
@@ -130,10 +128,10 @@ def _answer(
 
 
 def check_prompt(parts: Sequence[str], seen: Sequence[int], tokenizer: TokenizerLike) -> None:
-    """Check that ids are those of a prompt, but for thoughts and white space.
+    """Check that ids encode a prompt, ignoring thoughts and white space.
 
     Raises:
-        UnprovenError: They are not.
+        UnprovenError: They encode another text.
     """
     expected = encode(parts, tokenizer).ids
     if expected == seen:
@@ -142,9 +140,9 @@ def check_prompt(parts: Sequence[str], seen: Sequence[int], tokenizer: Tokenizer
     try:
         read = _bare(decode(seen))
     except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise UnprovenError(f"the previous ids are none of the tokenizer's: {error}") from error
+        raise UnprovenError(f"the tokenizer cannot decode the previous ids: {error}") from error
     if read != (written := _bare(decode(expected))):
-        raise UnprovenError(_difference("the previous ids are not those of messages=: they read", read, written))
+        raise UnprovenError(_difference("the previous ids do not encode messages=: they contain", read, written))
 
 
 def _bare(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Report of the abilities of a chat template, found by rendering chats with it."""
+"""A report of a chat template's abilities, measured by rendering chats with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lazyprompt.safety.find import Controls
 
 
-# True, False, or None where the template does not come that far; and more of it, in words.
+# True, False, or None if the template does not get that far; and details in words.
 _Answer: TypeAlias = tuple[bool | None, str]
 _GIVEN = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "strftime_now", "raise_exception", "range", "namespace")
@@ -35,13 +35,13 @@ _ANSWER = {"role": "assistant", "content": "Responsum."}
 _THOUGHTFUL = _ANSWER | {"reasoning_content": "Cogitatio.", "thinking": "Cogitatio."}
 
 
-class Finding(NamedTuple):
-    """An answer about a template.
+class Ability(NamedTuple):
+    """One tested ability of a template.
 
     Attributes:
-        name: What was asked.
-        holds: Whether it holds; None where the template does not come that far.
-        detail: More of it, in words.
+        name: The name of the ability.
+        holds: True if the template has it; None if the template does not get that far.
+        detail: Details in words.
     """
 
     name: str
@@ -51,19 +51,19 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TemplateReport:
-    """Abilities of a chat template.
+    """The abilities of a chat template.
 
     Args:
-        findings: The answers.
+        findings: The tested abilities.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Ability, ...]
 
-    def __getitem__(self, name: str) -> Finding:
-        """The answer to a question, by its name.
+    def __getitem__(self, name: str) -> Ability:
+        """Return an ability by its name.
 
         Raises:
-            KeyError: It is not among those that were asked.
+            KeyError: There is no ability of this name.
         """
         for finding in self.findings:
             if finding.name == name:
@@ -71,7 +71,7 @@ class TemplateReport:
         raise KeyError(name)
 
     def __str__(self) -> str:
-        """A line for each answer."""
+        """Return one line for each ability."""
         width = max((len(finding.name) for finding in self.findings), default=0)
         words = {True: "yes", False: "no", None: "-"}
         return "\n".join(
@@ -79,99 +79,103 @@ class TemplateReport:
         )
 
 
-class _Tried(NamedTuple):
-    """A template with what it is tried on.
+class _Subject(NamedTuple):
+    """The template under test.
 
     Attributes:
         template: The template.
         controls: Its control sequences.
-        adds_bos: True if the tokenizer puts a token before each text; None where nobody knows.
+        adds_bos: True if the tokenizer adds a token before each text; None if unknown.
     """
 
     template: ChatJinja
     controls: Controls
     adds_bos: bool | None
 
-    def shown(self, chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return a chat in the form that the template takes."""
+    def adapt(self, chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return a chat in the form that the template accepts."""
         return [self.template.with_content(self.template.takes.form(message)) for message in chat]
 
-    def tried(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> tuple[str | None, str]:
-        """Return what the template writes, or None and the reason why it refuses."""
+    def try_render(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> tuple[str | None, str]:
+        """Return the rendered text, or None and the reason why the template refuses."""
         given = {"tools": tools, "documents": None, "add_generation_prompt": prompted}
         try:
-            return self.template.run(self.shown(chat), given), ""
+            return self.template.run(self.adapt(chat), given), ""
         except TemplateError as error:
             return None, str(error)
 
     def text(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> str | None:
-        """Return what the template writes; None where it refuses."""
-        return self.tried(*chat, tools=tools, prompted=prompted)[0]
+        """Return the rendered text, or None if the template refuses."""
+        return self.try_render(*chat, tools=tools, prompted=prompted)[0]
 
 
 def check_template(template: ChatJinja, controls: Controls, *, adds_bos: bool | None = None) -> TemplateReport:
-    """Ask a template what it can do.
+    """Test the abilities of a template.
 
     Args:
         template: The template.
         controls: Its control sequences.
-        adds_bos: Whether the tokenizer puts its beginning of text before each text; None where nobody knows.
+        adds_bos: True if the tokenizer adds its beginning-of-text token to each text; None if unknown.
 
     Returns:
-        The answers.
+            The report.
     """
-    tried = _Tried(template, controls, adds_bos)
-    return TemplateReport(tuple(Finding(name, *ask(tried)) for name, ask in _QUESTIONS.items()))
+    subject = _Subject(template, controls, adds_bos)
+    return TemplateReport(tuple(Ability(name, *ask(subject)) for name, ask in _QUESTIONS.items()))
 
 
 def _unless(holds: bool, detail: str) -> _Answer:  # noqa: FBT001 - an answer
     return holds, "" if holds else detail
 
 
-def _system(tried: _Tried) -> _Answer:
-    text, why = tried.tried(_SYSTEM, _USER)
-    return _unless(_SYSTEM["content"] in (text or ""), "it is left out" if text is not None else why)
+def _system(subject: _Subject) -> _Answer:
+    text, why = subject.try_render(_SYSTEM, _USER)
+    return _unless(_SYSTEM["content"] in (text or ""), "it is dropped" if text is not None else why)
 
 
-def _alternation(tried: _Tried) -> _Answer:
-    why = tried.tried(_USER, _USER)[1]
+def _alternation(subject: _Subject) -> _Answer:
+    why = subject.try_render(_USER, _USER)[1]
     return bool(why), why
 
 
-def _tools(tried: _Tried) -> _Answer:
-    text = tried.text(_USER, tools=[TOOL])
-    return _unless(_NAME in (text or ""), "they are left out" if text is not None else "it refuses tools")
+def _tools(subject: _Subject) -> _Answer:
+    text = subject.text(_USER, tools=[TOOL])
+    return _unless(_NAME in (text or ""), "they are dropped" if text is not None else "it refuses tools")
 
 
-def _calls(tried: _Tried) -> _Answer:
-    bare, why = tried.tried(*CALLING)
-    text = tried.text(*CALLING, tools=[TOOL]) or bare
+def _calls(subject: _Subject) -> _Answer:
+    bare, why = subject.try_render(*CALLING)
+    text = subject.text(*CALLING, tools=[TOOL]) or bare
     if text is None:
         return False, why
     missing = [what for what, word in (("the call", _NAME), ("its arguments", "at")) if word not in text]
-    return _unless(not missing, f"left out: {', '.join(missing)}")
+    return _unless(not missing, f"dropped: {', '.join(missing)}")
 
 
-def _string_arguments(tried: _Tried) -> _Answer:
+def _string_arguments(subject: _Subject) -> _Answer:
     user, called, _ = CALLING
-    called = tried.template.with_content(called)
-    chats = [[tried.template.with_content(user), form(called)] for form in (with_arguments, with_json_arguments)]
-    as_dict, as_json = map(tried.template.writes, chats)
+    called = subject.template.with_content(called)
+    chats = [[subject.template.with_content(user), form(called)] for form in (with_arguments, with_json_arguments)]
+    as_dict, as_json = map(subject.template.writes, chats)
     if as_json is None:
-        return False, "it fails with them; they are read before it" if as_dict is not None else "it takes no calls"
+        return False, "it fails with them; lazyprompt passes dicts" if as_dict is not None else "it accepts no calls"
     if as_dict is None:
-        return True, "it takes nothing else; dicts are written as JSON before it"
+        return True, "it accepts nothing else; lazyprompt passes JSON"
     if _NAME not in as_dict + as_json:
-        return None, "calls are left out"
-    return _unless(as_dict == as_json, "it writes them in another way than dicts; they are read before it")
+        return None, "calls are dropped"
+    return _unless(as_dict == as_json, "it writes them differently from dicts; lazyprompt passes dicts")
 
 
-def _text_contents(tried: _Tried) -> _Answer:
-    only_parts = "only parts: texts are given to it as such" if tried.template.shows_parts else ""
-    return _unless(tried.template.shows_text, only_parts)
+def _null_content(subject: _Subject) -> _Answer:
+    return _unless(subject.template.takes.null_content, "lazyprompt passes empty text")
 
 
-def _prefixes(tried: _Tried) -> _Answer:
+def _text_contents(subject: _Subject) -> _Answer:
+    only_parts = "only parts; lazyprompt passes texts as parts" if subject.template.shows_parts else ""
+    return _unless(subject.template.shows_text, only_parts)
+
+
+def _prefixes(subject: _Subject) -> _Answer:
     user, called, result = CALLING
     chats = {
         "plain turns": (_USER, _ANSWER, _USER, _ANSWER, _USER),
@@ -179,103 +183,104 @@ def _prefixes(tried: _Tried) -> _Answer:
         "thoughts before a user": (_USER, _THOUGHTFUL, _USER),
         "thoughts before a result": (user, called | {"reasoning_content": "Cogitatio."}, result),
     }
-    broken = [what for what, chat in chats.items() if _broken(tried, chat)]
-    return _unless(not broken, f"earlier text changes with later messages: {', '.join(broken)}")
+    broken = [what for what, chat in chats.items() if _broken(subject, chat)]
+    return _unless(not broken, f"later messages change earlier text: {', '.join(broken)}")
 
 
-def _broken(tried: _Tried, chat: Sequence[dict[str, Any]]) -> bool:
-    """Return True if a longer chat does not begin as a shorter one, white space and the end of a text aside."""
-    texts = [tried.text(*chat[:most]) for most in range(1, len(chat) + 1)]
-    eos = tried.template.special_tokens.get("eos_token") or "\0"
+def _broken(subject: _Subject, chat: Sequence[dict[str, Any]]) -> bool:
+    """Return True if a longer chat does not begin with a shorter one, ignoring white space and the end of text."""
+    texts = [subject.text(*chat[:most]) for most in range(1, len(chat) + 1)]
+    eos = subject.template.special_tokens.get("eos_token") or "\0"
     return any(
         before is not None and after is not None and not after.startswith(before.rstrip().removesuffix(eos).rstrip())
         for before, after in pairwise(texts)
     )
 
 
-def _generation(tried: _Tried) -> _Answer:
-    prompt, bare = tried.text(_USER, prompted=True), tried.text(_USER)
-    whole = tried.text(_USER, _ANSWER)
+def _generation(subject: _Subject) -> _Answer:
+    prompt, bare = subject.text(_USER, prompted=True), subject.text(_USER)
+    whole = subject.text(_USER, _ANSWER)
     if prompt is None or whole is None:
         return None, "it refuses a short chat"
     holds = whole.startswith(prompt)
     none = "there is none: the prompt is the same without it; " if prompt == bare else ""
-    return holds, none + ("" if holds else "an answer in a chat begins in another way than the prompt for it")
+    return holds, none + ("" if holds else "an answer in a chat begins differently from the generation prompt")
 
 
-def _stop(tried: _Tried) -> _Answer:
-    text, why = tried.tried(_USER, _ANSWER)
+def _stop(subject: _Subject) -> _Answer:
+    text, why = subject.try_render(_USER, _ANSWER)
     if text is None:
         return None, why
-    end = answer_end(tried.template, tried.controls)
-    kept, why = _origins(tried)
+    end = answer_end(subject.template, subject.controls)
+    kept, why = _origins(subject)
     if not kept:
         return None, why
     if not end:
-        return False, "nothing stands behind an answer, so that a model is not taught to stop"
-    eos = tried.template.special_tokens.get("eos_token")
-    return True, f"{end!r}" + (f", while the tokenizer's end of text is {eos!r}" if eos and eos not in end else "")
+        return False, "no text ends an answer, so training does not teach the model to stop"
+    eos = subject.template.special_tokens.get("eos_token")
+    return True, f"{end!r}" + (f", but the tokenizer's end of text is {eos!r}" if eos and eos not in end else "")
 
 
-def _thoughts(tried: _Tried) -> _Answer:
-    last, past = tried.text(_USER, _THOUGHTFUL), tried.text(_USER, _THOUGHTFUL, _USER)
+def _thoughts(subject: _Subject) -> _Answer:
+    last, past = subject.text(_USER, _THOUGHTFUL), subject.text(_USER, _THOUGHTFUL, _USER)
     word = _THOUGHTFUL["reasoning_content"]
     places = [where for where, text in (("the last turn", last), ("earlier turns", past)) if text and word in text]
     return bool(places), f"in {' and '.join(places)}" if places else ""
 
 
-def _bos(tried: _Tried) -> _Answer:
-    bos = tried.template.special_tokens.get("bos_token")
-    text = tried.text(_USER)
+def _bos(subject: _Subject) -> _Answer:
+    bos = subject.template.special_tokens.get("bos_token")
+    text = subject.text(_USER)
     if not bos or text is None:
-        return None, "no beginning of text is known"
+        return None, "there is no known beginning-of-text token"
     if text.startswith(bos * 2):
-        return True, "the template itself writes it twice"
+        return True, "the template writes the token twice"
     if not text.startswith(bos):
-        return False, "the template writes none"
-    if tried.adds_bos is None:
-        return None, "the template writes it: encode without adding special tokens"
-    return tried.adds_bos, "the tokenizer adds another: encode without adding special tokens" if tried.adds_bos else ""
+        return False, "the template does not write the token"
+    if subject.adds_bos is None:
+        return None, "the template writes the token: encode without adding special tokens"
+    note = "the tokenizer adds another: encode without adding special tokens" if subject.adds_bos else ""
+    return subject.adds_bos, note
 
 
-def _clock(tried: _Tried) -> _Answer:
-    names = meta.find_undeclared_variables(parsed(tried.template.text))
-    return "strftime_now" in names, "give now= for the same text each day" if "strftime_now" in names else ""
+def _clock(subject: _Subject) -> _Answer:
+    names = meta.find_undeclared_variables(parsed(subject.template.text))
+    return "strftime_now" in names, "pass now= to get the same text every day" if "strftime_now" in names else ""
 
 
-def _variables(tried: _Tried) -> _Answer:
-    tree = parsed(tried.template.text)
+def _variables(subject: _Subject) -> _Answer:
+    tree = parsed(subject.template.text)
     set_by_itself = {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
     names = {name for name in meta.find_undeclared_variables(tree) if not name.endswith("_token")}
     names -= _GIVEN | set_by_itself
     return bool(names), ", ".join(sorted(names))
 
 
-def _origins(tried: _Tried) -> _Answer:
+def _origins(subject: _Subject) -> _Answer:
     for chat, tools in (((_USER, _ANSWER, _USER), None), (CALLING, [TOOL])):
-        if tried.text(*chat, tools=tools) is None:
+        if subject.text(*chat, tools=tools) is None:
             continue
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
-        note = Rendering(tried.template, given, tried.controls, NEUTRALIZE).traced(tried.shown(chat)).note
+        note = Rendering(subject.template, given, subject.controls, NEUTRALIZE).traced(subject.adapt(chat)).note
         if note:
             return False, note
     return True, ""
 
 
-def _bridged(tried: _Tried, role: str) -> _Answer:
-    why = bridge_refusal(tried.template, (role,), tools=role == "tool")
+def _bridge(subject: _Subject, role: str) -> _Answer:
+    why = bridge_refusal(subject.template, (role,), tools=role == "tool")
     return not why, why
 
 
-_QUESTIONS: dict[str, Callable[[_Tried], _Answer]] = {
+_QUESTIONS: dict[str, Callable[[_Subject], _Answer]] = {
     "system text supported": _system,
     "alternation required": _alternation,
     "tools supported": _tools,
     "tool calls supported": _calls,
     "string arguments accepted": _string_arguments,
-    "null content accepted": lambda tried: _unless(tried.template.takes.null_content, "it is given an empty text"),
+    "null content accepted": _null_content,
     "text contents shown": _text_contents,
-    "content parts shown": lambda tried: (tried.template.shows_parts, ""),
+    "content parts shown": lambda subject: (subject.template.shows_parts, ""),
     "thoughts shown": _thoughts,
     "prefix-preserving over turns": _prefixes,
     "generation prompt consistent": _generation,
@@ -284,6 +289,6 @@ _QUESTIONS: dict[str, Callable[[_Tried], _Answer]] = {
     "asks for the time": _clock,
     "further variables": _variables,
     "origins kept": _origins,
-    "bridged to a user's turn": partial(_bridged, role="user"),
-    "bridged to results of calls": partial(_bridged, role="tool"),
+    "bridged to a user's turn": partial(_bridge, role="user"),
+    "bridged to results of calls": partial(_bridge, role="tool"),
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lazyprompt._base.frozen import read_only
 from lazyprompt._base.json import texts_in
-from lazyprompt.chat_templates.bridge import Bridge, bridged
+from lazyprompt.chat_templates.bridge import Bridge, build_bridge
 from lazyprompt.chat_templates.check import TemplateReport, check_template
 from lazyprompt.chat_templates.controls import controls_of, is_clean, own_texts
 from lazyprompt.chat_templates.conversation import TAG, dicts_of, tagged, template_dicts, texts_of
@@ -261,7 +261,7 @@ class ChatTemplate:
         given = {name: plain_data(value, name) for name, value in variables.items()}
         given["tools"] = plain_tools(dicts_of(tools)).data
         rendering = Rendering(jinja, given, self.controls(jinja), policy_of(safety))
-        return bridged(rendering, previous_ids, completion_ids, new, tokenizer, chat)
+        return build_bridge(rendering, previous_ids, completion_ids, new, tokenizer, chat)
 
     def training_sample(
         self,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from lazyprompt import ChatTemplate, Msg
-from lazyprompt.chat_templates.bridge import Bridge, bridged
+from lazyprompt.chat_templates.bridge import Bridge, build_bridge
 from lazyprompt.chat_templates.controls import controls_of
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.untrusted import Rendering
@@ -75,7 +75,7 @@ def bridge(template: str, completion: Any = "Hi.<|end|>", *new: Any, start: Any 
     tokenizer, messages = options.pop("tokenizer", BYTES), options.pop("messages", None)
     safety = options.pop("safety", NEUTRALIZE)
     rendering = Rendering(jinja, {"tools": None, **options}, controls, safety)
-    return bridged(rendering, before, behind, new or (USER,), tokenizer, messages)
+    return build_bridge(rendering, before, behind, new or (USER,), tokenizer, messages)
 
 
 def added(template: str, completion: str = "Hi.<|end|>", *new: Any, **options: Any) -> str:
@@ -159,7 +159,7 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
             "where the prompt has",
         ),
         (MOVED, "Hi.<|end|>", [USER], {"tools": TOOLS}, "where the prompt has"),
-        (PLAIN, "<think>So.</think>Hi.<|end|>", [USER], {}, "leaves out what was thought"),
+        (PLAIN, "<think>So.</think>Hi.<|end|>", [USER], {}, "drops the thought"),
         # Marks of thoughts that are not known: any answer may hold one.
         (DROPPING.replace("think>", "muse>"), "Hi.<|end|>", [USER], {}, "where the answer has"),
         (KEEPING, "<think>So", [USER], {}, "within a thought"),
@@ -170,28 +170,40 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
             {},
             "no answer without a thought",
         ),
-        (PLAIN, CALL, [RESULT], {}, "does not show calls"),
-        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", [USER], {}, "does not show what an assistant says"),
-        (AFTER, f"Now: {CALL}", [RESULT], {}, "leaves out what is said beside a call"),
-        (ONE_END, "<call>now{}</call>", [USER], {}, "a call that nobody answers"),
+        (PLAIN, CALL, [RESULT], {}, "does not render calls"),
+        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", [USER], {}, "does not render an assistant's text"),
+        (AFTER, f"Now: {CALL}", [RESULT], {}, "drops the text of an answer that calls a tool"),
+        (ONE_END, "<call>now{}</call>", [USER], {}, "a call without a result"),
         # What it writes behind an answer depends on something.
         (chatml(ending="<|end|>{{ loop.index }}\n"), "Hi.", [USER], {"start": START.replace("\n", "1\n")}, "."),
-        (chatml(by_role("user", "{{ loop.index }}{{ m.content }}")), "Hi.", [USER], {}, "on what came before it"),
+        (chatml(by_role("user", "{{ loop.index }}{{ m.content }}")), "Hi.", [USER], {}, "on the text before it"),
         (chatml(by_role("user", "{{ strftime_now('%Y') }}{{ m.content }}")), "Hi.", [USER], {}, "on the time"),
         (chatml(by_role("user", "{{ tools|length }}{{ m.content }}")), "Hi.", [USER], {"tools": TOOLS}, "or the tools"),
         (
             chatml(ending="{{ '<|stop|>' if 'Why?' in (loop.nextitem or {}).content|d('') else '<|end|>' }}\n"),
-            *("Hi.", [USER], {}, "on what the new messages say"),
+            *("Hi.", [USER], {}, "on the new messages"),
         ),
         (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "the result has none"),
-        (NAMING, "<call>then{}</call><|end|>", [RESULT], {}, "'now' is called nowhere"),
-        (KEEPING, "<call>then{}</call><|end|>", [RESULT], {}, "'now' is called nowhere"),
+        (
+            NAMING,
+            "<call>then{}</call><|end|>",
+            [RESULT],
+            {},
+            "the tool 'now', which the completion",
+        ),
+        (
+            KEEPING,
+            "<call>then{}</call><|end|>",
+            [RESULT],
+            {},
+            "the tool 'now', which the completion",
+        ),
         (
             NAMING,
             "<call>then{}</call><|end|>",
             [RESULT, {"role": "tool", "content": ""}],
             {},
-            "'now' is called nowhere",
+            "the tool 'now', which the completion",
         ),
         (chatml("{{ '<' + (m.content|e) }}"), "Hi.", [USER], {}, "where its text came from is lost in the template"),
         # It refuses.
@@ -199,22 +211,22 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
         (chatml("{{ raise_exception('No!') if m.content == 'Why?' }}{{ m.content }}"), "Hi.", [USER], {}, "No!"),
         # No token tells where the answer ends.
         (chatml(ending="\n").replace("<|start|>", ""), "Hi.", [USER], {"start": "assistant\n"}, "no control token"),
-        (PLAIN, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>', and the template goes on with '<\|end\|>"),
+        (PLAIN, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>', and the template continues with '<\|end\|>"),
         (STOPPING, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>'"),
         (KEEPING, '<call>now{"x', [RESULT], {}, "the completion ends with"),
         (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes("<|start|>")}, "."),
         (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes(*"abcdefg")}, "do not end as the template's prompts do"),
         # The ids or messages are not such.
         (PLAIN, "Hi.", [USER], {"start": "<|start|>user\nHello."}, "do not end as the template's prompts do"),
-        (PLAIN, "", [USER], {}, "says nothing"),
-        (PLAIN, "<|end|>", [USER], {}, "says nothing"),
-        (PLAIN, [-1], [USER], {}, "none of the tokenizer's"),
-        (PLAIN, [2**70], [USER], {}, "none of the tokenizer's"),
-        (PLAIN, [900], [USER], {}, "none of the tokenizer's"),
-        (PLAIN, ["Hi."], [USER], {}, "ids are whole numbers"),
-        (PLAIN, "Hi.", [{"role": "assistant", "content": "No."}], {}, "'assistant': what the model says comes as ids"),
-        (PLAIN, "Hi.", [{"content": "Why?"}], {}, "of the role None"),
-        (PARTS, "Hi.", [{"role": "user", "content": [{"type": "image"}]}], {}, "more than text"),
+        (PLAIN, "", [USER], {}, "the completion is empty"),
+        (PLAIN, "<|end|>", [USER], {}, "the completion is empty"),
+        (PLAIN, [-1], [USER], {}, "the tokenizer cannot decode the"),
+        (PLAIN, [2**70], [USER], {}, "the tokenizer cannot decode the"),
+        (PLAIN, [900], [USER], {}, "the tokenizer cannot decode the"),
+        (PLAIN, ["Hi."], [USER], {}, "ids must be integers"),
+        (PLAIN, "Hi.", [{"role": "assistant", "content": "No."}], {}, "'assistant'; pass the model's answer as ids"),
+        (PLAIN, "Hi.", [{"content": "Why?"}], {}, "cannot have the role None"),
+        (PARTS, "Hi.", [{"role": "user", "content": [{"type": "image"}]}], {}, "contains media"),
     ],
 )
 def test_where_it_is_not_proven_there_is_the_reason(
@@ -268,10 +280,10 @@ def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: An
 @pytest.mark.parametrize(
     ("template", "completion", "new", "options", "reason"),
     [
-        (PLAIN, "Hi.", USER, {"messages": [USER]}, "not those of messages=: they read 'Hello"),
-        (PLAIN, "Hi.", USER, {"messages": []}, "not those of messages="),
-        (PLAIN, "Hi.", USER, {"start": [900, *ids(START)]}, "none of the tokenizer's"),
-        (PLAIN, [900], USER, {}, "none of the tokenizer's"),
+        (PLAIN, "Hi.", USER, {"messages": [USER]}, "do not encode messages=: they contain 'Hello"),
+        (PLAIN, "Hi.", USER, {"messages": []}, "do not encode messages="),
+        (PLAIN, "Hi.", USER, {"start": [900, *ids(START)]}, "the tokenizer cannot decode the"),
+        (PLAIN, [900], USER, {}, "the tokenizer cannot decode the"),
         (
             MOVED,
             "Hi.",
@@ -280,12 +292,12 @@ def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: An
             "the prompt of the messages has",
         ),
         (KEEPING, "<think>So", USER, {}, "within a thought"),
-        (PLAIN, CALL, RESULT, {}, "does not show calls"),
-        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "does not show what an assistant says"),
+        (PLAIN, CALL, RESULT, {}, "does not render calls"),
+        (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "does not render an assistant's text"),
         (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "where its text came from is lost"),
-        (KEEPING, "<call>then{}</call><|end|>", RESULT, {}, "'now' is called nowhere"),
+        (KEEPING, "<call>then{}</call><|end|>", RESULT, {}, "the tool 'now', which the completion"),
         (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
-        (AFTER, f"Now: {CALL}", RESULT, {}, "does not show calls"),
+        (AFTER, f"Now: {CALL}", RESULT, {}, "does not render calls"),
         (chatml("{{ m.content }}{{ messages[1].content if messages|length > 2 }}"), "Hi.", USER, {}, "."),
     ],
 )
@@ -309,7 +321,7 @@ def test_the_chat_may_be_given_in_any_form() -> None:
 def test_without_new_messages_there_is_nothing_to_go_on_with() -> None:
     jinja = ChatJinja(PLAIN)
     rendering = Rendering(jinja, {"tools": None}, controls_of(jinja, frozenset()), NEUTRALIZE)
-    made = bridged(rendering, ids(START), ids("Hi."), [], BYTES)
+    made = build_bridge(rendering, ids(START), ids("Hi."), [], BYTES)
     assert made == (None, "there are no new messages")
 
 

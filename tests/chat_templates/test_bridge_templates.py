@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from tokenizers import Tokenizer
 
-from lazyprompt.chat_templates.bridge import Bridge, bridge_refusal, bridged
+from lazyprompt.chat_templates.bridge import Bridge, bridge_refusal, build_bridge
 from lazyprompt.chat_templates.controls import controls_of, sequences_in
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.traced import common_start
@@ -133,7 +133,7 @@ class Judge:
         for kind, ids in self.completions(prompt, last, full, len(chat[:at])).items():
             messages = chat[:at] if by_rendering else None
             rendering = Rendering(self.template, {"tools": tools}, self.controls, NEUTRALIZE)
-            got = bridged(rendering, before, ids, new, self.tokenizer, messages)
+            got = build_bridge(rendering, before, ids, new, self.tokenizer, messages)
             problem = "" if got.ids or got.reason else "there is no reason"
             if got.ids is not None:
                 wrong = got.ids[: len(before) + len(ids)] != before + ids

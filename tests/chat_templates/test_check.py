@@ -14,7 +14,7 @@ from support.chat_judges import SPECIAL, templates
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lazyprompt.chat_templates.check import Finding
+    from lazyprompt.chat_templates.check import Ability
 
 TURN = "<{{ m.role }}>{{ m.content }}</>"
 PROMPT = "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -61,20 +61,20 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     "system text supported": [
         (PLAIN, True, ""),
         (NO_SYSTEM, False, "the chat template refuses the messages: no system"),
-        (loop("{% if m.role == 'system' %}{% continue %}{% endif %}"), False, "it is left out"),
+        (loop("{% if m.role == 'system' %}{% continue %}{% endif %}"), False, "it is dropped"),
         (PARTS, True, ""),
     ],
     "alternation required": [(PLAIN, False, ""), (ALTERNATES, True, "the chat template refuses the messages: twice")],
     "tools supported": [
         (TOOLS, True, ""),
-        (PLAIN, False, "they are left out"),
+        (PLAIN, False, "they are dropped"),
         ("{{ raise_exception('no tools') if tools }}" + PLAIN, False, "it refuses tools"),
     ],
     "tool calls supported": [
         (CALLS, True, ""),
         (JSON_ONLY, True, ""),
-        (NAMES, False, "left out: its arguments"),
-        (PLAIN, False, "left out: the call, its arguments"),
+        (NAMES, False, "dropped: its arguments"),
+        (PLAIN, False, "dropped: the call, its arguments"),
         (
             loop("{{ raise_exception('no calls') if m.tool_calls }}"),
             False,
@@ -83,16 +83,16 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     ],
     "string arguments accepted": [
         (AS_IT_IS, True, ""),
-        (JSON_ONLY, True, "it takes nothing else; dicts are written as JSON before it"),
-        (CALLS, False, "it writes them in another way than dicts; they are read before it"),
-        (ITEMS, False, "it fails with them; they are read before it"),
-        (loop("{{ raise_exception('no calls') if m.tool_calls }}"), False, "it takes no calls"),
-        (PLAIN, None, "calls are left out"),
+        (JSON_ONLY, True, "it accepts nothing else; lazyprompt passes JSON"),
+        (CALLS, False, "it writes them differently from dicts; lazyprompt passes dicts"),
+        (ITEMS, False, "it fails with them; lazyprompt passes dicts"),
+        (loop("{{ raise_exception('no calls') if m.tool_calls }}"), False, "it accepts no calls"),
+        (PLAIN, None, "calls are dropped"),
     ],
-    "null content accepted": [(NULL, True, ""), (PLAIN, False, "it is given an empty text")],
+    "null content accepted": [(NULL, True, ""), (PLAIN, False, "lazyprompt passes empty text")],
     "text contents shown": [
         (PLAIN, True, ""),
-        (PARTS, False, "only parts: texts are given to it as such"),
+        (PARTS, False, "only parts; lazyprompt passes texts as parts"),
         (REFUSES, False, ""),
     ],
     "content parts shown": [(PARTS, True, ""), (PLAIN, False, "")],
@@ -108,35 +108,35 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (
             COUNTED,
             False,
-            "earlier text changes with later messages: plain turns, a call and its result, thoughts before a user",
+            "later messages change earlier text: plain turns, a call and its result, thoughts before a user",
         ),
         (
             LAST_THOUGHT,
             False,
-            "earlier text changes with later messages: thoughts before a user, thoughts before a result",
+            "later messages change earlier text: thoughts before a user, thoughts before a result",
         ),
     ],
     "generation prompt consistent": [
         (PLAIN, True, ""),
-        (OTHER_PROMPT, False, "an answer in a chat begins in another way than the prompt for it"),
+        (OTHER_PROMPT, False, "an answer in a chat begins differently from the generation prompt"),
         (NO_PROMPT, True, "there is none: the prompt is the same without it; "),
         (REFUSES, None, "it refuses a short chat"),
     ],
     "stop token trained": [
         (EOS, True, "'</s>'"),
-        (PLAIN, True, "'</>', while the tokenizer's end of text is '</s>'"),
-        (NO_END, False, "nothing stands behind an answer, so that a model is not taught to stop"),
+        (PLAIN, True, "'</>', but the tokenizer's end of text is '</s>'"),
+        (NO_END, False, "no text ends an answer, so training does not teach the model to stop"),
         # Where it cannot be known, it is not known.
         (LOSES, None, ""),
         (REFUSES, None, ""),
     ],
     "double beginning of text": [
-        (TWICE, True, "the template itself writes it twice"),
-        (PLAIN.replace("{{ bos_token }}", ""), False, "the template writes none"),
-        (PLAIN, None, "the template writes it: encode without adding special tokens"),
-        (REFUSES, None, "no beginning of text is known"),
+        (TWICE, True, "the template writes the token twice"),
+        (PLAIN.replace("{{ bos_token }}", ""), False, "the template does not write the token"),
+        (PLAIN, None, "the template writes the token: encode without adding special tokens"),
+        (REFUSES, None, "there is no known beginning-of-text token"),
     ],
-    "asks for the time": [(CLOCK, True, "give now= for the same text each day"), (PLAIN, False, "")],
+    "asks for the time": [(CLOCK, True, "pass now= to get the same text every day"), (PLAIN, False, "")],
     "further variables": [
         (FURTHER, True, "enable_thinking, style"),
         (PLAIN, False, ""),
@@ -144,12 +144,12 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     ],
     "origins kept": [(PLAIN, True, ""), (LOSES, False, "where its text came from is lost in the template: ")],
     "bridged to a user's turn": [(PLAIN, True, ""), (COUNTED, False, "")],
-    "bridged to results of calls": [(CALLS, True, ""), (PLAIN, False, "the template does not show calls")],
+    "bridged to results of calls": [(CALLS, True, ""), (PLAIN, False, "the template does not render calls")],
 }
 CASES = [(name, *case) for name, cases in QUESTIONS.items() for case in cases]
 
 
-def asked(name: str, text: str, tokenizer: Any = None) -> Finding:
+def asked(name: str, text: str, tokenizer: Any = None) -> Ability:
     return ChatTemplate.load(text, **SPECIAL).check(tokenizer)[name]
 
 
@@ -201,8 +201,8 @@ def tokenizer_that_adds(directory: Path, token: str | None) -> Any:
     [
         (PLAIN, "<s>", True, "the tokenizer adds another: encode without adding special tokens"),
         (PLAIN, None, False, ""),
-        (NO_PROMPT.replace("{{ bos_token }}", ""), "<s>", False, "the template writes none"),
-        (TWICE, None, True, "the template itself writes it twice"),
+        (NO_PROMPT.replace("{{ bos_token }}", ""), "<s>", False, "the template does not write the token"),
+        (TWICE, None, True, "the template writes the token twice"),
     ],
 )
 def test_a_tokenizer_says_whether_there_would_be_two_beginnings(
@@ -227,22 +227,22 @@ def test_the_template_for_tools_is_asked_where_it_is_wanted(tmp_path: Path) -> N
 REPORT = """\
 system text supported         no   the chat template refuses the messages: no system
 alternation required          no
-tools supported               no   they are left out
-tool calls supported          no   left out: the call, its arguments
-string arguments accepted     -    calls are left out
-null content accepted         no   it is given an empty text
+tools supported               no   they are dropped
+tool calls supported          no   dropped: the call, its arguments
+string arguments accepted     -    calls are dropped
+null content accepted         no   lazyprompt passes empty text
 text contents shown           yes
 content parts shown           no
 thoughts shown                no
 prefix-preserving over turns  yes
 generation prompt consistent  yes
-stop token trained            yes  '</>', while the tokenizer's end of text is '</s>'
-double beginning of text      -    the template writes it: encode without adding special tokens
+stop token trained            yes  '</>', but the tokenizer's end of text is '</s>'
+double beginning of text      -    the template writes the token: encode without adding special tokens
 asks for the time             no
 further variables             no
 origins kept                  yes
 bridged to a user's turn      yes
-bridged to results of calls   no   the template does not show calls"""
+bridged to results of calls   no   the template does not render calls"""
 
 
 def test_the_report_is_a_line_for_each_answer() -> None:

@@ -57,7 +57,7 @@ def test_the_answers_as_json(run: Callable[..., Ran], tmp_path: Path) -> None:
     found = answers(run("check-template", path, "--json"))
     assert [*found] == [finding.name for finding in ChatTemplate.load(path).check().findings]
     assert found["system text supported"] == {"name": "system text supported", "holds": True, "detail": ""}
-    assert found["tools supported"] == {"name": "tools supported", "holds": False, "detail": "they are left out"}
+    assert found["tools supported"] == {"name": "tools supported", "holds": False, "detail": "they are dropped"}
     assert found["double beginning of text"]["holds"] is None
 
 
