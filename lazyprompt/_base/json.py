@@ -23,6 +23,11 @@ MAX_INT_BITS = 14_000
 _SHORT = 1_000
 
 
+def is_text(value: object) -> TypeGuard[str]:
+    """Return True for a string, also where the static type already promises one."""
+    return isinstance(value, str)
+
+
 def is_dict(value: object) -> TypeGuard[dict[str, object]]:
     """Return True for a dict; its keys and values are unchecked."""
     return isinstance(value, dict)

@@ -253,7 +253,7 @@ class Setting:
                 made.append({"id": name, "type": "function", "function": {"name": tool, "arguments": arguments}})
                 words += (name, tool, *arguments.values())
             message["tool_calls"] = made
-        return self.template.takes.form(message), words
+        return self.template.call_form.convert(message), words
 
     def render_answer(self, history: str, letter: str, calls: Sequence[Call]) -> RenderedAnswer:
         """Render a chat with an answer.

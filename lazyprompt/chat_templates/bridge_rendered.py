@@ -124,7 +124,7 @@ def _answer(
         ]
     if at == _THINKS:
         message |= {"reasoning_content": "cogitatum", "thinking": "cogitatum"}
-    return template.takes.form(message)
+    return template.call_form.convert(message)
 
 
 def check_prompt(parts: Sequence[str], seen: Sequence[int], tokenizer: TokenizerLike) -> None:

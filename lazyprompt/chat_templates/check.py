@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from jinja2 import meta, nodes
 
 from lazyprompt.chat_templates.bridge import bridge_refusal
-from lazyprompt.chat_templates.dialect import parsed
+from lazyprompt.chat_templates.dialect import parse_template
 from lazyprompt.chat_templates.jinja import CALLING, TOOL, ChatJinja, with_arguments, with_json_arguments
 from lazyprompt.chat_templates.trained import answer_end
 from lazyprompt.chat_templates.untrusted import Rendering
@@ -94,7 +94,7 @@ class _Subject(NamedTuple):
 
     def adapt(self, chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return a chat in the form that the template accepts."""
-        return [self.template.with_content(self.template.takes.form(message)) for message in chat]
+        return [self.template.with_content(self.template.call_form.convert(message)) for message in chat]
 
     def try_render(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> tuple[str | None, str]:
         """Return the rendered text, or None and the reason why the template refuses."""
@@ -156,7 +156,7 @@ def _string_arguments(subject: _Subject) -> _Answer:
     user, called, _ = CALLING
     called = subject.template.with_content(called)
     chats = [[subject.template.with_content(user), form(called)] for form in (with_arguments, with_json_arguments)]
-    as_dict, as_json = map(subject.template.writes, chats)
+    as_dict, as_json = map(subject.template.try_render, chats)
     if as_json is None:
         return False, "it fails with them; lazyprompt passes dicts" if as_dict is not None else "it accepts no calls"
     if as_dict is None:
@@ -167,7 +167,7 @@ def _string_arguments(subject: _Subject) -> _Answer:
 
 
 def _null_content(subject: _Subject) -> _Answer:
-    return _unless(subject.template.takes.null_content, "lazyprompt passes empty text")
+    return _unless(subject.template.call_form.null_content, "lazyprompt passes empty text")
 
 
 def _text_contents(subject: _Subject) -> _Answer:
@@ -244,12 +244,12 @@ def _bos(subject: _Subject) -> _Answer:
 
 
 def _clock(subject: _Subject) -> _Answer:
-    names = meta.find_undeclared_variables(parsed(subject.template.text))
+    names = meta.find_undeclared_variables(parse_template(subject.template.text))
     return "strftime_now" in names, "pass now= to get the same text every day" if "strftime_now" in names else ""
 
 
 def _variables(subject: _Subject) -> _Answer:
-    tree = parsed(subject.template.text)
+    tree = parse_template(subject.template.text)
     set_by_itself = {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
     names = {name for name in meta.find_undeclared_variables(tree) if not name.endswith("_token")}
     names -= _GIVEN | set_by_itself

@@ -1,20 +1,20 @@
-"""The control sequences of a chat template: what in it a model reads as structure."""
+"""The control sequences of a chat template: the text in it that a model reads as structure."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from jinja2 import nodes
 from markupsafe import Markup
 
 from lazyprompt._base.roles import ROLES
-from lazyprompt.chat_templates.dialect import parsed
+from lazyprompt.chat_templates.dialect import parse_template
 from lazyprompt.chat_templates.jinja import CALLING, TOOL, ChatJinja
 from lazyprompt.chat_templates.pieces import JOINT, at_edge, begins_at_end, caseless, ends_at_start, may_cross, within
-from lazyprompt.chat_templates.traced import Origin, parts_of, trace, trace_message
+from lazyprompt.chat_templates.traced import TextOrigin, parts_of, trace, trace_message
 from lazyprompt.rendering.markers import tokens_in
 from lazyprompt.safety.find import Controls, controls_for
 from lazyprompt.safety.policy import COMMON_TAGS
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 
-# <…>, [NAME] or [/NAME]: tokens, and tags that models know as if they were tokens.
+# <…>, [NAME] or [/NAME]: tokens, and tags that models treat as tokens.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s{}]++>++|\[/?(?=\w*[A-Z]{2})\w+\]|✿[^✿\s]+✿")
 _PLAIN_TAG = re.compile(r"<[\w.=-]+>")
-# Filters and methods that leave a text as it is, choose among values, or ask for something. All others change text:
-# those that cut at a text that is a control sequence find none in a clean one, others may bring pieces together.
+# Filters and methods that return text unchanged, select a value, or test something. All others modify text.
 _LEAVING = frozenset(
     (
         *("abs", "attr", "count", "d", "default", "dictsort", "endswith", "find", "float", "int", "isalnum", "isalpha"),
@@ -37,7 +36,7 @@ _LEAVING = frozenset(
         *("safe", "startswith", "string", "sum", "tojson", "wordcount"),
     )
 )
-# They take characters away, or change their order, where they are given a text and not a list; one splits it.
+# Filters and methods that drop or reorder the characters of a text if they get one instead of a list.
 _MOVING = frozenset(
     (
         *("batch", "first", "groupby", "last", "list", "map", "max", "min", "reject", "reverse", "select", "slice"),
@@ -49,13 +48,13 @@ _CUTTING = frozenset(("partition", "replace", "rpartition", "rsplit", "split"))
 _STRIPPING = frozenset(("lstrip", "removeprefix", "removesuffix", "rstrip", "strip", "trim"))
 _CASES = frozenset(("capitalize", "lower", "title", "upper"))
 _RESERVED_BEGUN = re.compile(r"<\|[^<>|\s]*\Z")
-# The words of OpenAI's form, some of which templates write tags of.
+# Words of OpenAI's message format; templates write some of them as tags.
 _SCHEMA_WORDS = frozenset(
     ("description", "enum", "function", "id", "name", "parameters", "required", "tools", "type", *ROLES)
 )
-# What templates write around values that are no text, or that they write as JSON or Python.
+# Text that templates write around values that are not strings or that they write as JSON or Python.
 _WRITTEN = (*"0-.\"'[](){},:\\<>", "true", "false", "null", "none", "nan", "inf", "role", "content")
-# Functions that bring text with them.
+# Functions that produce text.
 _SPEAKING = frozenset(("joiner", "strftime_now"))
 _NAMED_TAG = re.compile(r"<([\w:]+)(?: name)?=(?=[\"']?\Z)")
 _NO_HEADERS: frozenset[str] = frozenset()
@@ -65,15 +64,15 @@ _WORD = "lazyprompt"
 def sequences_in(template: ChatJinja) -> frozenset[str]:
     """Return the control sequences that a template writes.
 
-    They are the tokens in its texts, and the text that it puts around the words of a short chat, be it a token or not.
+    They are the tokens in its own text, and the text that it puts around the contents of a short chat.
     """
-    texts = _literals(parsed(template.text))
+    texts = _literals(parse_template(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
-    # In a description of tools, a word as <function-name> is for the reader: of plain tags only those count that are
-    # closed somewhere, or stand alone.
+    # In a description of tools, a placeholder like <function-name> is no structure. A plain tag counts only if the
+    # template closes it, or writes it without other text.
     alone = {text.strip() for text in texts}
     found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or token in alone or f"</{token[1:]}" in found}
-    # Tags with a name that the template writes behind them, as <function= of Qwen3 Coder.
+    # Tags that the template completes with a name, like <function= of Qwen3 Coder.
     named = (match for text in texts if (match := _NAMED_TAG.search(text)))
     found |= {match[0] for match in named if f"</{match[1]}>" in found}
     return _turn_tokens(template) | found
@@ -91,7 +90,7 @@ def _turn_tokens(template: ChatJinja) -> frozenset[str]:
 
 
 def _openings(template: ChatJinja) -> Iterator[str]:
-    """Yield what opens a turn right behind the end of another one: both are one text, and each is structure."""
+    """Yield the openings of turns that follow the end of another turn in one text."""
     user, answer = ({"role": role, "content": template.content(_WORD)} for role in ("user", "assistant"))
     closings = [text for chat in ([user], [user, answer]) for text in own_texts(template, [chat])[-1:] if text.strip()]
     for text in _around_words(template):
@@ -99,7 +98,7 @@ def _openings(template: ChatJinja) -> Iterator[str]:
 
 
 def _literals(tree: nodes.Template) -> list[str]:
-    """Return all texts in a template."""
+    """Return all string constants and template text."""
     texts = [str(node.data) for node in tree.find_all(nodes.TemplateData)]
     return texts + [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
 
@@ -112,8 +111,8 @@ def _around_words(template: ChatJinja) -> Sequence[str]:
 
 
 def _around_calls(template: ChatJinja) -> Sequence[str]:
-    """Return the template's own text around calls, results and tools."""
-    chat = [template.takes.form(message) for message in CALLING]
+    """Return the template's own text around tool calls, tool results and tools."""
+    chat = [template.call_form.convert(message) for message in CALLING]
     return own_texts(template, [chat, chat[:2]], tools=[TOOL])
 
 
@@ -122,15 +121,15 @@ def own_texts(template: ChatJinja, chats: Sequence[Sequence[dict[str, Any]]], **
 
     Args:
         template: The template.
-        chats: The chats; the first that the template renders is used.
+        chats: The chats to try; the first one that the template renders is used.
         given: The variables of the template.
 
     Returns:
-        The texts before, between and behind the messages; none if the template refuses all chats.
+        The texts before, between and after the messages; empty if the template refuses all chats.
     """
     for chat in chats:
-        traced = [trace_message(message, Origin("", at)) for at, message in enumerate(chat)]
-        text = template.writes(traced, traced=True, **trace(given, Origin("tools")))
+        traced = [trace_message(message, TextOrigin("", at)) for at, message in enumerate(chat)]
+        text = template.try_render(traced, traced=True, **trace(given, TextOrigin("tools")))
         if text is not None:
             return parts_of(text)[0][::2]
     return ()
@@ -138,29 +137,26 @@ def own_texts(template: ChatJinja, chats: Sequence[Sequence[dict[str, Any]]], **
 
 @lru_cache(maxsize=128)
 def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
-    """The compiled control sequences of a template.
+    """Return the compiled control sequences of a template.
 
     Args:
         template: The template.
-        tokens: What its tokenizer has besides: special tokens and the like. Where none are known, they are those of
-            the family that the template is seen to be for.
-
-    Returns:
-        The set.
+        tokens: The control tokens of its tokenizer. If empty, the tokens of the model family that the template's
+            sequences belong to.
     """
     sequences = sequences_in(template)
     return controls_for(sequences | (tokens or tokens_beside(sequences)) | COMMON_TAGS, _NO_HEADERS)
 
 
 class _Risk(NamedTuple):
-    """Ways in which a template could make a control sequence of texts that hold none.
+    """Ways in which a template could build a control sequence from texts that contain none.
 
     Attributes:
-        always: True if it can in ways that nobody can foresee: what it writes is to be looked at.
-        moves: True if it may take characters out of a text, or change their order.
-        between: True if its own text stands so close before and behind a text that one could lie in all three.
+        always: True if its ways cannot be predicted, so its output must be checked.
+        moves: True if it may drop or reorder the characters of a text.
+        between: True if a text with the template's own text before and after it could form one.
         any_case: True if it changes the case of letters.
-        own: All of its own texts that may stand beside a text; None if nobody knows them, or pieces of texts may.
+        own: All of its own texts that may adjoin a text; None if they are unknown, or if pieces of texts may adjoin.
     """
 
     always: bool
@@ -172,15 +168,15 @@ class _Risk(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _risk(template: ChatJinja, controls: Controls) -> _Risk:
-    """Find out how a template could make a control sequence out of clean texts."""
-    tree = parsed(template.text)
+    """Return the ways in which a template could build a control sequence from clean texts."""
+    tree = parse_template(template.text)
     used = {*_uses(tree)}
     cuts = [node for node in tree.find_all(nodes.Getitem) if isinstance(node.arg, nodes.Slice)]
     cuts = [node for node in cuts if not _is_list(node.node)]
     around = [*_around_words(template), *_around_calls(template), *_literals(tree)]
     begun = [text for text in around if begins_at_end(controls, text)]
     ended = [text for text in around if ends_at_start(controls, text)]
-    # A piece that is cut out of a text does no harm by itself; two may be joined, or the template's own may be near.
+    # One slice of a text is harmless alone, but two may be joined, or one may adjoin the template's own text.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
     moves = _moves(tree, controls) or any(use.cuts(controls) for use in used)
     always = joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun)
@@ -196,14 +192,14 @@ def _risk(template: ChatJinja, controls: Controls) -> _Risk:
 
 
 def _uses(tree: nodes.Template) -> Iterator[_Use]:
-    """Yield the filters and methods of a template, also those that it names by a text; roles are no texts."""
+    """Yield the filters and methods that a template applies to text, including those named by a string."""
     roles = {id(node) for node in _roles_asked(tree)}
     for node in tree.find_all(nodes.Filter):
         named = node.name == "map" and bool(node.args)
         if named and isinstance(node.args[0], nodes.Const):
             yield _Use.of(str(node.args[0].value), node.args[1:])
         elif (named or node.name != "map") and id(node.node) not in roles:
-            # A filter of which nobody knows the name may be any.
+            # A filter whose name is computed may be any filter.
             yield _Use.of("" if named else node.name, node.args)
     calls = {id(node.node): node.args for node in tree.find_all(nodes.Call)}
     for got, asked, name in _names_got(tree):
@@ -212,7 +208,7 @@ def _uses(tree: nodes.Template) -> Iterator[_Use]:
 
 
 def _roles_asked(tree: nodes.Template) -> Iterator[nodes.Expr]:
-    """Yield the roles of messages that a template asks for: each is one of a few known words."""
+    """Yield the expressions that read a message's role, which is one of a few known words."""
     loops = [loop for loop in tree.find_all(nodes.For) if (_name_of(loop.iter) or "").endswith("messages")]
     stored = [name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"]
     messages = {name for loop in loops if (name := _name_of(loop.target)) and stored.count(name) == len(loops)}
@@ -220,17 +216,13 @@ def _roles_asked(tree: nodes.Template) -> Iterator[nodes.Expr]:
 
 
 def _fills_in(tree: nodes.Template) -> bool:
-    """Return True if ``%`` may fill in a text."""
+    """Return True if ``%`` may format a text."""
     operands = [node.right for node in tree.find_all(nodes.Mod)]
     return not all(isinstance(one, nodes.Const) and isinstance(one.value, int) for one in operands)
 
 
 def _is_list(node: nodes.Node | None) -> bool:
-    """Return True if something is a list: messages or the like, by the names that all templates give them, or pieces.
-
-    Args:
-        node: The expression.
-    """
+    """Return True if an expression is a list, judged by the names that all templates use, or by its operation."""
     if isinstance(node, nodes.Filter):
         return node.name in ("dictsort", "items") or _is_list(node.node)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
@@ -245,10 +237,10 @@ def _is_list(node: nodes.Node | None) -> bool:
 
 
 def _moves(tree: nodes.Template, controls: Controls) -> bool:
-    """Return True if a template may take single characters out of a text, or change their order."""
+    """Return True if a template may drop or reorder the characters of a text."""
     names = [*_names_asked(tree)]
     of_dicts = _of_dicts(tree)
-    # A character has neither items nor attributes: what is only asked for those, or what it is, is shown nowhere.
+    # A character has no items or attributes: a value used only for those, or only tested, is not rendered.
     asked = {id(node) for node, name in names if name not in _OF_TEXT}
     asked.update(id(test.node) for test in tree.find_all(nodes.Test))
     asked.update(id(item.arg) for item in tree.find_all(nodes.Getitem))
@@ -256,7 +248,7 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
     items = [each for each in tree.find_all(nodes.Getitem) if id(each) not in of_dicts | asked]
     return (
         any(name == "fromkeys" for _, name in names)
-        or any(cast("Any", each).dyn_args for each in tree.find_all((nodes.Call, nodes.Filter, nodes.Test)))
+        or any(map(_unpacks_arguments, tree.find_all((nodes.Call, nodes.Filter, nodes.Test))))
         or any(map(_unpacks, tree.find_all((nodes.Assign, nodes.AssignBlock))))
         or any(_spreads(each, controls) for each in tree.find_all((nodes.Call, nodes.Filter)))
         or any(map(_is_by_place, items))
@@ -265,37 +257,45 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
 
 
 def _names_asked(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, str]]:
-    """Yield what a template asks for an item or attribute, and the name of that."""
+    """Yield the expressions whose item or attribute a template reads, and its name."""
     return ((asked, name) for _, asked, name in _names_got(tree))
 
 
 def _names_got(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, nodes.Expr, str]]:
-    """Yield the items and attributes that a template gets by name, what it asks for them, and the names."""
+    """Yield each item or attribute that a template reads by name, the expression with it, and the name."""
     yield from ((got, got.node, got.attr) for got in tree.find_all(nodes.Getattr))
     for got in tree.find_all(nodes.Getitem):
         if name := _text_of(got.arg):
             yield got, got.node, name
 
 
+def _unpacks_arguments(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Call | nodes.Filter | nodes.Test) and node.dyn_args is not None
+
+
 def _unpacks(node: nodes.Node) -> bool:
-    """Return True if this gives characters of a text names, or a text the name of a list."""
-    given: nodes.Node | None = node.node if isinstance(node, nodes.Assign) else None
-    target = cast("nodes.Assign | nodes.AssignBlock", node).target
+    """Return True if an assignment names the characters of a text, or gives a text the name of a list."""
+    if not isinstance(node, nodes.Assign | nodes.AssignBlock):
+        return False
+    given = node.node if isinstance(node, nodes.Assign) else None
+    target = node.target
     if isinstance(target, nodes.Tuple):
         return not isinstance(given, nodes.Tuple)
     return _is_list(target) and (given is None or not _is_no_text(given))
 
 
 def _spreads(node: nodes.Node, controls: Controls) -> bool:
-    """Return True if a filter or function goes through the characters of a text where it is given one."""
+    """Return True if a filter or function iterates over the characters of a text if it gets one."""
     if isinstance(node, nodes.Filter):
         between = [*node.args, *(each.value for each in node.kwargs if each.key == "d")]
         spreads = node.name in _MOVING or (node.name == "join" and any(_may_fill(each, controls) for each in between))
         return spreads and not _is_list(node.node)
-    function = cast("nodes.Call", node).node
+    if not isinstance(node, nodes.Call):
+        return False
+    function = node.node
     if isinstance(function, nodes.Getattr):
         return function.attr == "join" and _may_fill(function.node, controls)
-    return _name_of(function) in ("dict", "namespace") and bool(cast("nodes.Call", node).args)
+    return _name_of(function) in ("dict", "namespace") and bool(node.args)
 
 
 def _is_by_place(node: nodes.Getitem) -> bool:
@@ -304,7 +304,7 @@ def _is_by_place(node: nodes.Getitem) -> bool:
 
 
 def _shows_items(node: nodes.For, asked: Collection[int]) -> bool:
-    """Return True if a loop shows the characters of a text where it is given one."""
+    """Return True if a loop renders the characters of a text if it gets one."""
     if isinstance(node.target, nodes.Tuple):
         return not _gives_pairs(node.iter)
     if _is_list(node.iter) and not node.recursive:
@@ -315,12 +315,12 @@ def _shows_items(node: nodes.For, asked: Collection[int]) -> bool:
 
 
 def _of_dicts(tree: nodes.Template) -> set[int]:
-    """Return the loops and items (by ``id``) of what ``{% if x is mapping %}`` has shown to be a dict."""
+    """Return the loops and items, by ``id``, of values that ``{% if x is mapping %}`` proves to be dicts."""
     found: set[int] = set()
     for branch in tree.find_all(nodes.If):
         name = _name_of(branch.test.node) if _asks_for_mapping(branch.test) else None
         body = nodes.Scope(branch.body)
-        # A name may be given another value; a macro has the values of the time when it is called.
+        # The name could be assigned again, and a macro sees the values at the time of its call.
         stored = {each.name for each in body.find_all(nodes.Name) if each.ctx != "load"}
         if name is None or name in stored or any(body.find_all((nodes.CallBlock, nodes.Macro))):
             continue
@@ -343,7 +343,7 @@ def _gives_pairs(node: nodes.Node) -> bool:
 
 
 def _may_fill(separator: nodes.Node, controls: Controls) -> bool:
-    """Return True if texts between whose characters this is put could become a control sequence."""
+    """Return True if joining the characters of a text with this separator could build a control sequence."""
     text = _text_of(separator)
     return text is None or may_cross(controls, text)
 
@@ -357,12 +357,12 @@ def _name_of(node: nodes.Node) -> str | None:
 
 
 class _Use(NamedTuple):
-    """A filter or method that a template uses on texts.
+    """A filter or method that a template applies to texts.
 
     Attributes:
-        name: Its name.
-        first: Its first argument, where that is a text that stands in the template.
-        second: Its second argument.
+        name: The name; empty if it is computed.
+        first: The first argument, if it is a string constant.
+        second: The second argument, if it is a string constant.
     """
 
     name: str
@@ -371,48 +371,48 @@ class _Use(NamedTuple):
 
     @classmethod
     def of(cls, name: str, arguments: Sequence[nodes.Expr]) -> _Use:
-        """The use with some arguments."""
+        """Return the use with some arguments."""
         return cls(name, *map(_text_of, arguments[:2]))
 
     def makes(self, controls: Controls) -> bool:
-        """Return True if it could make a control sequence of a text whose pieces and their ends hold none."""
+        """Return True if it could build a control sequence from a clean text."""
         if self.name in _STRIPPING:
             return bool(self.first and self.first.strip())
         if self.name not in _CUTTING:
             return self.name not in _LEAVING | _MOVING | _CASES
         if self.first and not controls.is_clean(self.first):
             return False
-        # What is put between pieces keeps them apart, if no sequence could lie partly in it.
+        # Text between the pieces separates them, unless it could be part of a sequence.
         between = self.second if self.name == "replace" else ""
         return not self.first or between is None or not controls.is_clean(between) or may_cross(controls, between)
 
     def cuts(self, controls: Controls) -> bool:
-        """Return True if it splits a text; it never does at a control sequence, for there is none."""
+        """Return True if it splits a text. A clean text has no control sequence to split at."""
         splits = self.name in _CUTTING and bool(self.first) and not self.second and controls.is_clean(self.first or "")
         return splits or self.name == "splitlines"
 
 
 def _text_of(argument: nodes.Node) -> str | None:
-    """A text that stands in the template."""
+    """Return the value of a string constant."""
     return argument.value if isinstance(argument, nodes.Const) and isinstance(argument.value, str) else None
 
 
 @lru_cache(maxsize=64)
 def _any_case(controls: Controls) -> Controls:
-    """Return the control sequences of caseless texts."""
+    """Return the control sequences, folded for texts without case."""
     return Controls(map(caseless, controls.texts))
 
 
 def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own: Sequence[str] | None) -> bool:
-    """Return True if texts hold no control sequence, nor anything the template could make one of.
+    """Return True if texts contain no control sequence and nothing that the template could build one from.
 
     Args:
         template: The template.
         controls: Its control sequences.
-        texts: The texts of messages, calls, tools and all.
-        own: The developer's own texts that the template is given besides; None where nobody knows them.
+        texts: All untrusted texts: of messages, calls, tools and documents.
+        own: The developer's own texts that the template gets, too; None if they are unknown.
     """
-    # Each once, joined by what is part of no sequence.
+    # Each text once, joined by a separator that no sequence contains.
     texts = [*dict.fromkeys(texts)]
     joined = JOINT.join(texts)
     if not controls.is_clean(joined):

@@ -1,7 +1,7 @@
-"""A model's own chat template, rendered to plain text: what transformers renders, this renders byte for byte.
+"""A model's own chat template, rendered to the same plain text as transformers renders.
 
-A template is given plain data, the arguments of calls read, reasoning under its names. One that would never end, fill
-the memory or look behind its data is stopped.
+A template gets plain data, with parsed arguments of calls, and reasoning under all of its names. Rendering stops if a
+template runs too long, uses too much memory or accesses Python internals.
 
 Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``render_jinja_template``,
 ``_plain_template_data``, ``_alias_reasoning_fields``) and ``PreTrainedTokenizerBase.apply_chat_template``.
@@ -12,45 +12,56 @@ from __future__ import annotations
 import json
 import marshal
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import jinja2
 
-from lazyprompt._base.json import MAX_DEPTH, checked_text, texts_in
-from lazyprompt.chat_templates.dialect import Refusal, compiled
+from lazyprompt._base.json import (
+    MAX_DEPTH,
+    checked_text,
+    is_dict,
+    is_list,
+    is_mapping,
+    is_sequence,
+    is_text,
+    texts_in,
+)
+from lazyprompt.chat_templates.dialect import TemplateRefusal, compile_template
 from lazyprompt.errors import FormatError, TemplateError
 from lazyprompt.templates.bounds import MAX_STEPS, MAX_WIDTH, check_length
-from lazyprompt.templates.sandbox import FAILURES, BoundedEnvironment, describe_error, globals_of_one_rendering
+from lazyprompt.templates.sandbox import FAILURES, describe_error, globals_of_one_rendering
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 # Messages, tools or documents, as dicts.
 Chat: TypeAlias = "Sequence[Mapping[str, Any]]"
 _FLAT = frozenset((str, int, float, bool, type(None)))
-# The names under which reasoning travels; transformers gives templates the first and the second.
+# The names of the reasoning field; transformers passes the first and the second to templates.
 REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages without the keys that hold None, as transformers' ``apply_chat_template`` gives them to a template.
+    """Remove the keys whose value is None, as transformers' ``apply_chat_template`` does.
 
     Args:
-        messages: Messages in the OpenAI form, where a message that only calls has the content None.
+        messages: Messages in OpenAI's format, where the content of a message with only calls is None.
 
     Returns:
-        The messages; templates show a key that is not there as nothing, and None as "None".
+        New messages. Templates render a missing key as empty text, and None as "None".
     """
     return [{key: value for key, value in message.items() if value is not None} for message in messages]
 
 
 class PlainData(NamedTuple):
-    """Data that a template is given.
+    """Data for a template, such as tools.
 
     Attributes:
-        data: The data, as tools. Nothing changes it.
-        texts: All texts in it.
+        data: The data. It is shared and must not be modified.
+        texts: All texts in the data.
     """
 
     data: Any
@@ -58,72 +69,65 @@ class PlainData(NamedTuple):
 
 
 def with_reasoning(message: dict[str, object]) -> dict[str, object]:
-    """Return a message with its reasoning under the names that transformers gives it."""
+    """Return a message with its reasoning under the names that transformers uses."""
     reasoning = next((message[name] for name in REASONING if message.get(name) is not None), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
 
 def _plain_message(message: object, where: str) -> dict[str, Any]:
-    if not isinstance(message, Mapping):
-        raise FormatError(f"{where} is a {type(message).__name__}; a template is given dicts")
-    return cast("dict[str, Any]", plain_data(cast("object", message), where))
+    plain = plain_data(message, where) if is_mapping(message) else None
+    if not is_dict(plain):
+        raise FormatError(f"{where} is a {type(message).__name__}; expected a dict")
+    return plain
 
 
 def plain_data(value: object, where: str, depth: int = 0) -> object:
-    """A copy of a value as plain data: a template never sees an object with methods of its own.
+    """Copy a value as plain data, so that a template never accesses an object with custom methods.
 
     Args:
-        value: The value: text, numbers, True and False, None, and lists, tuples and dicts of them.
-        where: How an error names it.
-        depth: How deep in the value this is.
+        value: A string, number, boolean or None, or lists, tuples and dicts of them.
+        where: The name of the value in errors.
+        depth: The current nesting depth.
 
     Returns:
-        The copy; a tuple stays one, since templates show it as Python writes it.
+        The copy. A tuple stays a tuple, because templates render it as Python source.
 
     Raises:
-        FormatError: Something in it is anything else.
+        FormatError: The value contains another type.
     """
     kind = type(value)
     if kind in _FLAT:
         return value
     if depth >= MAX_DEPTH:
-        raise FormatError(f"{where} is nested deeper than {MAX_DEPTH} levels, or holds itself")
-    if isinstance(value, Mapping):
-        items = cast("Mapping[object, object]", value).items()
+        raise FormatError(f"{where} is nested deeper than {MAX_DEPTH} levels, or contains itself")
+    if is_mapping(value):
         return {
-            plain_data(key, f"a key of {where}"): plain_data(item, f"{where}.{key}", depth + 1) for key, item in items
+            plain_data(key, f"a key of {where}"): plain_data(item, f"{where}.{key}", depth + 1)
+            for key, item in value.items()
         }
-    if isinstance(value, list | tuple):
-        copy = [
-            plain_data(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(cast("Sequence[object]", value))
-        ]
+    if is_sequence(value):
+        copy = [plain_data(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(value)]
         return tuple(copy) if isinstance(value, tuple) else copy
-    # Members of an Enum and the like, which have methods of their own.
+    # Subclasses, such as members of an Enum, which have custom methods.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
-    raise FormatError(f"{where} is a {kind.__name__}, which is no JSON value")
+    raise FormatError(f"{where} is a {kind.__name__}, which is not a JSON value")
 
 
 def plain_tools(tools: Chat | None) -> PlainData:
-    """Tools as plain data; the last 64 sets are kept.
-
-    Args:
-        tools: The tools.
-
-    Returns:
-        What a template may be given.
+    """Copy tools as plain data; the last 64 sets of tools are cached.
 
     Raises:
-        FormatError: Something in them is no plain data.
+        FormatError: A tool contains a value that is not plain data.
     """
     try:
-        # Version 2 writes equal content as equal bytes; later ones also write which strings are shared.
+        # Version 2 serializes equal content to equal bytes; later versions also record which strings are shared.
         packed = marshal.dumps(cast("list[Any]", tools), 2)
-    except ValueError:  # something marshal does not know: a mapping or str of another class, or a mistake
+    except ValueError:  # marshal does not support a type: a mapping, a subclass of str, or an invalid value
         made = plain_data(tools, "tools")
         return PlainData(made, tuple(texts_in(made)))
     return _packed_tools(packed)
@@ -136,64 +140,60 @@ def _packed_tools(packed: bytes) -> PlainData:
 
 
 def with_arguments(message: dict[str, object]) -> dict[str, object]:
-    """A message with the arguments of its calls as dicts, as most templates want them.
+    """Parse the arguments of a message's calls, as most templates require.
 
     Args:
-        message: The message, in the OpenAI form: the arguments are JSON.
+        message: A message in OpenAI's format, with JSON arguments.
 
     Returns:
-        A copy where there are such calls; arguments that are no JSON object stay as they are.
+        A copy if the message has calls, else the message. Arguments that are not a JSON object stay unchanged.
     """
-    return _with_calls(message, _read)
+    return _with_calls(message, _parse_arguments)
 
 
 def with_json_arguments(message: dict[str, object]) -> dict[str, object]:
-    """A message with the arguments of its calls as JSON, as OpenAI's form and a few templates want them.
-
-    Args:
-        message: The message.
+    """Write the arguments of a message's calls as JSON, as OpenAI's format and a few templates require.
 
     Returns:
-        A copy where there are such calls.
+        A copy if the message has calls, else the message.
     """
-    return _with_calls(message, _written)
+    return _with_calls(message, _dump_arguments)
 
 
 def _with_calls(message: dict[str, object], change: Callable[[object], object]) -> dict[str, object]:
     calls = message.get("tool_calls")
-    if not isinstance(calls, list):
+    if not is_list(calls):
         return message
-    return {**message, "tool_calls": [_with_call(call, change) for call in cast("list[object]", calls)]}
+    return {**message, "tool_calls": [_with_call(call, change) for call in calls]}
 
 
 def _with_call(call: object, change: Callable[[object], object]) -> object:
-    if not isinstance(call, dict):
+    if not is_dict(call):
         return call
-    fields = cast("dict[str, object]", call)
-    if isinstance(fields.get("function"), dict):
-        return {**fields, "function": _with_call(fields["function"], change)}
-    return {**fields, "arguments": change(fields["arguments"])} if "arguments" in fields else fields
+    if isinstance(call.get("function"), dict):
+        return {**call, "function": _with_call(call["function"], change)}
+    return {**call, "arguments": change(call["arguments"])} if "arguments" in call else call
 
 
-def _read(arguments: object) -> object:
+def _parse_arguments(arguments: object) -> object:
     if not isinstance(arguments, str):
         return arguments
     try:
         read = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
-        # A model wrote them, and wrote no JSON: the template is given its words.
+        # The model wrote invalid JSON: pass its text to the template.
         return arguments
-    return cast("object", read) if isinstance(read, dict) else arguments
+    return read if is_dict(read) else arguments
 
 
-def _written(arguments: object) -> object:
+def _dump_arguments(arguments: object) -> object:
     return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict | list) else arguments
 
 
-# A text to be found again, and what tells that a list was written as Python or JSON has it.
+# A text to search for, and the pattern of a list that a template wrote as Python or JSON source.
 _WORD = "lazyprompt"
 _WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
-# A call with its result, as OpenAI's form has it; ids of nine letters and digits are what Mistral's templates take.
+# A call with its result in OpenAI's format. Mistral's templates require ids of nine letters and digits.
 _NAME = "look_around"
 _CALL = {"id": "abcdefghi", "type": "function", "function": {"name": _NAME, "arguments": '{"at": "x"}'}}
 CALLING: tuple[dict[str, Any], ...] = (
@@ -210,27 +210,27 @@ TOOL: dict[str, Any] = {
 _NULL = re.compile("None|null")
 
 
-class Takes(NamedTuple):
-    """Parts of OpenAI's form of a call that a template takes.
+class CallForm(NamedTuple):
+    """The variant of OpenAI's call format that a template accepts.
 
     Attributes:
-        json_arguments: Whether it takes arguments as JSON only; most take a dict.
-        null_content: Whether a message that only calls may have the content None; else it is given an empty one.
-        json_beside_null: Whether it takes arguments as JSON only where the content is None.
+        json_arguments: True if arguments must be JSON; most templates expect a dict.
+        null_content: True if the content may be None in a message with only calls; else it is replaced by ``""``.
+        json_beside_null: True if arguments must be JSON in a message whose content is None.
     """
 
     json_arguments: bool
     null_content: bool
     json_beside_null: bool
 
-    def form(self, message: dict[str, Any]) -> dict[str, Any]:
-        """A message in the form that the template takes.
+    def convert(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Convert a message to the variant that the template accepts.
 
         Args:
-            message: The message, in OpenAI's form.
+            message: The message, in OpenAI's format.
 
         Returns:
-            A copy where something has to be changed.
+            A copy if a change is necessary, else the message.
         """
         null = message.get("content", "") is None
         if "tool_calls" in message:
@@ -245,11 +245,11 @@ class ChatJinja:
 
     Args:
         text: The template.
-        special_tokens: The tokens by the names that the template has for them, as ``bos_token``.
-        now: The time that ``strftime_now`` tells; None is the clock's.
+        special_tokens: The special tokens by the template's names for them, such as ``bos_token``.
+        now: The time that ``strftime_now`` formats; None for the current time.
 
     Raises:
-        TemplateError: The template or a token is no text, or the syntax is wrong; the message names the line.
+        TemplateError: The template or a token is not a string, or the syntax is invalid; the message names the line.
     """
 
     text: str
@@ -257,16 +257,16 @@ class ChatJinja:
     now: datetime | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(cast("object", self.text), str):
-            raise TemplateError(f"a chat template is text, not a {type(self.text).__name__}")
+        if not is_text(self.text):
+            raise TemplateError(f"the chat template is a {type(self.text).__name__}; expected text")
         checked_text(self.text, "the chat template", TemplateError)
         tokens = {
-            name: checked_text(token, f"the {name} of the chat template", TemplateError)
+            name: text
             for name, token in self.special_tokens.items()
-            if cast("object", token) is not None
+            if (text := checked_text(token, f"the {name} of the chat template", TemplateError)) is not None
         }
         object.__setattr__(self, "special_tokens", tokens)
-        compiled(self.text)
+        compile_template(self.text)
 
     def render(
         self,
@@ -280,49 +280,43 @@ class ChatJinja:
         """Render messages.
 
         Args:
-            messages: The messages, in the form that the template knows: mostly OpenAI's. The arguments of calls may be
-                dicts or JSON: the template is given what it takes.
-            tools: The tools, in the OpenAI form.
-            documents: The documents, for the templates that have a place for them.
-            add_generation_prompt: Whether the text ends with what invites the assistant to speak.
-            variables: What else the template looks up; it goes before special tokens of the same name.
+            messages: The messages in the template's format, which is usually OpenAI's. The arguments of calls may be
+                dicts or JSON; they are converted to the form that the template accepts.
+            tools: The tools, in OpenAI's format.
+            documents: The documents, for templates that render them.
+            add_generation_prompt: True to end the text with the generation prompt.
+            variables: Further variables of the template. They override special tokens of the same name.
 
         Returns:
-            The text that the model is given.
+                The text for the model.
 
         Raises:
-            TemplateError: The template refuses the messages, fails, or asks for more than the bounds give.
-            FormatError: A message, tool, document or variable is no plain data.
+                TemplateError: The template refuses the messages, fails, or exceeds a bound.
+                FormatError: A message, tool, document or variable is not plain data.
         """
         given = {"tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
-        return self.run(self.prepared(messages), {name: plain_data(value, name) for name, value in given.items()})
+        return self.run(self.prepare(messages), {name: plain_data(value, name) for name, value in given.items()})
 
-    def prepared(self, messages: Chat) -> list[dict[str, Any]]:
-        """Messages as plain data, calls in the form that the template takes.
-
-        Args:
-            messages: The messages.
-
-        Returns:
-            New messages.
+    def prepare(self, messages: Chat) -> list[dict[str, Any]]:
+        """Copy messages as plain data, with calls in the form that the template accepts.
 
         Raises:
-            FormatError: A message is no plain data.
+            FormatError: A message is not plain data.
         """
         return [
             with_reasoning(
-                self.takes.form(plain) if "tool_calls" in plain or plain.get("content", "") is None else plain
+                self.call_form.convert(plain) if "tool_calls" in plain or plain.get("content", "") is None else plain
             )
             for plain in (_plain_message(message, f"messages[{at}]") for at, message in enumerate(messages))
         ]
 
     def run(self, chat: Chat, given: Mapping[str, object], *, traced: bool = False) -> str:
-        """Render what is plain data already.
+        """Render plain data.
 
         Args:
             chat: The messages.
-            given: The variables of the template, without those that are the same each time.
-            traced: Whether the text knows where it came from; what it is made of must know it then.
+            given: The variables of the template, without the constant ones.
+            traced: True to return text that carries its origins; the given texts must carry theirs.
 
         Returns:
             The text.
@@ -330,15 +324,15 @@ class ChatJinja:
         Raises:
             TemplateError: As :meth:`render`.
         """
-        template = compiled(self.text, traced=traced)
-        # Many templates look through all messages for each of them.
+        template = compile_template(self.text, traced=traced)
+        # Many templates iterate over all messages for each message.
         steps = MAX_STEPS + len(chat) ** 2
         own = {**globals_of_one_rendering(steps, steps), "strftime_now": self._time, **self.special_tokens}
         context = template.new_context({**own, **given, "messages": chat})
-        concat = cast("BoundedEnvironment", template.environment).concat
+        concat = template.environment.concat
         try:
             return concat(template.root_render_func(context))
-        except Refusal as error:
+        except TemplateRefusal as error:
             raise TemplateError(f"the chat template refuses the messages: {error}") from error
         except (jinja2.TemplateError, *FAILURES) as error:
             raise TemplateError(
@@ -346,39 +340,36 @@ class ChatJinja:
             ) from error
 
     @property
-    def takes(self) -> Takes:
-        """Parts of OpenAI's form that the template takes."""
-        return _takes(self)
+    def call_form(self) -> CallForm:
+        """The variant of OpenAI's call format that the template accepts."""
+        return _find_call_form(self)
 
     @property
     def shows_text(self) -> bool:
-        """True if the template shows a content that is text."""
+        """True if the template renders a content that is a string."""
         return _shows(self, parts=False)
 
     @property
     def shows_parts(self) -> bool:
-        """True if the template shows the texts in a content that is a list of parts."""
+        """True if the template renders the texts in a content that is a list of parts."""
         return _shows(self, parts=True)
 
     def content(self, text: str) -> Any:  # noqa: ANN401 - text or parts
-        """Return a text as content: as parts where the template shows nothing else."""
+        """Return a text as content: as a list of parts if the template renders nothing else."""
         return [{"type": "text", "text": text}] if self.shows_parts and not self.shows_text else text
 
     def with_content(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return a message whose content is parts, where the template shows nothing else."""
+        """Return a message with its text content as parts if the template renders nothing else."""
         content: object = message.get("content")
         return {**message, "content": self.content(content)} if isinstance(content, str) else message
 
-    def writes(self, chat: Chat, *, traced: bool = False, **given: object) -> str | None:
-        """Render messages for a trial; None if the template refuses or fails.
+    def try_render(self, chat: Chat, *, traced: bool = False, **given: object) -> str | None:
+        """Render messages; return None if the template refuses or fails.
 
         Args:
             chat: The messages, as plain data.
-            traced: As in :meth:`run`.
-            given: The variables; what is not given is as transformers has it.
-
-        Returns:
-            The text, if any.
+            traced: True to return text that carries its origins.
+            given: The variables; missing ones have the defaults of transformers.
         """
         try:
             return self.run(
@@ -388,50 +379,50 @@ class ChatJinja:
             return None
 
     def _time(self, form: str) -> str:
-        """Return the time for ``strftime_now``."""
+        """Format the time for ``strftime_now``."""
         check_length(len(form), MAX_WIDTH)
         now = datetime.now() if self.now is None else self.now  # noqa: DTZ005 - the local time, as in transformers
         return now.strftime(form)
 
 
 @lru_cache(maxsize=128)
-def _takes(template: ChatJinja) -> Takes:
-    """Try calls in the forms they may have, since nothing in the template says which it takes."""
+def _find_call_form(template: ChatJinja) -> CallForm:
+    """Find the accepted variant by rendering calls in all variants."""
     user, called, result = CALLING
 
-    def shown(message: dict[str, Any]) -> list[str]:
-        """Render a call in some surroundings."""
+    def render(message: dict[str, Any]) -> list[str]:
+        """Render a call with and without its result and tools."""
         chats = ((user, message, result), (user, message))
-        texts = [template.writes(chat, tools=tools) for chat in chats for tools in (None, [TOOL])]
+        texts = [template.try_render(chat, tools=tools) for chat in chats for tools in (None, [TOOL])]
         return [text for text in texts if text is not None]
 
     with_dict, with_json = (change(dict(called)) for change in (with_arguments, with_json_arguments))
-    json_arguments = not shown(with_dict) and bool(shown(with_json))
+    json_arguments = not render(with_dict) and bool(render(with_json))
     usual = with_json if json_arguments else with_dict
-    nulls = [len(_NULL.findall(text)) for text in shown(usual)]
-    with_null = [(form, shown({**form, "content": None})) for form in (with_dict, with_json)]
-    # Some write what is not there as Python or JSON has it, and some show a call in one of the forms only.
+    nulls = [len(_NULL.findall(text)) for text in render(usual)]
+    with_null = [(form, render({**form, "content": None})) for form in (with_dict, with_json)]
+    # Some templates write None or null, and some render only one variant of a call.
     taken = [(form, texts) for form, texts in with_null if [len(_NULL.findall(text)) for text in texts] == nulls]
     telling = [form for form, texts in taken if texts and all(_NAME in text for text in texts)]
     forms = telling or [form for form, texts in taken if texts]
-    return Takes(json_arguments, bool(forms), json_beside_null=forms[0] is with_json if forms else json_arguments)
+    return CallForm(json_arguments, bool(forms), json_beside_null=forms[0] is with_json if forms else json_arguments)
 
 
 @lru_cache(maxsize=128)
 def _shows(template: ChatJinja, *, parts: bool) -> bool:
-    """Return True if a template shows such a content: tried, since nothing in it says so."""
+    """Return True if a template renders a content of text or of parts."""
     content = [{"type": "text", "text": _WORD}] if parts else _WORD
-    text = template.writes([{"role": "user", "content": content}], add_generation_prompt=True)
-    # Templates for text alone show a list as Python writes it.
+    text = template.try_render([{"role": "user", "content": content}], add_generation_prompt=True)
+    # Templates that expect text write a list as Python source.
     return text is not None and _WORD in text and not _WRITTEN_LIST.search(text)
 
 
 def _line_of(error: BaseException, template: jinja2.Template) -> str:
-    """Return the line of the template at which an error was raised, for its message."""
+    """Return the template line that raised an error, as text for its message."""
     line = 0
     trace = error.__traceback__
     while trace:
-        # Where Jinja itself looks for the template of a frame.
+        # Jinja finds the template of a frame by this name, too.
         if trace.tb_frame.f_globals.get("__jinja_template__") is template:
             line = template.get_corresponding_lineno(trace.tb_lineno)
         trace = trace.tb_next

@@ -1,7 +1,7 @@
-"""The pieces that control sequences can be cut into: their beginnings, their ends, and what is between them.
+"""The pieces that a control sequence can be split into: its beginnings, its ends, and the text between them.
 
-A chat template is a program: it can put its own text and several values together. These functions tell which texts
-could become a part of a control sequence that way.
+A chat template can concatenate its own text and several values. These functions find texts that could become a part of
+a control sequence that way.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from lazyprompt.safety.folding import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# The pieces that one of the form <|name|> can be cut into: its beginning, which is its end backwards, without the first
-# character; and what is between them.
+# The pieces of a sequence like <|name|>: its beginning without the first character, which equals its reversed end, and
+# the text between beginning and end.
 _RESERVED_BEGUN = rf"(?:\|(?:{NAME}\|?)?)?"
 _RESERVED_INSIDE = re.compile(rf"\|?(?:{NAME})?\|?")
-# One of each form; digits stand for any others.
+# One sequence of each form; a digit matches any other digit.
 _RESERVED_SAMPLES = ("<|x|>", *(f"<{name}{'0' * digits}>" for name in NUMBERED for digits in range(1, 6)))
-# Joins texts that are looked at together: it is part of no sequence.
+# Separates texts that are searched together; no sequence contains it.
 JOINT = "\n"
 _DIGITS = re.compile(r"\d")
 _BLANKS = re.compile("[ \t\u2581]+")
-# Text that may become shorter when it is folded.
+# Text that folding may shorten.
 _SHORTENED = re.compile(r"[^\t\n\r -~]|[ \t]{2}")
 _ASCII = frozenset(map(chr, range(128)))
-# Characters that fold to none make a sequence longer than it is; so many times as long is looked at first.
+# Characters that fold to nothing lengthen a sequence; so many times its length is searched first.
 _WIDE = 8
 
 
 @lru_cache(maxsize=1_000)
 def may_cross(controls: Controls, literal: str) -> bool:
-    """Return True if a control sequence could lie partly in this trusted text and partly in a value beside it."""
+    """Return True if a control sequence could span this trusted text and an adjoining value."""
     folded, edges = fold(literal), _edges_of(controls)
     whole = plain(literal)
     if not whole or edges.is_inside(whole) or edges.is_inside_reserved(whole):
@@ -51,20 +51,20 @@ def may_cross(controls: Controls, literal: str) -> bool:
 
 
 def _first(text: str, longest: int) -> str:
-    """Return the beginning of a text, as far as a sequence could reach; runs of blanks count as one."""
+    """Return the first ``longest`` characters of a text, counting a run of blanks as one."""
     found = re.match(rf"(?:[ \t]++|[^ \t]){{0,{longest}}}", text)
     return found[0] if found else ""
 
 
 def at_edge(controls: Controls, texts: Sequence[str], own: Iterable[str] | None = None) -> bool:
-    """Return True if a control sequence could lie partly in one of several texts and partly beside it.
+    """Return True if a control sequence could span one of several texts and an adjoining text.
 
-    It begins or ends with a piece of a sequence then, white space aside.
+    Such a text begins or ends with a piece of a sequence, ignoring white space.
 
     Args:
         controls: The control sequences.
-        texts: The texts.
-        own: All texts that may stand beside these, as each of them may beside the others; None is any text.
+        texts: The texts, which may adjoin each other.
+        own: All other texts that may adjoin them; None for any text.
     """
     edges = _edges_of(controls)
     found = [(side, side.at_end(texts)) for side in (edges.begun, edges.ended)]
@@ -75,12 +75,12 @@ def at_edge(controls: Controls, texts: Sequence[str], own: Iterable[str] | None 
 
 
 def within(controls: Controls, texts: Iterable[str], known: frozenset[str]) -> bool:
-    """Return True if one of several texts is the inside of a control sequence, white space aside.
+    """Return True if one of several texts is the inside of a control sequence, ignoring white space.
 
     Args:
         controls: The control sequences.
         texts: The texts.
-        known: Words that are no forgery.
+        known: Harmless words.
     """
     edges = _edges_of(controls)
     longest = max(map(len, (*controls.texts, LONGEST_RESERVED)))
@@ -104,12 +104,12 @@ def _edges_of(controls: Controls) -> Edges:
 
 
 class _Beginnings:
-    """Beginnings of control sequences; of those written backwards, which are their ends.
+    """The beginnings of control sequences or, if the texts are read backwards, their ends.
 
     Args:
         texts: The sequences.
-        reserved: Whether anything of the form ``<|name|>`` counts.
-        backwards: Whether all texts are read backwards.
+        reserved: True to include all sequences of the form ``<|name|>``.
+        backwards: True to read all texts backwards.
     """
 
     __slots__ = ("_backwards", "_firsts", "_known", "_reserved")
@@ -117,10 +117,10 @@ class _Beginnings:
     def __init__(self, texts: Iterable[str], *, reserved: bool, backwards: bool) -> None:
         self._backwards = backwards
         self._reserved = re.compile((">" if backwards else "<") + _RESERVED_BEGUN if reserved else "(?!)")
-        # Sorted, so that one that begins with a piece is found however many there are.
+        # Sorted, so that a binary search finds the sequences with a given beginning.
         self._known = sorted({self.plain(text) for text in texts})
         self._firsts: dict[str, tuple[set[str], int]] = {}
-        """By the first character: the characters within sequences, and the longest length."""
+        """The characters within sequences, and the longest length, by first character."""
         for whole in self._known:
             is_reserved = reserved and whole[0] in "<>"
             longest = len(LONGEST_RESERVED) if is_reserved else len(whole)
@@ -130,15 +130,15 @@ class _Beginnings:
                 self._firsts[form] = within, max(length, longest, len(whole))
 
     def plain(self, text: str) -> str:
-        """Return a text as the function :func:`plain` does, in the direction of reading."""
+        """Return a text as :func:`plain` does, reversed if texts are read backwards."""
         return plain(text)[::-1] if self._backwards else plain(text)
 
     def begin(self, piece: str) -> bool:
-        """Return True if a sequence begins with a piece, which is plain, and goes on."""
+        """Return True if a sequence begins with a plain piece and is longer."""
         return _begins_longer(self._known, piece) or self._reserved.fullmatch(piece) is not None
 
     def at_end(self, texts: Sequence[str]) -> set[str]:
-        """Return the pieces that texts end with, plain, white space aside."""
+        """Return the plain pieces that texts end with, ignoring white space."""
         joined = JOINT.join(texts)
         if joined.isascii():
             firsts = {first for first in self._firsts if first in joined}
@@ -147,14 +147,14 @@ class _Beginnings:
             firsts = {first for first in self._firsts if _caseless(first) in seen}
         if not firsts:
             return set()
-        # Only a few characters can be the last ones of a piece.
+        # Only a few characters can end a piece.
         last = set[str]().union(*(self._firsts[first][0] for first in firsts))
         tails = self._near(texts, last, firsts, max(self._firsts[first][1] for first in firsts), ends=True)
         pieces = (tail[at:] for tail in tails for at, first in enumerate(tail) if first in self._firsts)
         return {piece for piece in pieces if self.begin(piece)}
 
     def go_on(self, pieces: Iterable[str], texts: Iterable[str]) -> bool:
-        """Return True if a sequence that begins with one of some pieces could go on with one of some texts."""
+        """Return True if one of the texts could continue a sequence that begins with one of the pieces."""
         rests: set[str] = set()
         for piece in pieces:
             if self._reserved.fullmatch(piece):
@@ -172,39 +172,39 @@ class _Beginnings:
     def _near(
         self, texts: Iterable[str], outermost: set[str], within: set[str], width: int, *, ends: bool
     ) -> Iterator[str]:
-        """Yield the ends or the beginnings of texts, plain, with these characters outermost and within them."""
+        """Yield the plain ends or beginnings of texts that have these characters outermost and within."""
         right = ends != self._backwards
         for text in texts:
             bare = text.rstrip() if right else text.lstrip()
             last = bare[-1 if right else 0] if bare else ""
-            # A character that is not plain ASCII may fold to any.
+            # A non-ASCII character may fold to any character.
             if not bare or (" " < last < "\x7f" and last not in outermost):
                 continue
             near = bare[-width:] if right else bare[:width]
             shortened = _SHORTENED.search(near)
             whole = self._wide(bare, width, right=right) if shortened else self.plain(near).strip()
-            # Of invisible characters, nothing is left.
+            # Invisible characters fold to nothing.
             if whole and (shortened or not within.isdisjoint(near)):
                 yield whole[-width:] if ends else whole[:width]
 
     def _wide(self, bare: str, width: int, *, right: bool) -> str:
-        """Return the plain end or beginning of a text that is shortened when it is folded."""
+        """Return the plain end or beginning of a text that folding shortens."""
         wide = bare[-_WIDE * width :] if right else bare[: _WIDE * width]
         whole = self.plain(wide).strip()
         return whole if len(whole) >= width or len(wide) == len(bare) else self.plain(bare).strip()
 
 
 def _in_any_case(plain: Iterable[str]) -> set[str]:
-    """Return characters of plain texts in all forms that ASCII has for them."""
+    """Return characters of plain texts with their ASCII variants: upper case, and all digits for ``0``."""
     return {*plain, *map(str.upper, plain), *(digits if "0" in plain else "")}
 
 
 class Edges:
-    """The pieces that control sequences can be cut into. It is asked about texts that :func:`plain` has made.
+    """The pieces that control sequences can be split into, for comparison with texts from :func:`plain`.
 
     Args:
         texts: The sequences.
-        reserved: Whether anything of the form ``<|name|>`` counts.
+        reserved: True to include all sequences of the form ``<|name|>``.
     """
 
     __slots__ = ("_insides", "_reserved", "begun", "ended")
@@ -216,16 +216,16 @@ class Edges:
         self.begun, self.ended = (_Beginnings(known, reserved=reserved, backwards=each) for each in (False, True))
 
     def is_inside(self, piece: str) -> bool:
-        """Return True if a sequence has a piece within it, and more on both sides."""
+        """Return True if a sequence contains a piece with more text on both sides."""
         return bool(piece) and JOINT not in piece and piece in self._insides
 
     def is_inside_reserved(self, piece: str) -> bool:
-        """Return True if a reserved token could have a piece within it."""
+        """Return True if a reserved token could contain a piece."""
         return self._reserved and _RESERVED_INSIDE.fullmatch(piece) is not None
 
 
 def caseless(text: str) -> str:
-    """Return a folded text in which letters that differ by case only are the same."""
+    """Fold a text and the case of its letters."""
     return _caseless(fold(text))
 
 
@@ -234,11 +234,11 @@ def _caseless(folded: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a caseless text in which all digits are the same, and all runs of blanks."""
+    """Fold a text and its case, replace each digit by ``0``, and each run of blanks by a space."""
     return _BLANKS.sub(" ", _DIGITS.sub("0", caseless(text)))
 
 
 def _begins_longer(known: Sequence[str], piece: str) -> bool:
-    """Return True if one of several sorted texts begins with a piece and goes on."""
+    """Return True if one of several sorted texts begins with a piece and is longer."""
     at = bisect_right(known, piece)
     return bool(piece) and at < len(known) and known[at].startswith(piece)

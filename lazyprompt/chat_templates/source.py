@@ -1,8 +1,8 @@
-"""A model's chat templates and special tokens, as the files of its tokenizer or a GGUF file give them.
+"""A model's chat templates and special tokens, read from its tokenizer files or a GGUF file.
 
 Source of the rules: transformers 5, ``PreTrainedTokenizerBase.from_pretrained`` and ``get_chat_template``. A file
-``chat_template.jinja`` and the folder ``additional_chat_templates`` go before what ``tokenizer_config.json`` holds, and
-``special_tokens_map.json`` is read where that file lists no ``added_tokens_decoder``. The names in GGUF files: the GGUF
+``chat_template.jinja`` and the folder ``additional_chat_templates`` override ``tokenizer_config.json``, and
+``special_tokens_map.json`` is read only if that file has no ``added_tokens_decoder``. Source of the GGUF keys: the GGUF
 specification (``ggml/docs/gguf.md``, "Standardized key-value pairs", tokenizer) and ``gguf.constants.Keys.Tokenizer``.
 """
 
@@ -15,10 +15,11 @@ import struct
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lazyprompt._base.client_objects import fields_of
 from lazyprompt._base.files import open_regular, read_regular
+from lazyprompt._base.json import is_dict, is_list
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
 
@@ -30,18 +31,18 @@ if TYPE_CHECKING:
 
 _WORDS = re.compile(r"[\w\s]*")
 MAX_BYTES = 16_777_216
-"""The most that a configuration, or all templates beside a tokenizer, may have."""
+"""The maximum size of a configuration, and of all template files of a tokenizer together."""
 
 _CONFIG = "tokenizer_config.json"
 _TOKENS_MAP = "special_tokens_map.json"
 _TEMPLATE = "chat_template.jinja"
 _TEMPLATES = "additional_chat_templates"
 
-# The fields of GGUF files.
+# Keys of GGUF files.
 _FIELD = "tokenizer.chat_template"
 _TOKENS = "tokenizer.ggml.tokens"
 _TYPES = "tokenizer.ggml.token_type"
-# The names that templates have for them, and the end of the key with the token's number.
+# The templates' names of special tokens, and the part of the GGUF key that differs.
 _SPECIAL = {
     "bos_token": "bos",
     "eos_token": "eos",
@@ -51,25 +52,25 @@ _SPECIAL = {
     "mask_token": "mask",
 }
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
-# What llama.cpp finds in a text as a whole token (``llama_vocab::impl::load``, its cache of special tokens).
+# Types of tokens that llama.cpp matches as a whole in text (``llama_vocab::impl::load``, its special-token cache).
 _WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
-_CUT = "it ends too early"
+_CUT = "the file is truncated"
 # Models in use have about a quarter of a million tokens and half a million merges.
 _MOST_ITEMS = 4_194_304
 _MOST_FIELDS = 65_536
-# The length of a text, in the machine's own order of bytes and in the other, by the package's names for them.
+# The length of a string in native and in swapped byte order, by the names of the package gguf.
 _LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatSource:
-    """Chat template and special tokens in a tokenizer's directory.
+    """The chat templates and special tokens of a model.
 
     Args:
-        templates: The chat templates by name: ``default``, ``tool_use``, and others.
-        special_tokens: The special tokens by the names that templates have for them.
+        templates: The chat templates by name, such as ``default`` and ``tool_use``.
+        special_tokens: The special tokens by the templates' names for them.
         added_tokens: The tokens that the configuration adds to the tokenizer, each with its flags.
-        whole_tokens: The texts of all special tokens: those that the tokenizer does not know are added to it.
+        whole_tokens: The texts of all special tokens; those missing from the tokenizer are added to it.
         response_template: The form of the model's answers, as transformers reads it; None if there is none.
     """
 
@@ -81,23 +82,23 @@ class ChatSource:
 
     @property
     def control_tokens(self) -> frozenset[str]:
-        """The tokens of the tokenizer that a text must not forge: special ones, and those that are no plain words."""
+        """The tokens that untrusted text must not forge: special tokens, and tokens that are not plain words."""
         added = {str(token["content"]): bool(token.get("special")) for token in self.added_tokens}
         found = {text for text, special in added.items() if special or not _WORDS.fullmatch(text)}
-        # A single sign cannot be broken, and is in many an honest text.
+        # A single character cannot be broken, and occurs in harmless text.
         return frozenset(text for text in found.union(self.whole_tokens) if len(text.strip()) > 1)
 
     def template(self, *, with_tools: bool = False) -> ChatJinja | None:
-        """The template for a chat.
+        """Return the template for a chat.
 
         Args:
-            with_tools: Whether the model is given tools.
+            with_tools: True if the chat has tools.
 
         Returns:
-            ``tool_use`` for tools where there is one, else ``default``; None where there is no template for it.
+                ``tool_use`` if the chat has tools and that template exists, else ``default``; None if neither exists.
 
         Raises:
-            TemplateError: Its syntax is wrong.
+                TemplateError: The template's syntax is invalid.
         """
         names = ("tool_use", "default") if with_tools else ("default",)
         text = next((self.templates[name] for name in names if name in self.templates), None)
@@ -105,18 +106,18 @@ class ChatSource:
 
 
 def read_source(source: str | Path) -> ChatSource:
-    """The template or templates that somebody names or gives.
+    """Read chat templates from a path or a text.
 
     Args:
         source: A path as for :func:`read_chat_source`, a GGUF file, or the template itself: text with ``{{`` or ``{%``.
 
     Returns:
-        What there is.
+            The templates and special tokens.
 
     Raises:
-        TokenizerError: There is nothing at the path, or a file cannot be read.
-        TemplateError: What should be a template is none.
-        MissingExtraError: It is a GGUF file, and the package gguf is not installed.
+            TokenizerError: The path does not exist, or a file cannot be read.
+            TemplateError: A configured template is not text.
+            MissingExtraError: The file is a GGUF file, and the package gguf is not installed.
     """
     if isinstance(source, str) and ("{{" in source or "{%" in source):
         return ChatSource({"default": source})
@@ -127,23 +128,23 @@ def read_source(source: str | Path) -> ChatSource:
 
 
 def read_chat_source(path: str | Path) -> ChatSource:
-    """Read the settings of chats beside a tokenizer.
+    """Read the chat templates and special tokens of a tokenizer's directory.
 
     Args:
-        path: The tokenizer's directory, or a file in it; a file that ends with ``.jinja`` is the only template then.
+        path: The tokenizer's directory, or a file in it. A file ending with ``.jinja`` becomes the only template.
 
     Returns:
-        What the files say; templates are missing where no file has any.
+        The templates and special tokens; there may be no template.
 
     Raises:
-        TokenizerError: There is nothing at the path, or a file cannot be read.
-        TemplateError: What should be a template is none.
+        TokenizerError: The path does not exist, or a file cannot be read.
+        TemplateError: A configured template is not text.
     """
     given = Path(path)
     if not given.exists():
         raise TokenizerError(
-            f"there is nothing at {given}; give the directory of a tokenizer, with tokenizer_config.json or "
-            "chat_template.jinja in it, or a .jinja file"
+            f"{given} does not exist; give a tokenizer's directory with tokenizer_config.json or chat_template.jinja, "
+            "or a .jinja file"
         )
     directory = given if given.is_dir() else given.parent
     config = _read_json(directory / _CONFIG)
@@ -159,25 +160,25 @@ def read_chat_source(path: str | Path) -> ChatSource:
 
 def _read(path: Path, most: int = MAX_BYTES) -> str:
     try:
-        # As text files are read: each line ends with a line feed.
+        # Universal newlines, as in text mode.
         text = read_regular(path, most).decode()
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise TokenizerError(f"{path} cannot be read: {why}; copy it again from where the model is kept") from error
+        raise TokenizerError(f"{path} cannot be read: {why}; download or copy it again") from error
 
 
 def _read_json(path: Path) -> dict[str, object]:
-    """A JSON file's object; nothing where there is no such file."""
+    """Return the object in a JSON file; empty if the file does not exist."""
     if not path.exists():
         return {}
     try:
         value: object = json.loads(_read(path))
     except (ValueError, RecursionError) as error:
-        raise TokenizerError(f"{path} is no JSON: {error}; copy it again from where the model is kept") from error
-    if not isinstance(value, dict):
-        raise TokenizerError(f"{path} holds a {type(value).__name__}, not an object")
-    return cast("dict[str, object]", value)
+        raise TokenizerError(f"{path} is not valid JSON: {error}; download or copy it again") from error
+    if not is_dict(value):
+        raise TokenizerError(f"{path} contains a {type(value).__name__}; expected an object")
+    return value
 
 
 def _templates(directory: Path, config: dict[str, object]) -> dict[str, str]:
@@ -196,50 +197,45 @@ def _templates(directory: Path, config: dict[str, object]) -> dict[str, str]:
         return {}
     if isinstance(given, str):
         return {"default": given}
-    if not isinstance(given, list):
-        raise TemplateError(f"{where} is a {type(given).__name__}, neither text nor a list of templates")
+    if not is_list(given):
+        raise TemplateError(f"{where} is a {type(given).__name__}; expected text or a list of templates")
     templates: dict[str, str] = {}
-    for at, item in enumerate(cast("list[object]", given)):
-        entry = cast("dict[str, object]", item if isinstance(item, dict) else {})
-        name, text = entry.get("name"), entry.get("template")
+    for at, item in enumerate(given):
+        name, text = (item.get("name"), item.get("template")) if is_dict(item) else (None, None)
         if not isinstance(name, str) or not isinstance(text, str):
-            raise TemplateError(f"{where} has no 'name' and 'template' in its item {at}")
+            raise TemplateError(f"item {at} of {where} has no 'name' and 'template'")
         templates[name] = text
     return templates
 
 
 def _text(token: object) -> str | None:
-    """The text of a token; None where it is none."""
-    content = cast("Mapping[str, object]", token).get("content") if isinstance(token, dict) else token
+    """Return the text of a token, or None if it has none."""
+    content = token.get("content") if is_dict(token) else token
     return content if isinstance(content, str) else None
 
 
 def _special_tokens(config: Mapping[str, object]) -> dict[str, str]:
-    """The tokens that have a name of their own: the usual ones, and those of the model."""
+    """Return the named tokens: the usual ones, and the model's extra ones."""
     named = {name: token for name, token in config.items() if name.endswith("_token")}
     extra = config.get("extra_special_tokens")
-    if isinstance(extra, dict):
-        named |= cast("dict[str, object]", extra)
+    if is_dict(extra):
+        named |= extra
     return {name: text for name, token in named.items() if (text := _text(token)) is not None}
 
 
 def _added_tokens(added: object) -> tuple[Mapping[str, object], ...]:
-    """The tokens that the configuration adds to the tokenizer, in the order of their ids."""
-    tokens = cast("dict[str, object]", added) if isinstance(added, dict) else {}
+    """Return the tokens that the configuration adds to the tokenizer, in the order of their ids."""
+    tokens = added if is_dict(added) else {}
     in_order = sorted(tokens.items(), key=lambda item: (len(item[0]), item[0]))
-    return tuple(
-        cast("Mapping[str, object]", token)
-        for _, token in in_order
-        if isinstance(token, dict) and _text(cast("object", token)) is not None
-    )
+    return tuple(token for _, token in in_order if is_dict(token) and _text(token) is not None)
 
 
 def _whole_tokens(config: Mapping[str, object]) -> dict[str, None]:
-    """The texts of the special tokens, named and others, each once."""
+    """Return the texts of all special tokens, without duplicates."""
     tokens: list[object] = list(_special_tokens(config).values())
     for name in ("extra_special_tokens", "additional_special_tokens"):
         extra = config.get(name)
-        tokens += cast("list[object]", extra) if isinstance(extra, list) else []
+        tokens += extra if is_list(extra) else []
     return dict.fromkeys(text for token in tokens if (text := _text(token)) is not None)
 
 
@@ -247,13 +243,13 @@ def read_gguf(path: Path) -> ChatSource:
     """Read the chat templates and the special tokens of a GGUF file.
 
     Args:
-        path: The file; of a model in several files, the first.
+        path: The file; the first one if the model is split into several files.
 
     Returns:
-        What the file says; templates are missing where it has none.
+        The templates and special tokens; there may be no template.
 
     Raises:
-        TokenizerError: It is no GGUF file, or no sound one.
+        TokenizerError: The file is not a valid GGUF file.
         MissingExtraError: The package gguf is not installed.
     """
     try:
@@ -265,28 +261,26 @@ def read_gguf(path: Path) -> ChatSource:
         return _source(reader(os.fspath(path)))
     except (OSError, ValueError, LookupError, ArithmeticError, struct.error) as error:
         why = getattr(error, "strerror", None) or error
-        raise TokenizerError(
-            f"{path} is no GGUF file, or no sound one ({why}); copy it again from where the model is kept"
-        ) from error
+        raise TokenizerError(f"{path} is not a valid GGUF file ({why}); download or copy it again") from error
 
 
 def _check_head(path: Path) -> None:
-    """Check what the package gguf would wait for, or fill the memory with."""
+    """Check the counts in the header, which could make the package gguf hang or run out of memory."""
     with os.fdopen(open_regular(path), "rb") as file:
         head = file.read(24)
-    # The version, which is small, tells the order of bytes.
+    # The version is a small number, so its zero bytes reveal the byte order.
     counts = struct.unpack(">8xQQ" if head[4:6] == b"\0\0" else "<8xQQ", head)
     if max(counts) > _MOST_FIELDS:
-        raise ValueError(f"it has more than {_MOST_FIELDS:,} fields or tensors")
+        raise ValueError(f"more than {_MOST_FIELDS:,} fields or tensors")
 
 
 def _reader() -> type[GGUFReader]:
-    """The reader of the package gguf, quick with long lists: its own takes half a minute for a large vocabulary."""
+    """Return a faster reader for GGUF files: that of the package takes half a minute for a large vocabulary."""
     import numpy as np  # noqa: PLC0415 - the package gguf needs it
     from gguf import GGUFReader, GGUFValueType  # noqa: PLC0415 - an extra
 
     class Reader(GGUFReader):
-        """Reads a list of numbers at once, and no more of a list of texts than where each of them is."""
+        """A reader that reads a list of numbers at once, and of a list of texts only their positions."""
 
         def _get_field_parts(
             self, orig_offs: int, raw_type: int
@@ -299,7 +293,7 @@ def _reader() -> type[GGUFReader]:
             parts: list[NDArray[Any]] = [self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)]
             kind, count, at = GGUFValueType(int(parts[0][0])), int(parts[1][0]), orig_offs + 12
             if count > _MOST_ITEMS:
-                raise ValueError(f"a list in it has {count:,} items; the limit is {_MOST_ITEMS:,}")
+                raise ValueError(f"a list has {count:,} items; the limit is {_MOST_ITEMS:,}")
             content = np.asarray(self.data)  # slices of a memmap are slow
             if kind in self.gguf_scalar_to_np:
                 parts.append(self._get(at, self.gguf_scalar_to_np[kind], count))
@@ -311,7 +305,7 @@ def _reader() -> type[GGUFReader]:
                     at = start + length(view, at)[0]
                     parts.append(content[start:at])
             else:
-                raise ValueError("there is a list of lists in it")
+                raise ValueError("it contains a list of lists")
             if at > content.size:
                 raise ValueError(_CUT)
             return at - orig_offs, parts, [*range(2, len(parts))], [GGUFValueType.ARRAY, kind]
@@ -337,11 +331,12 @@ def _source(reader: GGUFReader) -> ChatSource:
 
 def _value(reader: GGUFReader, key: str) -> object:
     field = reader.get_field(key)
-    return None if field is None else cast("object", field.contents())
+    contents: object = None if field is None else field.contents()
+    return contents
 
 
 def _tokens(reader: GGUFReader) -> Callable[[int], str]:
-    """Return a function that gives the text of one token, for there are many."""
+    """Return a function that decodes a single token, because a vocabulary is large."""
     field = reader.get_field(_TOKENS)
 
     def token(number: int) -> str:
@@ -353,8 +348,8 @@ def _tokens(reader: GGUFReader) -> Callable[[int], str]:
 
 
 def _added(reader: GGUFReader, token: Callable[[int], str]) -> Iterable[Mapping[str, object]]:
-    """The tokens that are no ordinary ones, with the flag that tells whether they are special."""
+    """Yield the tokens that are not ordinary, with a flag for special ones."""
     kinds = _value(reader, _TYPES)
-    numbers = enumerate(cast("list[int]", kinds)) if isinstance(kinds, list) else ()
+    numbers = enumerate(kinds) if is_list(kinds) else ()
     found = [(number, kind) for number, kind in numbers if kind in _WHOLE]
     return ({"content": token(number), "special": kind != _USER_DEFINED} for number, kind in found)

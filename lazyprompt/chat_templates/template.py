@@ -1,4 +1,4 @@
-"""A model's own chat template: loaded, rendered, asked what it can do."""
+"""A model's own chat template: loading, rendering, bridging, and testing its abilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lazyprompt._base.json import texts_in
 from lazyprompt.chat_templates.bridge import Bridge, build_bridge
 from lazyprompt.chat_templates.check import TemplateReport, check_template
 from lazyprompt.chat_templates.controls import controls_of, is_clean, own_texts
-from lazyprompt.chat_templates.conversation import TAG, dicts_of, tagged, template_dicts, texts_of
+from lazyprompt.chat_templates.conversation import TAG, tag_last_message, template_dicts, texts_of, tool_dicts
 from lazyprompt.chat_templates.jinja import Chat, ChatJinja, plain_data, plain_tools
 from lazyprompt.chat_templates.source import ChatSource, read_source
 from lazyprompt.chat_templates.traced import common_start
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lazyprompt.training.masks import Mask
 
 
-# The form of the messages of a sample; thoughts stay, for they are in its text.
+# The message format of a training sample, which includes thoughts because the text contains them.
 _SAMPLE_FORM = OpenAIWriter(
     text_lists=True, named_results=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}
 )
@@ -56,11 +56,10 @@ class ChatTemplate:
 
     Args:
         source: The template or templates, with the special tokens.
-        name: Which of several templates is used; None takes ``tool_use`` for tools, where there is one, else
-            ``default``.
+        name: The name of the template to use; None for ``tool_use`` if there are tools and it exists, else ``default``.
 
     Raises:
-        TemplateError: There is no such template, or its syntax is wrong; the message names the line.
+        TemplateError: The template does not exist, or its syntax is invalid; the message names the line.
     """
 
     source: ChatSource
@@ -85,19 +84,19 @@ class ChatTemplate:
 
         Args:
             source: A ``.jinja`` file, a tokenizer's directory (with ``tokenizer_config.json`` or
-                ``chat_template.jinja``) or a file in it, a GGUF file, or the template itself: text with ``{{`` or
-                ``{%`` in it.
-            name: Which of several templates.
-            special_tokens: Special tokens by the names that templates have for them, as ``bos_token="<s>"``; they go
-                before those of the files.
+                ``chat_template.jinja``) or a file in it, a GGUF file, or the template itself: text that contains ``{{``
+                or ``{%``.
+            name: The name of the template, if there are several.
+            special_tokens: Special tokens by the templates' names for them, such as ``bos_token="<s>"``. They override
+                those of the files.
 
         Returns:
             The template.
 
         Raises:
-            TemplateError: There is no template, or its syntax is wrong.
-            TokenizerError: There is nothing at the path, or a file cannot be read.
-            MissingExtraError: It is a GGUF file, and the package gguf is not installed.
+            TemplateError: There is no template, or its syntax is invalid.
+            TokenizerError: The path does not exist, or a file cannot be read.
+            MissingExtraError: The file is a GGUF file, and the package gguf is not installed.
         """
         found = read_source(source)
         if special_tokens:
@@ -106,12 +105,12 @@ class ChatTemplate:
 
     @property
     def text(self) -> str:
-        """The template itself, as it is used without tools."""
+        """The text of the template for chats without tools."""
         return self._chats[0].text
 
     @property
     def special_tokens(self) -> Mapping[str, str]:
-        """The special tokens by the names that templates have for them."""
+        """The special tokens by the templates' names for them."""
         return self._chats[0].special_tokens
 
     @property
@@ -131,48 +130,50 @@ class ChatTemplate:
         safety: str = "neutralize",
         **variables: object,
     ) -> Rendered:
-        """Render messages as the model's own template does.
+        """Render messages with the model's own template.
 
         Args:
-            messages: Messages in any form that a history may have; keys that only the template knows stay.
+            messages: Messages in any form accepted for a history. Keys that only the template uses stay.
             tools: The tools: OpenAI dicts or Python functions.
-            add_generation_prompt: Whether the text ends with what invites the assistant to speak.
-            continue_final_message: Whether the last message is to be gone on with, so that nothing ends it; or the
-                name of its field that is, as ``reasoning_content``. No generation prompt is added then.
-            documents: The documents, for the templates that have a place for them.
-            now: The time that ``strftime_now`` tells; None is the clock's.
-            safety: What becomes of control sequences in what nobody trusts (all contents, tools, documents):
+            add_generation_prompt: True to end the text with the generation prompt.
+            continue_final_message: True to leave the last message open for the model to continue, or the name of its
+                field to continue, such as ``reasoning_content``. Then no generation prompt is added.
+            documents: The documents, for templates that render them.
+            now: The time that ``strftime_now`` formats; None for the current time.
+            safety: The policy for control sequences in untrusted text (all contents, tools and documents):
                 ``neutralize``, ``raise`` or ``off``.
-            variables: What else the template looks up, as ``enable_thinking=False``. The developer's own: trusted.
+            variables: Further variables of the template, such as ``enable_thinking=False``; they are trusted.
 
         Returns:
-            The text with its segments: their slots are the roles of the messages, ``tools``, ``documents``, and
+            The text with its segments. Their slots are the roles of the messages, ``tools``, ``documents``, and
             ``markers`` for the template's own text.
 
         Raises:
-            TemplateError: The template refuses the messages, fails, or asks for more than the bounds give.
-            FormatError: A tool, document or variable is no plain data, or no template can be given a message.
-            HistoryError: A message has no accepted form, as one without a role.
-            ToolsError: A tool cannot be described.
-            SafetyError: There is a control sequence, and ``safety`` is ``raise``; or there is no such policy.
+            TemplateError: The template refuses the messages, fails, or exceeds a bound.
+            FormatError: A tool, document or variable is not plain data, or a template cannot represent a message.
+            HistoryError: A message has no accepted form; for example, it has no role.
+            ToolsError: A tool has no valid schema.
+            SafetyError: Untrusted text contains a control sequence and ``safety`` is ``raise``, or is unknown.
         """
         policy = policy_of(safety)
         jinja = self.jinja(tools=bool(tools), now=now)
         chat = template_dicts(parse_messages(messages, "messages"), jinja)
-        own = plain_tools(dicts_of(tools))
+        own = plain_tools(tool_dicts(tools))
         asked = {"documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
         given: dict[str, object] = {name: plain_data(value, name) for name, value in asked.items()}
         given["tools"] = own.data
         if continue_final_message:
             field = continue_final_message if isinstance(continue_final_message, str) else "content"
             given["add_generation_prompt"] = False
-            return _continued(Rendering(jinja, given, self.controls(jinja), policy).traced(tagged(chat, field)))
+            return _cut_at_tag(
+                Rendering(jinja, given, self.controls(jinja), policy).traced(tag_last_message(chat, field))
+            )
         texts = [*texts_of(chat), *own.texts, *texts_in(given["documents"])]
-        return self.laid_out(jinja, chat, given, policy, texts)
+        return self.render_plain(jinja, chat, given, policy, texts)
 
     @property
     def markers(self) -> Markers:
-        """The generation prompt, the end of an answer and the template's own system text, as markers."""
+        """The template's generation prompt, answer end and default system text, as markers."""
         end = self.answer_end
         return Markers(
             soa=_generation_prompt(self._chats[0]),
@@ -185,7 +186,7 @@ class ChatTemplate:
 
     @property
     def answer_end(self) -> str:
-        """Text that the template writes behind an answer, without white space: the marker at which an engine stops."""
+        """The marker that the template writes after an answer and at which an engine stops, without white space."""
         return answer_end(self._chats[0], self.controls(self._chats[0]))
 
     def bridge(
@@ -200,25 +201,25 @@ class ChatTemplate:
         safety: str = "neutralize",
         **variables: object,
     ) -> list[int] | None:
-        """Return the next prompt's ids without rendering the history again; they begin with the engine's own.
+        """Return the ids of the next prompt without rendering the history again.
 
         Args:
-            previous_ids: The prompt that the engine was given, with the generation prompt at its end.
-            completion_ids: The ids that the model sampled, with the token that ended it or without.
-            new_messages: What comes behind it: results of calls, what the user says.
-            tokenizer: The tokenizer of both.
-            tools: The tools that the prompt was rendered with.
-            messages: The chat that the prompt was rendered of. With it the bridge is proven by rendering that chat, in
-                the place of trials; and the ids keep the thoughts that the template takes out of earlier turns.
-            safety: What becomes of control sequences in the new messages.
-            variables: What else the prompt was rendered with.
+            previous_ids: The ids of the previous prompt, ending with the generation prompt.
+            completion_ids: The ids that the model sampled, with or without the token that ended the answer.
+            new_messages: The messages after the answer: tool results, user messages.
+            tokenizer: The tokenizer of all ids.
+            tools: The tools of the previous prompt.
+            messages: The messages of the previous prompt. With them the bridge is proven by rendering the chat itself,
+                and the ids keep thoughts that the template removes from earlier turns.
+            safety: The policy for control sequences in the new messages.
+            variables: Further variables of the previous prompt.
 
         Returns:
-            The ids; None where it is not proven that the template goes on with its prompts and answers. The whole chat
-            is to be rendered then; :meth:`bridge_or_reason` says why.
+            The previous and sampled ids, followed by new ones. None if it is not proven that the template keeps its
+            prompts and answers unchanged; then render the whole chat. :meth:`bridge_or_reason` returns the reason.
 
         Raises:
-            TokenizerError: The tokenizer is of no known kind.
+            TokenizerError: The tokenizer is not supported.
             LazyPromptError: As in :meth:`render`.
         """
         return self.bridge_or_reason(
@@ -237,20 +238,20 @@ class ChatTemplate:
         safety: str = "neutralize",
         **variables: object,
     ) -> Bridge:
-        """Return the bridge as :meth:`bridge` does, or the reason why there is none.
+        """Return the ids like :meth:`bridge`, or the reason why there are none.
 
         Args:
-            previous_ids: As in :meth:`bridge`.
-            completion_ids: As in :meth:`bridge`.
-            new_messages: As in :meth:`bridge`.
-            tokenizer: As in :meth:`bridge`.
-            tools: As in :meth:`bridge`.
-            messages: As in :meth:`bridge`.
-            safety: As in :meth:`bridge`.
-            variables: As in :meth:`bridge`.
+            previous_ids: The ids of the previous prompt.
+            completion_ids: The ids that the model sampled.
+            new_messages: The messages after the answer.
+            tokenizer: The tokenizer of all ids.
+            tools: The tools of the previous prompt.
+            messages: The messages of the previous prompt.
+            safety: The policy for control sequences in the new messages.
+            variables: Further variables of the previous prompt.
 
         Returns:
-            The ids, or why there are none.
+            The ids, or the reason why there are none.
 
         Raises:
             LazyPromptError: As in :meth:`bridge`.
@@ -259,7 +260,7 @@ class ChatTemplate:
         new = template_dicts(parse_messages(new_messages, "new_messages"), jinja)
         chat = None if messages is None else template_dicts(parse_messages(messages, "messages"), jinja)
         given = {name: plain_data(value, name) for name, value in variables.items()}
-        given["tools"] = plain_tools(dicts_of(tools)).data
+        given["tools"] = plain_tools(tool_dicts(tools)).data
         rendering = Rendering(jinja, given, self.controls(jinja), policy_of(safety))
         return build_bridge(rendering, previous_ids, completion_ids, new, tokenizer, chat)
 
@@ -274,25 +275,25 @@ class ChatTemplate:
         safety: str = "neutralize",
         **variables: object,
     ) -> TrainingSample:
-        """A conversation to fine-tune a model with.
+        """Render a conversation as a sample for fine-tuning.
 
-        The assistant's text is trained, with the markers of calls and thoughts that the template writes for it, and
-        the marker that ends its turn. A template that says itself what is generated (``{% generation %}``) decides.
+        The assistant's text is trained, with the template's markers for calls and thoughts and the marker that ends the
+        turn. If the template contains ``{% generation %}``, the content of those blocks is trained instead.
 
         Args:
-            messages: The whole conversation; the last message is the answer.
-            tools: The tools the model may call.
-            train: Which answers are trained: the ``last``, ``all``, or those for which ``train(index, message)`` is.
-            mask: Text inside the answers that is not trained, as of :meth:`TrainingSample.with_mask`.
-            now: As in :meth:`render` (so with safety and variables).
-            safety: What becomes of control sequences.
-            variables: What else the template looks up.
+            messages: The whole conversation, ending with the answer.
+            tools: The tools that the model may call.
+            train: The answers to train: ``last``, ``all``, or those for which ``train(index, message)`` returns True.
+            mask: Text inside the answers that is not trained, as for :meth:`TrainingSample.with_mask`.
+            now: The time that ``strftime_now`` formats; None for the current time.
+            safety: The policy for control sequences in untrusted text.
+            variables: Further variables of the template.
 
         Returns:
             The sample.
 
         Raises:
-            TemplateError: The template refuses the messages, or loses where its text came from.
+            TemplateError: The template refuses the messages, or loses the origins of its text.
             HistoryError: The last message is not the assistant's.
             LazyPromptError: As in :meth:`render`.
         """
@@ -300,8 +301,8 @@ class ChatTemplate:
         parsed = parse_messages(messages, "messages")
         dicts = openai_dicts(parsed, _SAMPLE_FORM)
         if not dicts or dicts[-1]["role"] != "assistant":
-            raise HistoryError("a training sample ends with the answer: its last message is the assistant's")
-        own = plain_tools(dicts_of(tools)).data
+            raise HistoryError("the last message of a training sample must be the assistant's answer")
+        own = plain_tools(tool_dicts(tools)).data
         given = {name: plain_data(value, name) for name, value in {"documents": None, **variables}.items()}
         given["tools"] = own
         trained = trained_messages(dicts, train)
@@ -315,34 +316,31 @@ class ChatTemplate:
         return sample.with_mask(mask) if mask else sample
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
-        """Find out what the template can and cannot do, by trying it out.
+        """Test the abilities of the template by rendering chats.
 
         Args:
-            tokenizer: The model's tokenizer, where it is to be known whether it adds a beginning of text of its own.
-            tools: Whether to look at the template that is used with tools, where there are several.
+            tokenizer: The model's tokenizer, to find out if it adds a beginning-of-text token.
+            tools: True to test the template for chats with tools, if there are several.
 
         Returns:
-            The answers, by their names; as text, a line each.
+            The tested abilities by name. Its ``str()`` has one line for each.
         """
         jinja = self.jinja(tools=tools)
-        # What a tokenizer makes of no text is what it adds to each.
+        # The ids of an empty text are those that the tokenizer adds to each text.
         adds = None if tokenizer is None else bool(tokenizer.encode("").ids)
         return check_template(jinja, self.controls(jinja), adds_bos=adds)
 
     def jinja(self, *, tools: bool = False, now: datetime | None = None) -> ChatJinja:
-        """The template that is used.
+        """Return the compiled template.
 
         Args:
-            tools: Whether there are tools.
-            now: The time it tells.
-
-        Returns:
-            The template.
+            tools: True for the template for chats with tools.
+            now: The time that ``strftime_now`` formats; None for the current time.
         """
         chat = self._chats[tools]
         return chat if now is None else replace(chat, now=now)
 
-    def laid_out(
+    def render_plain(
         self,
         jinja: ChatJinja,
         chat: Chat,
@@ -351,33 +349,29 @@ class ChatTemplate:
         texts: Sequence[str] | None,
         traced: Callable[[], Chat] | None = None,
     ) -> Rendered:
-        """Render what is plain data already.
+        """Render plain data.
 
         Args:
             jinja: The template.
             chat: The messages.
             given: The variables of the template.
             safety: The policy.
-            texts: All texts that nobody trusts; None where they are to be looked at with all care in any case.
-            traced: Returns the same messages with origins of their own.
+            texts: All untrusted texts; None to trace the origins in any case.
+            traced: Returns the same messages with their origins.
 
         Returns:
-            The text; its segments are found out when they are asked for.
+                The text; its segments are computed on first access.
         """
         rendering = Rendering(jinja, given, self.controls(jinja), safety)
         with_origins = traced or (lambda: chat)
         own = None if traced is not None else texts_in([each for name, each in given.items() if name not in _UNTRUSTED])
         if safety.looks and (texts is None or not is_clean(jinja, rendering.controls, texts, own)):
-            return Rendered(*_composition(rendering, with_origins))
+            return Rendered(*_compose(rendering, with_origins))
         text = jinja.run(chat, given)
-        return Rendered.later(text, partial(_composition, rendering._replace(safety=OFF), with_origins))
+        return Rendered.later(text, partial(_compose, rendering._replace(safety=OFF), with_origins))
 
     def controls(self, jinja: ChatJinja) -> Controls:
-        """The control sequences of the template and of its tokenizer.
-
-        Args:
-            jinja: The template that is used.
-        """
+        """Return the control sequences of a compiled template and of its tokenizer."""
         return controls_of(jinja, self._tokens)
 
     def __repr__(self) -> str:
@@ -388,15 +382,15 @@ class ChatTemplate:
 def _generation_prompt(template: ChatJinja) -> str:
     """Return the text that ``add_generation_prompt`` adds."""
     chat = [{"role": "user", "content": template.content("?")}]
-    bare, prompted = (template.writes(chat, add_generation_prompt=on) or "" for on in (False, True))
+    bare, prompted = (template.try_render(chat, add_generation_prompt=on) or "" for on in (False, True))
     return prompted.removeprefix(bare) if prompted.startswith(bare) else ""
 
 
 @lru_cache(maxsize=128)
 def _own_system(template: ChatJinja) -> str | None:
-    """Return the system text that a template adds where a chat has none.
+    """Return the system text that a template adds to a chat without one.
 
-    None if it adds none; ``""`` if it refuses system messages or has no turn of their own for them.
+    None if it adds none; ``""`` if it refuses system messages or renders them outside a turn of their own.
     """
     system, user, answer = (
         {"role": role, "content": template.content(f"lazyprompt {role}")} for role in ("system", "user", "assistant")
@@ -414,15 +408,15 @@ def _own_system(template: ChatJinja) -> str | None:
     return head.removeprefix(opening).removesuffix(closing) or None if has_both else None
 
 
-def _composition(rendering: Rendering, chat: Callable[[], Chat]) -> Composition:
-    """Return the composition of a text."""
+def _compose(rendering: Rendering, chat: Callable[[], Chat]) -> Composition:
+    """Render a chat with its origins."""
     given = chat()
     traces = rendering.traced(given)
     return Composition(tuple(traces.parts), tuple(origin.slot for origin in traces.origins), _note(given, traces))
 
 
 def _note(chat: Chat, traces: Traces) -> str:
-    """Return the note of a rendering: the reason why origins are lost, or the roles that the template does not show."""
+    """Return the note of a rendering: the reason why origins are lost, or the roles that the template drops."""
     if traces.note:
         return traces.note
     shown = {origin.message for origin in traces.origins}
@@ -430,19 +424,19 @@ def _note(chat: Chat, traces: Traces) -> str:
         (message["role"], at) for at, message in enumerate(chat) if any(map(str.strip, texts_in(message["content"])))
     ]
     roles = {role for role, at in said if at in shown}
-    # An answer may be a thought alone, which a template leaves out.
+    # An answer may consist of a thought, which a template may drop.
     hidden = dict.fromkeys(str(role) for role, _ in said if role not in {*roles, "assistant"})
-    return "; ".join(f"the template shows no message of the role {role!r}" for role in hidden)
+    return "; ".join(f"the template renders no message with the role {role!r}" for role in hidden)
 
 
-def _continued(traces: Traces) -> Rendered:
-    """Return the text up to the end of the message to continue."""
+def _cut_at_tag(traces: Traces) -> Rendered:
+    """Cut the text at the end of the message to continue."""
     places = zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)
-    # The tag is ours, or the own text of a template that knows it.
+    # The tag is the appended one, or the own text of a template that contains it.
     tags = [at + part.rfind(_TAG) for at, part, origin in places if origin.trusted and _TAG in part]
     if not tags:
-        raise TemplateError("there is nothing to go on with: the template does not show the end of the last message")
-    # A template that trims has trimmed the tag; what stands before it is then trimmed as well, as in transformers.
+        raise TemplateError("no text to continue: the template does not render the end of the last message")
+        # If the template has trimmed the tag, the text before it is trimmed as well, as in transformers.
     text = traces.text
     left = tags[-1] if text.startswith(TAG, tags[-1]) else len(text[: tags[-1]].rstrip())
     kept: list[str] = []

@@ -1,7 +1,7 @@
-"""A model's own tokens: its ``tokenizer.json`` and its chat template, counted on this machine.
+"""A token counter with a model's own ``tokenizer.json`` and chat template, which needs no network.
 
-Source of the rules: transformers 5, ``PreTrainedTokenizerBase.apply_chat_template`` (what a template is given, and that
-no special tokens are added to what it writes) and ``TokenizersBackend.__init__`` (which tokens are added).
+Source of the rules: transformers 5, ``PreTrainedTokenizerBase.apply_chat_template`` (the input of a template, and no
+special tokens added to its output) and ``TokenizersBackend.__init__`` (the added tokens).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from lazyprompt._base.files import read_regular
+from lazyprompt._base.json import is_dict, is_sequence
 from lazyprompt.chat_templates.jinja import ChatJinja, without_none
 from lazyprompt.chat_templates.source import ChatSource, read_chat_source
 from lazyprompt.errors import TemplateError, TokenizerError, missing_extra
@@ -26,39 +27,40 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 _FILE = "tokenizer.json"
-# The largest in use have some 35 MB.
+# The largest files in use have about 35 MB.
 _MOST = 134_217_728
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
-# What makes a message one of another form than OpenAI's, and who speaks in it.
+# Keys of messages in other formats than OpenAI's, and the OpenAI roles of their roles and types.
 _OTHER_FORMS = frozenset(("parts", "output", "arguments"))
 _ROLES = {"model": "assistant", "function": "tool"}
 _ITEM_ROLES = {"function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant"}
-# Short turns in an order that no template refuses, to see what it puts around them.
+# Short turns in an order that every template accepts, to measure the text around them.
 _TURNS = ("user", "assistant", "user")
 _SHORT = "x"
 
 
 class HuggingFaceTokenCounter:
-    """Counts what a model's own chat template makes of messages, with the model's own tokenizer.
+    """A token counter that renders messages with a model's own chat template and encodes them with its tokenizer.
 
-    Messages count as the template shows them, tools and the beginning of the answer included: what transformers'
-    ``apply_chat_template(messages, tools, add_generation_prompt=True)`` counts. Contents go to the template in the form
-    it shows, text or parts. Pictures and other media count what the template writes for them and what
-    :func:`~lazyprompt.tokens.media.estimate_media_tokens` says. Messages that a template refuses (many want users and
-    assistants to alternate, some take no system) count one by one, each as the template shows it alone; one that it
-    refuses even alone counts its texts and what the template puts around a user's. Such a count is rather too high than
-    too low.
+    The count includes tools and the generation prompt: it equals that of transformers'
+    ``apply_chat_template(messages, tools, add_generation_prompt=True)``. Contents are passed as text or parts,
+    whichever the template renders. Images and other media count as the template's text for them plus
+    :func:`~lazyprompt.tokens.media.estimate_media_tokens`.
 
-    Without any template, texts count, with roles and names, and nothing around them. Nothing is ever downloaded.
+    If a template refuses the messages (many require alternating roles, some accept no system message), each message is
+    counted as rendered alone. A message that is refused even alone counts as its texts plus the text around a user
+    message. Such a count tends to be too high rather than too low.
+
+    Without a template, only texts, roles and names count. Nothing is ever downloaded.
 
     Args:
-        tokenizer: A model's ``tokenizer.json``, or the directory it lies in. What lies beside it is read too: the chat
-            template and the special tokens. Or a tokenizer, as of :meth:`~lazyprompt.Rendered.encode`.
-        chat_template: The chat template as text, in the place of the one beside the tokenizer.
+        tokenizer: A model's ``tokenizer.json`` or its directory, whose chat template and special tokens are read, too.
+            Or a tokenizer that :meth:`~lazyprompt.Rendered.encode` accepts.
+        chat_template: The text of a chat template to use instead of the one in the directory.
 
     Raises:
         TokenizerError: There is no tokenizer at the path, or a file cannot be read.
-        TemplateError: The chat template's syntax is wrong.
+        TemplateError: The chat template's syntax is invalid.
         MissingExtraError: The package tokenizers is not installed.
     """
 
@@ -76,11 +78,11 @@ class HuggingFaceTokenCounter:
         loaded, source = load_tokenizer(tokenizer)
         self._backend = backend_of(loaded)
         own = None if chat_template is None else ChatJinja(chat_template, source.special_tokens)
-        # Without tools, and with.
+        # The templates without tools and with tools.
         self._chats = tuple(own or source.template(with_tools=with_tools) for with_tools in (False, True))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as its path: the vocabulary is read again."""
+        """Pickle the path only; the vocabulary is read again."""
         return partial(type(self), chat_template=self.chat_template), (self.tokenizer,)
 
     def __repr__(self) -> str:
@@ -88,17 +90,17 @@ class HuggingFaceTokenCounter:
         return f"{type(self).__name__}({shown!r})"
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """The number of tokens of messages and tools, and of the beginning of the answer.
+        """Count the tokens of messages, tools and the generation prompt.
 
         Args:
-            messages: Messages in the OpenAI form or Msg; those in other forms count by their texts.
-            tools: The tools, in the OpenAI form.
+            messages: ``Msg`` or messages in OpenAI's format; of other formats, only the texts count.
+            tools: The tools, in OpenAI's format.
 
         Returns:
-            The number; for no messages, what the template writes for none.
+            The number of tokens; without messages, that of the text that the template renders for none.
 
         Raises:
-            FormatError: A message or tool is no JSON value.
+            FormatError: A message or tool is not a JSON value.
         """
         given = forms(messages)
         media = sum(estimate_media_tokens(part) for message in given for part in content_of(message)[1])
@@ -106,44 +108,44 @@ class HuggingFaceTokenCounter:
         if chat is None:
             roles = [role for message in given if isinstance(role := message.get("role"), str)]
             texts = [text for message in given for text in content_of(message)[0]]
-            return media + self._texts((*roles, *texts)) + self._json(tools)
-        return media + self._chat(chat, given, tools or None)
+            return media + self._count_texts((*roles, *texts)) + self._count_tools(tools)
+        return media + self._count_chat(chat, given, tools or None)
 
     def count_text(self, text: str) -> int:
-        """The number of tokens of a text, without any that stand for its beginning or end."""
+        """Count the tokens of a text, without beginning-of-text and end-of-text tokens."""
         return len(self._backend.encode(well_formed(text)).ids)
 
-    def _texts(self, texts: Iterable[str]) -> int:
+    def _count_texts(self, texts: Iterable[str]) -> int:
         return sum(map(self.count_text, texts))
 
-    def _json(self, tools: Sequence[Form] | None) -> int:
-        return self._texts(json_text(tool, "a tool") for tool in tools or ())
+    def _count_tools(self, tools: Sequence[Form] | None) -> int:
+        return self._count_texts(json_text(tool, "a tool") for tool in tools or ())
 
-    def _chat(self, chat: ChatJinja, given: Sequence[Form], tools: Sequence[Form] | None) -> int:
-        """Render messages; if the template refuses them, each by itself."""
-        shown = without_none(_shown(message, chat) for message in given)
-        whole = self._rendered(chat, shown, tools)
-        return self._one_by_one(chat, given, shown, tools) if whole is None else whole
+    def _count_chat(self, chat: ChatJinja, given: Sequence[Form], tools: Sequence[Form] | None) -> int:
+        """Count rendered messages; if the template refuses them, count each one alone."""
+        shown = without_none(_adapt_message(message, chat) for message in given)
+        whole = self._count_rendered(chat, shown, tools)
+        return self._count_one_by_one(chat, given, shown, tools) if whole is None else whole
 
-    def _one_by_one(
+    def _count_one_by_one(
         self, chat: ChatJinja, given: Sequence[Form], shown: Sequence[Form], tools: Sequence[Form] | None
     ) -> int:
-        """Each message as the template shows it alone, what stands before all messages counted once."""
+        """Count each message as rendered alone, and the text before all messages once."""
         turns = [{"role": role, "content": _content(_SHORT, chat)} for role in _TURNS]
-        one, two, three = (self._rendered(chat, turns[:most], add_generation_prompt=False) for most in (1, 2, 3))
-        opening = self._rendered(chat, turns[:1], tools)
-        # What the template puts around a turn, and before all of them.
+        one, two, three = (self._count_rendered(chat, turns[:most], add_generation_prompt=False) for most in (1, 2, 3))
+        opening = self._count_rendered(chat, turns[:1], tools)
+        # The tokens that the template adds to a turn, and those before all turns.
         turn = one or 0
         frame = turn if two is None or three is None else min(turn, abs(three - two))
         before = turn - frame
-        counted = before + self._json(tools) if opening is None else max(before, opening - frame)
+        counted = before + self._count_tools(tools) if opening is None else max(before, opening - frame)
         for message, form in zip(given, shown, strict=True):
-            texts = self._texts(content_of(message)[0])
-            alone = self._rendered(chat, (form,), add_generation_prompt=False)
+            texts = self._count_texts(content_of(message)[0])
+            alone = self._count_rendered(chat, (form,), add_generation_prompt=False)
             counted += texts + frame if alone is None else max(texts, alone - before)
         return counted
 
-    def _rendered(
+    def _count_rendered(
         self,
         chat: ChatJinja,
         messages: Sequence[Form],
@@ -151,7 +153,7 @@ class HuggingFaceTokenCounter:
         *,
         add_generation_prompt: bool = True,
     ) -> int | None:
-        """The number of tokens of what the template writes; None where it refuses."""
+        """Count the tokens of the rendered text; None if the template refuses."""
         try:
             return self.count_text(chat.render(messages, tools, add_generation_prompt=add_generation_prompt))
         except TemplateError:
@@ -159,10 +161,10 @@ class HuggingFaceTokenCounter:
 
 
 def load_tokenizer(path: str | Path) -> tuple[tokenizers.Tokenizer, ChatSource]:
-    """Load a model's tokenizer with the tokens that stand beside it, and what else does.
+    """Load a model's tokenizer with its added tokens, and its chat templates.
 
     Args:
-        path: A model's ``tokenizer.json``, or the directory it lies in.
+        path: A model's ``tokenizer.json`` or its directory.
 
     Raises:
         TokenizerError: There is no tokenizer at the path, or a file cannot be read.
@@ -172,8 +174,7 @@ def load_tokenizer(path: str | Path) -> tuple[tokenizers.Tokenizer, ChatSource]:
     file = path / _FILE if path.is_dir() else path
     if not file.exists():
         raise TokenizerError(
-            f"there is no tokenizer at {file}; give the path of a model's {_FILE}, or of the directory it lies in "
-            "(nothing is downloaded)"
+            f"{file} does not exist; give the path of a model's {_FILE} or its directory (nothing is downloaded)"
         )
     source = read_chat_source(file)
     return _load(file, source), source
@@ -201,11 +202,8 @@ def _load(file: Path, source: ChatSource) -> tokenizers.Tokenizer:
 def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
     """Read a file ``tokenizer.json``.
 
-    Args:
-        file: Its path.
-
     Raises:
-        TokenizerError: It is not a tokenizer, not a regular file, or too large.
+        TokenizerError: The file is not a tokenizer, not a regular file, or too large.
         MissingExtraError: The package tokenizers is not installed.
     """
     try:
@@ -224,48 +222,44 @@ def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
 
 def _unreadable(file: Path, error: Exception) -> TokenizerError:
     return TokenizerError(
-        f"{file} is no tokenizer that the package tokenizers can read: {error}; copy it again from where the model is "
-        "kept, or install a newer tokenizers"
+        f"the package tokenizers cannot read {file}: {error}; download or copy it again, or install a newer tokenizers"
     )
 
 
 def _flags(token: Mapping[str, object]) -> dict[str, Any]:
-    """A token as the package takes it; files may say more of it."""
+    """Return the fields of a token that the package accepts; files may contain more."""
     return {name: token[name] for name in _FLAGS if name in token}
 
 
-def _shown(message: Form, chat: ChatJinja) -> dict[str, Any]:
-    """A message in the form that a template shows, without the content of its media."""
+def _adapt_message(message: Form, chat: ChatJinja) -> dict[str, Any]:
+    """Convert a message to the format that a template renders, without the content of its media."""
     role = message.get("role")
     if not isinstance(role, str) or not _OTHER_FORMS.isdisjoint(message):
         role = _ROLES.get(role, role) if isinstance(role, str) else _ITEM_ROLES.get(str(message.get("type")), "user")
         return {"role": role, "content": _content("\n".join(content_of(message)[0]), chat)}
-    # Ollama's form has pictures beside the text.
+    # Ollama's format has images in a separate field.
     shown = {key: value for key, value in message.items() if key != "images"}
     if isinstance(message.get("function_call"), dict):
-        # The form of calls before there were tools.
+        # The deprecated format of calls.
         shown["tool_calls"] = [{"type": "function", "function": shown.pop("function_call")}]
     return shown | {"content": _content(shown["content"], chat)} if "content" in shown else shown
 
 
 def _content(content: object, chat: ChatJinja) -> object:
-    """A content as text or as parts, whichever the template shows."""
+    """Convert a content to text or parts, whichever the template renders."""
     if isinstance(content, str):
         return chat.content(content)
-    if not isinstance(content, list | tuple):
+    if not is_sequence(content):
         return content
-    items = cast("Sequence[object]", content)
     if not chat.shows_parts:
-        return "\n".join(content_of({"content": items})[0])
-    return [part for item in items for part in _parts(item)]
+        return "\n".join(content_of({"content": content})[0])
+    return [part for item in content for part in _parts(item)]
 
 
 def _parts(item: object) -> list[Mapping[str, object]]:
-    """An item of a content as parts that templates know: text, thoughts, and media by their kind alone."""
+    """Convert an item of a content to parts that templates render: text, thoughts, and media by kind only."""
     texts, media = content_of({"content": [item]})
-    if isinstance(item, dict) and not media:
-        part = cast("Mapping[str, object]", item)
-        if part.get("type") in ("text", "thinking"):
-            return [part]
+    if is_dict(item) and not media and item.get("type") in ("text", "thinking"):
+        return [item]
     kinds = [medium.kind for part in media for medium in media_in(part)]
     return [*({"type": "text", "text": text} for text in texts), *({"type": kind} for kind in kinds)]

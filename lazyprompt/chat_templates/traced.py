@@ -1,8 +1,8 @@
-"""Text that knows where it came from, while a template trims it, splits it and puts it together.
+"""Text that carries its origins through a template's operations on strings.
 
-A chat template is a program: it may strip what it is given, look for a tag in it, cut it there and join the pieces with
-words of its own. A :class:`Traced` text goes through all of that as the text it is, and what comes out still says for
-each of its characters which message it came from, or that it is the template's own.
+A chat template is a program: it may strip a text, search it for a tag, split it there and join the pieces with its own
+text. A :class:`Traced` text behaves like the plain text, and the output still has an origin for each character: a
+message, or the template itself.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import re
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from itertools import accumulate, groupby
 from os.path import commonprefix
-from typing import Any, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, Self, SupportsIndex, TypeAlias, TypeGuard, TypeVar
 
-from lazyprompt._base.json import JsonText, to_json
+from lazyprompt._base.json import JsonText, is_dict, is_mapping, is_sequence, to_json
 from lazyprompt._base.trusted import is_trusted
 from lazyprompt.messages.prompt import MARKERS, FilledText, Text
 from lazyprompt.safety.neutralised import Neutralised, NeutralisedJson
 
 
-class Origin(NamedTuple):
-    """Origin of a text.
+class TextOrigin(NamedTuple):
+    """The origin of a text.
 
     Attributes:
-        slot: Its name, as a :class:`~lazyprompt.messages.prompt.Segment` has it.
-        message: The index of the message it stands in; None where it stands in none.
-        trusted: Whether the developer or the template wrote it.
-        json: Whether it was written as JSON.
-        generated: Whether the template itself says that the model wrote it (``{% generation %}``).
-        mixed: True if the template's own text may be in it, too.
-        raw: The control sequence as it was given, if the text is one that was neutralised.
+        slot: The name of its slot in a :class:`~lazyprompt.messages.prompt.Segment`.
+        message: The index of its message; None if it belongs to no message.
+        trusted: True if the developer or the template wrote it.
+        json: True if it was dumped as JSON.
+        generated: True if the template marks it as the model's text (``{% generation %}``).
+        mixed: True if it may contain the template's own text, too.
+        raw: The original control sequence, if the text is a neutralised one.
     """
 
     slot: str
@@ -41,7 +41,7 @@ class Origin(NamedTuple):
     raw: str = ""
 
 
-OWN = Origin(MARKERS, trusted=True)
+OWN = TextOrigin(MARKERS, trusted=True)
 
 _BEGUN = re.compile(r"<[^<>]*\Z")
 
@@ -50,25 +50,25 @@ _LISTS = (list, tuple, KeysView, ValuesView, ItemsView)
 _PLAIN = (int, float, type(None), range)
 
 _Text = TypeVar("_Text", bound=str)
-# So many characters in a row came from there.
-Run: TypeAlias = "tuple[int, Origin]"
+# A number of consecutive characters, and their origin.
+Run: TypeAlias = "tuple[int, TextOrigin]"
 
 
 class Traced(str):
-    """A text with its origins; in all else it is the text."""
+    """A string that carries its origins."""
 
     __slots__ = ("runs",)
     runs: tuple[Run, ...]
 
     def __new__(cls, text: str, runs: Iterable[Run]) -> Self:
-        """A text made of runs, whose lengths add up to its own."""
+        """Create a text with its runs, whose lengths add up to its length."""
         made = super().__new__(cls, text)
         made.runs = tuple(runs)
         return made
 
     @classmethod
-    def of(cls, text: str, origin: Origin) -> Self:
-        """A text that came from one place."""
+    def of(cls, text: str, origin: TextOrigin) -> Self:
+        """Create a text with a single origin."""
         return cls(text, ((len(text), origin),))
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ class Traced(str):
         if not isinstance(key, slice):
             text = str.__getitem__(self, key)
             at = key.__index__() % len(self)
-            return Traced(text, cut(self.runs, at, at + 1))
+            return Traced(text, cut_runs(self.runs, at, at + 1))
         start, stop, step = key.indices(len(self))
         if step == 1:
             return self._from(start, max(start, stop))
@@ -102,10 +102,10 @@ class Traced(str):
         return (self._from(at, at + 1) for at in range(str.__len__(self)))
 
     def _from(self, start: int, stop: int) -> Traced:
-        return Traced(str.__getitem__(self, slice(start, stop)), cut(self.runs, start, stop))
+        return Traced(str.__getitem__(self, slice(start, stop)), cut_runs(self.runs, start, stop))
 
     def _pieces(self, pieces: Iterable[str], gap: int | None = None) -> list[Traced]:
-        """Pieces of this text, found in their order; ``gap`` characters apart, or any white space."""
+        """Trace consecutive pieces of this text, which are ``gap`` characters or any white space apart."""
         found: list[Traced] = []
         at = 0
         for piece in pieces:
@@ -143,7 +143,7 @@ class Traced(str):
         pieces = str.rsplit(self, sep, maxsplit)
         if sep is not None or not pieces:
             return self._pieces(pieces, len(sep or ""))
-        # Its first piece alone may begin with white space or hold it.
+        # Only the first piece may begin with or contain white space.
         first = self._from(0, len(str.rstrip(pieces[0])) + str.find(self, pieces[0]))
         rest = self._from(len(first), len(self))
         begin = len(first) - len(pieces[0])
@@ -157,22 +157,24 @@ class Traced(str):
 
     def partition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
         """Split as ``str.partition`` does, with origins."""
-        return cast("tuple[Traced, Traced, Traced]", tuple(self._pieces(str.partition(self, sep), 0)))
+        before, separator, after = self._pieces(str.partition(self, sep), 0)
+        return before, separator, after
 
     def rpartition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
         """Split as ``str.rpartition`` does, with origins."""
-        return cast("tuple[Traced, Traced, Traced]", tuple(self._pieces(str.rpartition(self, sep), 0)))
+        before, separator, after = self._pieces(str.rpartition(self, sep), 0)
+        return before, separator, after
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Traced:
-        """Replace as ``str.replace`` does; a new text without origin is the text's own."""
+        """Replace as ``str.replace`` does; a new text without origins gets those of the replaced text."""
         if not old:
-            return whole(str.replace(self, old, new, count), (self, new))
+            return trace_opaque(str.replace(self, old, new, count), (self, new))
         pieces = self._pieces(str.split(self, old, count), len(old))
         joined: list[Run] = []
         at = 0
         for index, piece in enumerate(pieces):
             if index:
-                joined += new.runs if isinstance(new, Traced) else [(len(new), cut(self.runs, at, at + 1)[0][1])]
+                joined += new.runs if isinstance(new, Traced) else [(len(new), cut_runs(self.runs, at, at + 1)[0][1])]
                 at += len(old)
             joined += piece.runs
             at += len(piece)
@@ -186,37 +188,37 @@ class Traced(str):
             runs += (*(self.runs if index else ()), *runs_of(item))
         return Traced(str.join(self, items), runs)
 
-    def _letters(self, text: str) -> Traced:
-        """This text in other letters, which are as many as a rule."""
-        return Traced(text, self.runs) if len(text) == len(self) else whole(text, (self,))
+    def _convert(self, text: str) -> Traced:
+        """Return the converted text with the origins of this one; it usually has the same length."""
+        return Traced(text, self.runs) if len(text) == len(self) else trace_opaque(text, (self,))
 
     def upper(self) -> Traced:
         """Convert as ``str.upper`` does, with origins."""
-        return self._letters(str.upper(self))
+        return self._convert(str.upper(self))
 
     def lower(self) -> Traced:
         """Convert as ``str.lower`` does, with origins."""
-        return self._letters(str.lower(self))
+        return self._convert(str.lower(self))
 
     def title(self) -> Traced:
         """Convert as ``str.title`` does, with origins."""
-        return self._letters(str.title(self))
+        return self._convert(str.title(self))
 
     def capitalize(self) -> Traced:
         """Convert as ``str.capitalize`` does, with origins."""
-        return self._letters(str.capitalize(self))
+        return self._convert(str.capitalize(self))
 
 
-_UNKNOWN = Traced.of("", Origin("unknown"))
+_UNKNOWN = Traced.of("", TextOrigin("unknown"))
 
 
 def runs_of(text: str) -> tuple[Run, ...]:
-    """The runs of a text; what has none is the template's own."""
+    """Return the runs of a text; a text without runs is the template's own."""
     return text.runs if isinstance(text, Traced) else ((len(text), OWN),)
 
 
-def cut(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
-    """The runs between two places."""
+def cut_runs(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
+    """Return the runs between two indexes."""
     found: list[Run] = []
     at = 0
     for length, origin in runs:
@@ -230,57 +232,61 @@ def cut(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
 
 
 def common_prefix(*texts: str) -> str:
-    """Return the beginning that texts share."""
-    return commonprefix(texts)  # noqa: RUF071 - they are no paths
+    """Return the common prefix of texts."""
+    return commonprefix(texts)  # noqa: RUF071 - the texts are not paths
 
 
 def common_start(*texts: str) -> str:
-    """Return the beginning that texts share, up to the end of a token: no piece of one is left at its end."""
+    """Return the common prefix of texts, without an incomplete token at its end."""
     return _BEGUN.sub("", common_prefix(*texts))
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield the texts in a value; for what nobody can look into, a text of unknown origin."""
+    """Yield the texts in a value, and a text of unknown origin for each opaque object."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for pair in cast("Mapping[object, object]", value).items():
+    elif is_mapping(value):
+        for pair in value.items():
             yield from _texts_in(pair)
-    elif isinstance(value, _LISTS):
-        for item in cast("Iterable[object]", value):
+    elif _is_collection(value):
+        for item in value:
             yield from _texts_in(item)
     elif not isinstance(value, _PLAIN):
         yield _UNKNOWN
 
 
-def traced_in(value: object) -> Iterator[Traced]:
+def _is_collection(value: object) -> TypeGuard[Iterable[object]]:
+    return isinstance(value, _LISTS)
+
+
+def find_traced(value: object) -> Iterator[Traced]:
     """Yield the traced texts in a value."""
     return (text for text in _texts_in(value) if isinstance(text, Traced))
 
 
-def holds_traced(value: object) -> bool:
-    """Return True if there is a traced text in a value."""
-    return any(True for _ in traced_in(value))
+def contains_traced(value: object) -> bool:
+    """Return True if a value contains traced text."""
+    return any(True for _ in find_traced(value))
 
 
-def whole(text: str, given: object, *, json: bool = False) -> Traced:
-    """A text made of others in a way nobody can follow: it came from where they came from.
+def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
+    """Trace a text that an opaque operation made from others: it gets a single origin.
 
     Args:
         text: The text.
-        given: What it was made of.
-        json: Whether it was written as JSON.
+        given: The values that it was made from.
+        json: True if it was dumped as JSON.
 
     Returns:
-        The text with one origin; it is trusted only if all of them are.
+        The text with one origin, which is trusted only if those of all values are.
     """
-    found = [*traced_in(given)]
+    found = [*find_traced(given)]
     origins = [origin for one in found for length, origin in one.runs if length or not str.__len__(one)]
     outside = [origin for origin in origins if not origin.trusted] or origins or [OWN]
     first = outside[0]
     if any(origin.message != first.message for origin in outside):
         first = first._replace(message=None)
-    # The keys that a template writes as JSON are no control sequences.
+    # Keys that a template dumps as JSON are not control sequences.
     plain = () if json else (one for one in _texts_in(given) if not isinstance(one, Traced))
     own = any(map(_PUNCTUATION.search, plain)) or any(
         each.trusted for one in found for length, each in one.runs if length
@@ -290,8 +296,8 @@ def whole(text: str, given: object, *, json: bool = False) -> Traced:
     return Traced(text, _with_raw(text, origin, found))
 
 
-def _with_raw(text: str, origin: Origin, given: Iterable[Traced]) -> Iterator[Run]:
-    """Yield the runs of a text of one origin: what was neutralised in the texts it was made of is found in it again."""
+def _with_raw(text: str, origin: TextOrigin, given: Iterable[Traced]) -> Iterator[Run]:
+    """Yield the runs of a text with a single origin, keeping the neutralised sequences of the given texts."""
     done = 0
     for one in given:
         at = 0
@@ -307,61 +313,60 @@ def _with_raw(text: str, origin: Origin, given: Iterable[Traced]) -> Iterator[Ru
     yield len(text) - done, origin
 
 
-def trace(value: object, origin: Origin) -> Any:  # noqa: ANN401 - of the kind that was given
-    """Return a copy of plain data whose texts, keys too, came from one place; known origins stay."""
-    return _mapped(value, str, lambda text: _traced(text, origin))
+def trace(value: object, origin: TextOrigin) -> Any:  # noqa: ANN401 - the type of the value
+    """Copy plain data, and give its texts and keys an origin; traced texts keep theirs."""
+    return _map_values(value, str, lambda text: _trace_text(text, origin))
 
 
-def _traced(text: str, origin: Origin) -> Traced:
+def _trace_text(text: str, origin: TextOrigin) -> Traced:
     if isinstance(text, Traced):
         return text
     return trace_parts(text.origins) if isinstance(text, FilledText) else Traced.of(text, origin)
 
 
 def trace_parts(text: Text) -> Traced:
-    """Return a text that knows the slots of its parts."""
+    """Return a text that carries the slots of its parts."""
     runs = [
-        (len(part), Origin(slot, trusted=is_trusted(at, part)))
+        (len(part), TextOrigin(slot, trusted=is_trusted(at, part)))
         for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))
     ]
     return Traced(str(text), runs)
 
 
-def trace_message(message: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
-    """Return a message whose texts came from one place; its role is the template's to ask for."""
+def trace_message(message: Mapping[str, Any], origin: TextOrigin) -> dict[str, Any]:
+    """Give the texts of a message an origin, except its role, which templates compare."""
     return {name: value if name == "role" else trace(value, origin) for name, value in message.items()}
 
 
-def map_texts(value: Any, change: Callable[[Traced], str]) -> Any:  # noqa: ANN401 - of the kind that was given
-    """Return a copy of plain data whose traced texts, keys too, are changed."""
-    return _mapped(value, Traced, change)
+def map_texts(value: Any, change: Callable[[Traced], str]) -> Any:  # noqa: ANN401 - the type of the value
+    """Copy plain data, and apply a function to its traced texts and keys."""
+    return _map_values(value, Traced, change)
 
 
-def _mapped(value: Any, kind: type[_Text], change: Callable[[_Text], str]) -> Any:  # noqa: ANN401 - of the kind that was given
+def _map_values(value: Any, kind: type[_Text], change: Callable[[_Text], str]) -> Any:  # noqa: ANN401 - the type of the value
     if isinstance(value, kind):
         return change(value)
-    if isinstance(value, dict):
-        items = cast("dict[object, object]", value).items()
-        return {_mapped(key, kind, change): _mapped(item, kind, change) for key, item in items}
-    if isinstance(value, list | tuple):
-        made = [_mapped(item, kind, change) for item in cast("Sequence[object]", value)]
+    if is_dict(value):
+        return {_map_values(key, kind, change): _map_values(item, kind, change) for key, item in value.items()}
+    if is_sequence(value):
+        made = [_map_values(item, kind, change) for item in value]
         return tuple(made) if isinstance(value, tuple) else made
     return value
 
 
-def map_origins(text: str, change: Callable[[Origin], Origin]) -> Traced:
-    """A text whose origins are others."""
+def map_origins(text: str, change: Callable[[TextOrigin], TextOrigin]) -> Traced:
+    """Apply a function to the origins of a text."""
     return Traced(text, [(length, change(origin)) for length, origin in runs_of(text)])
 
 
-def parts_of(text: str) -> tuple[list[str], list[Origin]]:
-    """A traced text as parts, trusted and untrusted in turn, and the origin of each.
+def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
+    """Split a traced text into alternating trusted and untrusted parts.
 
     Args:
         text: The text.
 
     Returns:
-        The parts and their origins; neighbours of one origin are one part.
+        The parts and their origins; adjoining text of one origin is one part.
     """
     parts, origins = [""], [OWN]
     at = 0
@@ -373,7 +378,7 @@ def parts_of(text: str) -> tuple[list[str], list[Origin]]:
         at += length
         of_its_kind = (len(parts) % 2 == 1) == origin.trusted
         if not of_its_kind or parts[-1]:
-            # The place is taken, or is of the other kind: an empty part of that kind may stand between.
+            # The last part is in use or of the other kind: add an empty part of the other kind where necessary.
             fill = 2 if of_its_kind else 1
             parts += [""] * fill
             origins += [OWN] * fill
@@ -386,7 +391,7 @@ def parts_of(text: str) -> tuple[list[str], list[Origin]]:
 
 
 def _part(text: str, runs: Sequence[Run], *, is_json: bool) -> str:
-    """Return a part with the marks of what was neutralised in it."""
+    """Return a part with the marks of its neutralised sequences."""
     if not any(origin.raw for _, origin in runs):
         return JsonText(text) if is_json else text
     ends = accumulate(length for length, _ in runs)

@@ -1,7 +1,7 @@
 """The trained parts of a rendered chat: the assistant's text, and the marker that ends it.
 
-A template that marks it itself (``{% generation %}``) decides. In all others a turn begins where the generation prompt
-ends, and ends with what the template writes behind the turn whether or not another follows it.
+If a template marks it with ``{% generation %}``, these marks decide. Otherwise a turn begins after the generation
+prompt, and ends with the text that the template writes after a turn, whether or not another one follows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from lazyprompt.chat_templates.traced import Run, Traced, common_start, cut, parts_of
+from lazyprompt.chat_templates.traced import Run, Traced, common_start, cut_runs, parts_of
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.prompt import MARKERS
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")
-# Stands in no text of a template.
+# A character that no template writes.
 _NONE = "\0"
 _WORD = "lazyprompt"
 _NEXT = {"role": "user", "content": "?"}
 
 
 class _Span(NamedTuple):
-    """Span of text of one origin."""
+    """A span of text with one origin."""
 
     start: int
     stop: int
@@ -43,24 +43,24 @@ class _Span(NamedTuple):
 
 
 class _RenderedChat(NamedTuple):
-    """A chat as the template shows it."""
+    """A chat as the template renders it."""
 
     text: str
     spans: tuple[_Span, ...]
 
-    def before(self, start: int) -> str:
-        """The template's own text right before a place."""
+    def text_before(self, start: int) -> str:
+        """Return the template's own text that ends at an index."""
         return self.text[
             max((span.stop for span in self.spans if span.stop <= start and not span.own), default=0) : start
         ]
 
-    def behind(self, stop: int) -> str:
-        """The template's own text right behind a place."""
+    def text_after(self, stop: int) -> str:
+        """Return the template's own text that begins at an index."""
         end = min((span.start for span in self.spans if span.start >= stop and not span.own), default=len(self.text))
         return self.text[stop:end]
 
     def of_message(self, at: int) -> list[_Span]:
-        """Find the text of a message."""
+        """Return the spans of a message."""
         return [span for span in self.spans if span.message == at]
 
 
@@ -68,31 +68,31 @@ def trained_parts(rendering: Rendering, chat: Chat, wanted: Collection[int]) -> 
     """Render a whole chat for training.
 
     Args:
-        rendering: The template, with all that it is given.
-        chat: The messages, as plain data, the answer last.
-        wanted: The indexes of the assistant's messages that are trained.
+        rendering: The template and its variables.
+        chat: The messages as plain data, ending with the answer.
+        wanted: The indexes of the assistant's messages to train.
 
     Returns:
-        The text in parts; their messages are those of the chat.
+        The text in parts, each with the index of its message in the chat.
 
     Raises:
-        TemplateError: The template refuses the messages, or loses where its text came from.
-        SafetyError: There is a control sequence, and that is refused.
+        TemplateError: The template refuses the messages, or loses the origins of its text.
+        SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
     """
     rendering = rendering.but(add_generation_prompt=False)
     traces = rendering.traced(chat)
     if traces.note:
-        raise TemplateError(f"nobody can say which text is the assistant's: {traces.note}")
+        raise TemplateError(f"cannot determine which text is the assistant's: {traces.note}")
     runs = [*zip(map(len, traces.parts), traces.origins, strict=True)]
     shown = _RenderedChat(traces.text, tuple(_spans(runs)))
     if _TAG.search(rendering.template.text):
         answers = [at for at, message in enumerate(chat) if message.get("role") == "assistant"]
-        found = _marked(shown.spans, answers, wanted)
+        found = _find_marked(shown.spans, answers, wanted)
     else:
-        header = _header(rendering)
+        header = _generation_prompt(rendering)
         traced, given = rendering.with_origins(chat)
         rendering = rendering._replace(given=given)
-        found = [piece for at in sorted(wanted) for piece in _turn(rendering, traced, shown, at, header)]
+        found = [piece for at in sorted(wanted) for piece in _find_turn(rendering, traced, shown, at, header)]
     parts, origins = parts_of(Traced(shown.text, _with_marks(runs, found)))
     return SampleParts(
         tuple(parts),
@@ -110,8 +110,8 @@ def _spans(runs: Sequence[Run]) -> Iterator[_Span]:
         at += length
 
 
-def _marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
-    """Find the text that the template itself marks; a run is of the message whose text is in it, or the next."""
+def _find_marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
+    """Find the text that the template marks. A marked run belongs to the message in it, or else to the next one."""
     found: list[tuple[int, int]] = []
     waiting = list(answers)
     for generated, group in groupby(spans, key=lambda span: span.generated):
@@ -125,43 +125,45 @@ def _marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[i
     return found
 
 
-def _turn(rendering: Rendering, chat: Chat, shown: _RenderedChat, at: int, header: str) -> Iterator[tuple[int, int]]:
-    """From where to where a turn of the assistant goes; in pieces, where a template puts results between them."""
-    prompt = _shown(rendering, chat[:at], prompted=True)
-    last, followed = _shown(rendering, chat[: at + 1]), _shown(rendering, [*chat[: at + 1], _NEXT])
+def _find_turn(
+    rendering: Rendering, chat: Chat, shown: _RenderedChat, at: int, header: str
+) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of an assistant's turn, or of its pieces if the template puts results between them."""
+    prompt = _render(rendering, chat[:at], prompted=True)
+    last, followed = _render(rendering, chat[: at + 1]), _render(rendering, [*chat[: at + 1], _NEXT])
     alone = last.of_message(at) if last else []
     own = _of_one_turn(shown, at, last) if last and alone else shown.of_message(at)
-    tails = [one.behind(one.of_message(at)[-1].stop) for one in (last, followed) if one and one.of_message(at)]
+    tails = [one.text_after(one.of_message(at)[-1].stop) for one in (last, followed) if one and one.of_message(at)]
     if own:
         begin, stop = own[0].start, own[-1].stop
-        before = shown.before(begin)
+        before = shown.text_before(begin)
         if header in before:
             begin -= len(before) - before.rindex(header) - len(header)
         elif prompt:
-            begin -= len(before) - len(common_start(before, prompt.before(len(prompt.text))))
+            begin -= len(before) - len(common_start(before, prompt.text_before(len(prompt.text))))
         gaps = [last.text[one.stop : other.start] for one, other in pairwise(alone)] if last else []
         for one, other in pairwise(own):
-            behind = shown.behind(one.stop)
+            behind = shown.text_after(one.stop)
             if one.stop + len(behind) < other.start:
                 yield begin, one.stop + max((len(common_start(behind, gap)) for gap in gaps), default=0)
                 begin = other.start
     elif prompt and shown.text.startswith(prompt.text):
-        # The turn is empty, but it may have an end.
+        # The turn is empty, but may have an end marker.
         begin = stop = len(prompt.text)
-        tails = [one.behind(stop) for one in (last, followed) if one and one.text.startswith(prompt.text)]
+        tails = [one.text_after(stop) for one in (last, followed) if one and one.text.startswith(prompt.text)]
     else:
         return
-    behind = shown.behind(stop)
+    behind = shown.text_after(stop)
     ending = common_start(behind, *tails)
     token = None if ending.strip() else _TOKEN.match(behind)
     if token and not header.startswith(token[0].strip()):
-        # Some end the last turn in a way of their own.
+        # Some templates end the last turn differently.
         ending = token[0]
     yield begin, stop + len(ending.rstrip())
 
 
 def _of_one_turn(shown: _RenderedChat, at: int, last: _RenderedChat) -> list[_Span]:
-    """Find the text of a message in its own turn; other turns may hold the same text again."""
+    """Return the spans of a message in its own turn; other turns may repeat its text."""
     waiting = [last.text[span.start : span.stop] for span in last.of_message(at)]
     own: list[_Span] = []
     for span in shown.of_message(at):
@@ -172,16 +174,16 @@ def _of_one_turn(shown: _RenderedChat, at: int, last: _RenderedChat) -> list[_Sp
     return own
 
 
-def _header(rendering: Rendering) -> str:
-    """Return the text that invites the assistant to answer the user."""
-    bare, prompted = (_shown(rendering, [_NEXT], prompted=on) for on in (False, True))
+def _generation_prompt(rendering: Rendering) -> str:
+    """Return the generation prompt after a user message."""
+    bare, prompted = (_render(rendering, [_NEXT], prompted=on) for on in (False, True))
     if bare is None or prompted is None or not prompted.text.startswith(bare.text):
         return _NONE
     return prompted.text.removeprefix(bare.text) or _NONE
 
 
-def _shown(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _RenderedChat | None:
-    """A part of the chat as the template shows it; None where it refuses."""
+def _render(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _RenderedChat | None:
+    """Render the beginning of a chat; None if the template refuses it."""
     try:
         text = rendering.template.run(chat, {**rendering.given, "add_generation_prompt": prompted}, traced=True)
     except TemplateError:
@@ -191,26 +193,26 @@ def _shown(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _Rend
 
 
 def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:
-    """Runs of which those between some places are trained, and no others."""
+    """Return the runs with only those in the found spans marked as trained."""
     made: list[Run] = []
     at = 0
     for start, stop in (*sorted(found), (sum(length for length, _ in runs), 0)):
-        made += [(length, origin._replace(generated=False)) for length, origin in cut(runs, at, start)]
-        made += [(length, origin._replace(generated=True)) for length, origin in cut(runs, start, stop)]
+        made += [(length, origin._replace(generated=False)) for length, origin in cut_runs(runs, at, start)]
+        made += [(length, origin._replace(generated=True)) for length, origin in cut_runs(runs, start, stop)]
         at = stop
     return made
 
 
 @lru_cache(maxsize=128)
 def answer_end(template: ChatJinja, controls: Controls) -> str:
-    """Return the text that a template writes behind an answer, without white space.
+    """Return the marker that a template writes after an answer, without white space.
 
     Args:
         template: The template.
         controls: Its control sequences.
 
     Returns:
-        The marker; nothing where there is none, or the template refuses a short chat.
+        The marker; empty if there is none or the template refuses a short chat.
     """
     chat = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _WORD})
     try:

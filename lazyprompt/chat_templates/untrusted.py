@@ -1,8 +1,8 @@
-"""Untrusted text in a chat: found, made harmless, and traced through the template.
+"""Rendering of chats with untrusted text neutralised and traced through the template.
 
-Where a template loses the origins of its text, all of it is untrusted but the template's own control sequences. The
-chat is then rendered once more with other characters in the place of all untrusted ones. A control sequence that stands
-in both outputs at one place is the template's own. One that only the values bring about is forged.
+If a template loses the origins of its text, only the template's own control sequences are trusted. They are found by
+rendering the chat again with all untrusted characters exchanged. A control sequence at the same index in both outputs
+is the template's own. One that only the original values produce is forged.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import re
 from functools import lru_cache, partial
 from itertools import chain
 from string import ascii_lowercase, ascii_uppercase, digits
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jinja2 import nodes
 
+from lazyprompt._base.json import is_dict, is_list
 from lazyprompt._base.roles import ROLES
-from lazyprompt.chat_templates.dialect import parsed
+from lazyprompt.chat_templates.dialect import parse_template
 from lazyprompt.chat_templates.pieces import at_edge, within
-from lazyprompt.chat_templates.traced import OWN, Origin, Run, Traced, cut, map_texts, parts_of, trace
+from lazyprompt.chat_templates.traced import OWN, Run, TextOrigin, Traced, cut_runs, map_texts, parts_of, trace
 from lazyprompt.errors import SafetyError, TemplateError
 from lazyprompt.safety.neutralised import Neutralised
 from lazyprompt.safety.policy import LEADING_THOUGHT, Policy, guard
@@ -29,38 +30,38 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
     from lazyprompt.safety.find import Controls
 
-    # The messages and the variables of a template, their texts traced.
+    # The messages and the variables of a template, with traced texts.
     _Run: TypeAlias = tuple[Chat, Mapping[str, object]]
 
 # The fields of a message that hold untrusted text.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
-# A thought without an end, which only a message to continue may have.
+# An unclosed thought, which only a message to continue may contain.
 _OPEN_THOUGHT = re.compile(r"\s*+(<think>)(?!.*<think>)", re.DOTALL)
-_UNKNOWN = Origin("unknown")
+_UNKNOWN = TextOrigin("unknown")
 _WORD = re.compile(r"[\w.-]+")
 _PUNCTUATION = re.compile(r"([^\w\s])")
-# Prose, of which no way to write a text makes a control sequence.
+# Prose, which no filter turns into a control sequence.
 _PROSE = re.compile(r"[\w\s.,:!?'\"()-]*")
-# Characters that HTML, JSON and addresses write in texts of one length.
+# Pairs of characters that HTML, JSON and URLs escape with equal lengths.
 _PAIRS = ("<>", '"\\', "&'", "-.", "_~", "[(", "])", "{;", "}?", "|:", "/=", "#$", "!%", "*+", ",@", "^`")
 
 
 _KINDS = (ascii_lowercase, ascii_uppercase, digits, *_PAIRS)
-# Other characters: distinct texts stay distinct, white space stays what it is.
+# Exchanges characters one to one, so that distinct texts stay distinct; white space stays.
 _EXCHANGED = str.maketrans("".join(_KINDS), "".join(kind[len(kind) // 2 :] + kind[: len(kind) // 2] for kind in _KINDS))
 
 
 class Traces(NamedTuple):
-    """A chat that was rendered with its origins.
+    """A rendered chat with its origins.
 
     Attributes:
-        parts: Trusted and untrusted text in turn.
+        parts: Alternating trusted and untrusted parts.
         origins: The origin of each part.
-        note: The reason why the template loses origins, if it does; only its own control sequences are trusted then.
+        note: The reason if the template loses origins; then only its own control sequences are trusted.
     """
 
     parts: Sequence[str]
-    origins: Sequence[Origin]
+    origins: Sequence[TextOrigin]
     note: str = ""
 
     @property
@@ -70,13 +71,13 @@ class Traces(NamedTuple):
 
 
 class Rendering(NamedTuple):
-    """The way in which chats are rendered.
+    """The settings for rendering chats.
 
     Attributes:
         template: The template.
-        given: Its variables, beside the messages.
+        given: Its variables except the messages.
         controls: Its control sequences.
-        safety: The policy for them in untrusted text.
+        safety: The policy for control sequences in untrusted text.
     """
 
     template: ChatJinja
@@ -85,79 +86,78 @@ class Rendering(NamedTuple):
     safety: Policy
 
     def but(self, **given: object) -> Rendering:
-        """Return the rendering with other values of some variables."""
+        """Return the same settings with some variables changed."""
         return self._replace(given={**self.given, **given})
 
     def traced(self, chat: Chat) -> Traces:
-        """Render a chat with its origins, and make harmless what nobody trusts.
+        """Render a chat with its origins, and neutralise control sequences in untrusted text.
 
-        Untrusted text is made harmless before the template sees it, so that no forged tag makes it cut there. What a
-        template puts together itself (arguments, tools, a sequence that begins in its own text) is looked at behind it.
+        Contents are neutralised before rendering, so that no forged tag misleads the template. Text that the template
+        composes (arguments, tools, a sequence that begins in its own text) is checked after rendering.
 
         Args:
-            chat: The messages, as plain data; what is traced already keeps its origins.
+            chat: The messages, as plain data; traced texts keep their origins.
 
         Raises:
             TemplateError: The template refuses the messages.
-            SafetyError: There is a control sequence, and that is refused.
+            SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
         """
         run = self.with_origins(chat)
         text = self.template.run(map_texts(run[0], str.__str__), self.given)
-        parts, origins, lost = self._traced_parts(run, text)
+        parts, origins, lost = self._trace_parts(run, text)
         if lost:
-            parts, origins = self._untraced_parts(map_texts(run, self._guarded))
-            return Traces(parts, origins, f"where its text came from is lost in the template: {lost}")
+            parts, origins = self._compare_parts(map_texts(run, self._guard))
+            return Traces(parts, origins, f"the template loses the origins of its text: {lost}")
         if self.safety.looks:
             parts = guard(self.controls, parts, [origin.slot for origin in origins], self.safety)
         return Traces(parts, origins)
 
-    def _traced_parts(self, run: _Run, text: str) -> tuple[list[str], list[Origin], str]:
-        """Return the parts of a text and their origins, or the reason why the template loses them."""
+    def _trace_parts(self, run: _Run, text: str) -> tuple[list[str], list[TextOrigin], str]:
+        """Return the parts of a text and their origins, and the reason if the template loses them."""
         try:
             parts, origins = parts_of(self.template.run(*run, traced=True))
         except TemplateError as error:
             return [], [], str(error)
         if "".join(parts) != text:
-            return [], [], "it writes another text with them"
+            return [], [], "it renders a different text with them"
         mixed = any(
             origin.mixed and not self.controls.is_clean(part) for part, origin in zip(parts, origins, strict=True)
         )
-        return parts, origins, "it changes text of its own and of others as one" if mixed else ""
+        return parts, origins, "it modifies its own text and other text together" if mixed else ""
 
     def with_origins(self, chat: Chat) -> _Run:
-        """Return messages and variables with origins, control sequences neutralised.
+        """Return messages and variables with origins, and contents with neutralised control sequences.
 
         Raises:
-            SafetyError: There is a control sequence, and that is refused.
+            SafetyError: A content contains a control sequence, and the policy refuses it.
         """
-        traced = [self._traced_message(message, at) for at, message in enumerate(chat)]
+        traced = [self._trace_message(message, at) for at, message in enumerate(chat)]
         given = self.given
-        return traced, {**given, **{name: trace(given[name], Origin(name)) for name in ("tools", "documents")}}
+        return traced, {**given, **{name: trace(given[name], TextOrigin(name)) for name in ("tools", "documents")}}
 
-    def _traced_message(self, message: Mapping[str, Any], at: int) -> dict[str, Any]:
-        """Return a message whose texts know where they came from, untrusted text made harmless."""
+    def _trace_message(self, message: Mapping[str, Any], at: int) -> dict[str, Any]:
+        """Return a message with origins and neutralised contents."""
         role = message.get("role")
         known = role in ROLES
-        origin = Origin(str(role) if known else "role", at)
+        origin = TextOrigin(str(role) if known else "role", at)
         traced = {name: value if name == "role" and known else trace(value, origin) for name, value in message.items()}
         for name in _SAID:
             if name in traced:
-                traced[name] = self._said(traced[name], may_think=role == "assistant" and name == "content")
+                traced[name] = self._guard_content(traced[name], may_think=role == "assistant" and name == "content")
         return traced
 
-    def _said(self, value: object, *, may_think: bool) -> object:
+    def _guard_content(self, value: object, *, may_think: bool) -> object:
         """Neutralise the content of a message, part by part."""
         if isinstance(value, Traced):
-            return self._guarded(_with_thought(value) if may_think else value)
-        if isinstance(value, list):
-            return [self._said(item, may_think=may_think) for item in cast("list[object]", value)]
-        if isinstance(value, dict):
-            fields = cast("dict[object, object]", value)
-            return {key: self._said(item, may_think=may_think) for key, item in fields.items()}
+            return self._guard(_with_thought(value) if may_think else value)
+        if is_list(value):
+            return [self._guard_content(item, may_think=may_think) for item in value]
+        if is_dict(value):
+            return {key: self._guard_content(item, may_think=may_think) for key, item in value.items()}
         return value
 
-    def _guarded(self, text: Traced) -> Traced:
-        """Make what is not trusted in a text harmless."""
+    def _guard(self, text: Traced) -> Traced:
+        """Neutralise the untrusted parts of a text."""
         if not self.safety.looks or self.controls.is_clean(text):
             return text
         parts, origins = parts_of(text)
@@ -168,42 +168,42 @@ class Rendering(NamedTuple):
         parts = guard(self.controls, parts, [origin.slot for origin in origins], self.safety, where)
         return Traced("".join(parts), chain.from_iterable(map(_runs, parts, origins)))
 
-    def _untraced_parts(self, run: _Run) -> tuple[list[str], list[Origin]]:
-        """Render a chat whose origins the template loses: its own control sequences are trusted, all else is not.
+    def _compare_parts(self, run: _Run) -> tuple[list[str], list[TextOrigin]]:
+        """Render a chat whose origins the template loses; only the template's own control sequences are trusted.
 
         Raises:
             TemplateError: The template refuses the messages.
-            SafetyError: The values bring about a control sequence, and that is refused or cannot be prevented.
+            SafetyError: The values produce a control sequence, and the policy refuses it or it cannot be neutralised.
         """
         template, _, controls, safety = self
         words = _words(template)
         policies = {safety.default, *(each for _, each in safety.slots)}
-        for change in (None, partial(_spaced_out, controls=controls)):
-            run = run if change is None else map_texts(run, _unless(words, change))
+        for change in (None, partial(_escape, controls=controls)):
+            run = run if change is None else map_texts(run, _change_unless(words, change))
             text = template.run(*map_texts(run, str.__str__))
-            found = _compared(text, _rendered(template, map_texts(run, _unless(words, _exchange))), controls)
-            parts, origins = _parted(text, found.own)
+            found = _compare(text, _try_render(template, map_texts(run, _change_unless(words, _exchange))), controls)
+            parts, origins = _split(text, found.own)
             if not safety.looks:
                 return parts, origins
             if "off" in policies:
                 spared = map_texts(
-                    run, lambda each: each if _is_spared(each, safety) else _unless(words, _exchange)(each)
+                    run, lambda each: each if _is_spared(each, safety) else _change_unless(words, _exchange)(each)
                 )
-                found = _compared(text, _rendered(template, spared), controls)
+                found = _compare(text, _try_render(template, spared), controls)
             if "raise" in policies and (found.forged or not found.settled):
                 break
             if found.settled:
                 slots = [origin.slot for origin in origins]
                 return guard(controls, parts, slots, Policy()) if found.forged else parts, origins
-        made = f"the control sequence {found.forged[0]!r}" if found.forged else "another structure"
+        made = f"the control sequence {found.forged[0]!r}" if found.forged else "a different structure"
         raise SafetyError(
-            f"the template makes {made} of what the messages hold, and loses where its text came from; "
-            "take out the text that it is made of"
+            f"the template builds {made} from the content of the messages and loses the origins of its text; "
+            "remove that content"
         )
 
 
-def _runs(part: str, origin: Origin) -> Iterator[Run]:
-    """Yield the runs of a guarded part: what was neutralised keeps what it was."""
+def _runs(part: str, origin: TextOrigin) -> Iterator[Run]:
+    """Yield the runs of a guarded part; neutralised sequences keep their original text."""
     done = 0
     for start, end, raw in part.marks if isinstance(part, Neutralised) else ():
         yield start - done, origin
@@ -213,7 +213,7 @@ def _runs(part: str, origin: Origin) -> Iterator[Run]:
 
 
 def _with_thought(text: Traced) -> Traced:
-    """Neutralise an assistant's content, but for the tags of its thought, which models write before an answer."""
+    """Trust the tags of the thought before an assistant's answer, which models write themselves."""
     found = LEADING_THOUGHT.match(text)
     if not found and text.runs[-1][1].trusted:
         found = _OPEN_THOUGHT.match(text)
@@ -221,19 +221,19 @@ def _with_thought(text: Traced) -> Traced:
     at = 0
     for start, end in found.regs[1:] if found else ():
         if start >= 0:
-            tag = [(length, origin._replace(trusted=True)) for length, origin in cut(text.runs, start, end)]
-            runs += (*cut(text.runs, at, start), *tag)
+            tag = [(length, origin._replace(trusted=True)) for length, origin in cut_runs(text.runs, start, end)]
+            runs += (*cut_runs(text.runs, at, start), *tag)
             at = end
-    return Traced(text, (*runs, *cut(text.runs, at, len(text))))
+    return Traced(text, (*runs, *cut_runs(text.runs, at, len(text))))
 
 
 class _Compared(NamedTuple):
-    """A text held against the same text with harmless values.
+    """The comparison of a text with the same text made from harmless values.
 
     Attributes:
-        own: The places and texts of the control sequences that both have.
-        forged: The control sequences that only the first has.
-        settled: True if the first has a control sequence wherever the second has one.
+        own: The indexes and texts of the control sequences in both.
+        forged: The control sequences that only the first text contains.
+        settled: True if the first text has a control sequence wherever the second has one.
     """
 
     own: Sequence[tuple[int, str]]
@@ -243,14 +243,14 @@ class _Compared(NamedTuple):
 
 @lru_cache(maxsize=128)
 def _words(template: ChatJinja) -> frozenset[str]:
-    """The names and words that a template may ask for: with others in their place it would do something else."""
-    tree = parsed(template.text)
+    """Return the names and words that a template may compare; exchanging them would change its behaviour."""
+    tree = parse_template(template.text)
     texts = [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
     return frozenset(filter(_WORD.fullmatch, (*texts, *(node.attr for node in tree.find_all(nodes.Getattr)))))
 
 
-def _unless(words: frozenset[str], change: Callable[[str], str]) -> Callable[[Traced], Traced]:
-    """Return what changes the untrusted characters of texts other than the given words."""
+def _change_unless(words: frozenset[str], change: Callable[[str], str]) -> Callable[[Traced], Traced]:
+    """Return a function that applies a change to the untrusted parts of texts, except some words."""
 
     def changed(text: Traced) -> Traced:
         if text in words:
@@ -266,8 +266,8 @@ def _exchange(text: str) -> str:
     return str.translate(text, _EXCHANGED)
 
 
-def _spaced_out(text: str, controls: Controls) -> str:
-    """Put a backslash before each punctuation mark of a text, unless it is prose, and before the text itself."""
+def _escape(text: str, controls: Controls) -> str:
+    """Put a backslash before a text and each of its punctuation marks, unless it is prose."""
     if _PROSE.fullmatch(text) and not (at_edge(controls, [text]) or within(controls, [text], frozenset())):
         return text
     return "\\" + _PUNCTUATION.sub(r"\\\1", text)
@@ -277,15 +277,15 @@ def _is_spared(text: Traced, safety: Policy) -> bool:
     return all(origin.trusted or safety.of(origin.slot) == "off" for _, origin in text.runs)
 
 
-def _rendered(template: ChatJinja, run: _Run) -> str | None:
+def _try_render(template: ChatJinja, run: _Run) -> str | None:
     try:
         return template.run(*map_texts(run, str.__str__))
     except TemplateError:
         return None
 
 
-def _compared(text: str, calm: str | None, controls: Controls) -> _Compared:
-    """Compare the control sequences of a text with those of the same text with harmless values."""
+def _compare(text: str, calm: str | None, controls: Controls) -> _Compared:
+    """Compare the control sequences of a text with those of the same text made from harmless values."""
     found, due = controls.found(text), controls.found(calm or "")
     if calm is None:
         return _Compared([], [sequence for _, sequence in found], settled=False)
@@ -298,8 +298,8 @@ def _compared(text: str, calm: str | None, controls: Controls) -> _Compared:
     return _Compared(sorted(own), [each[1] for each in found if each not in own], settled)
 
 
-def _parted(text: str, own: Sequence[tuple[int, str]]) -> tuple[list[str], list[Origin]]:
-    """Divide a text into the template's own control sequences and all else."""
+def _split(text: str, own: Sequence[tuple[int, str]]) -> tuple[list[str], list[TextOrigin]]:
+    """Split a text into the template's own control sequences and all other text."""
     runs: list[Run] = []
     at = 0
     for place, sequence in own:

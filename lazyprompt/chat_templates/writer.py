@@ -1,4 +1,4 @@
-"""A chat template in the place of a prompt template and markers: lays a prompter's fields out, and guards them."""
+"""Flat text with a chat template instead of a prompt template and markers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lazyprompt.chat_templates.controls import turn_sequences_in
-from lazyprompt.chat_templates.conversation import prompted, template_dicts, tools_of, traced_chat
+from lazyprompt.chat_templates.conversation import build_chat, template_dicts, tools_of, traced_chat
 from lazyprompt.chat_templates.pieces import may_cross
-from lazyprompt.chat_templates.traced import Origin, trace_message
+from lazyprompt.chat_templates.traced import TextOrigin, trace_message
 from lazyprompt.chat_templates.trained import trained_parts
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.messages.openai_form import openai_dicts
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class ChatTemplateWriter:
-    """A chat template made ready for a prompter.
+    """A writer that renders prompts with a chat template.
 
     Args:
         template: The template.
-        safety: What becomes of control sequences in untrusted text.
-        system: Returns the system text of a prompt.
+        safety: The policy for control sequences in untrusted text.
+        system: A function that returns the system text of a prompt.
     """
 
     __slots__ = ("_safety", "_system", "_template")
@@ -40,65 +40,50 @@ class ChatTemplateWriter:
         self._safety: Policy = safety
 
     def text(self, prompt: Prompt) -> str:
-        """The flat text.
-
-        Args:
-            prompt: The prompt.
-
-        Returns:
-            The text of :meth:`write`, which takes longer.
+        """Return the text of a prompt, faster than :meth:`write`.
 
         Raises:
             TemplateError: The template refuses the messages.
-            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+            SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
         """
-        return self._rendered(prompt).text + "".join(self._guarded(prompt.label))
+        return self._render(prompt).text + "".join(self._guard_label(prompt.label))
 
     def write(self, prompt: Prompt) -> PartList:
-        """Lay the prompt out.
-
-        Args:
-            prompt: The prompt.
-
-        Returns:
-            The guarded parts with their slots.
+        """Return the guarded parts of a prompt with their slots.
 
         Raises:
             TemplateError: The template refuses the messages.
-            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+            SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
         """
-        rendered = self._rendered(prompt)
+        rendered = self._render(prompt)
         out = PartList()
         out.add(rendered.parts, rendered.slots)
         out.note = rendered.note
         if prompt.label is not None:
-            out.add(self._guarded(prompt.label), (MARKERS, "label", MARKERS))
+            out.add(self._guard_label(prompt.label), (MARKERS, "label", MARKERS))
         return out
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
-        """Lay the prompt out with an answer behind them, to train a model with.
+        """Return the guarded parts of a prompt and its answer, for training.
 
         Args:
             prompt: The prompt.
             answer: The answer.
-            trained: For each turn of the assistant in the history, whether it is trained; then the same of the answer.
-
-        Returns:
-            The guarded parts.
+            trained: True for each trained turn: the assistant's turns in the history, then the answer.
 
         Raises:
-            TemplateError: The template refuses the messages, or loses where its text came from.
-            SafetyError: Untrusted text holds a control sequence, and that is to be refused.
+            TemplateError: The template refuses the messages, or loses the origins of its text.
+            SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
         """
         jinja = self._template.jinja(tools=bool(prompt.tools.names))
         asked = traced_chat(prompt, self._system(prompt), jinja)
-        origin = Origin("label", len(asked))
+        origin = TextOrigin("label", len(asked))
         chat = [*asked, *(trace_message(form, origin) for form in template_dicts([answer], jinja))]
         answers = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
         variables = {"tools": tools_of(prompt).data, "documents": None}
         found = trained_parts(Rendering(jinja, variables, self._template.controls(jinja), self._safety), chat, wanted)
-        # The system text may be a message before the history, or stand in the first one.
+        # The system text may be a message before the history or a part of the first message.
         first = len(asked) - len(openai_dicts(prompt.history.messages)) - (prompt.said is not None)
         places = zip(found.slots, found.messages, strict=True)
         return found._replace(
@@ -108,19 +93,19 @@ class ChatTemplateWriter:
             )
         )
 
-    def _rendered(self, prompt: Prompt) -> Rendered:
+    def _render(self, prompt: Prompt) -> Rendered:
         template, system = self._template, self._system(prompt)
         jinja = template.jinja(tools=bool(prompt.tools.names))
         controls = template.controls(jinja)
-        chat, tools, texts = prompted(prompt, system, jinja)
+        chat, tools, texts = build_chat(prompt, system, jinja)
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
-        # A sequence may begin in the developer's own text and end in a value.
+        # A sequence could begin in the developer's text and end in a value.
         careful = any(may_cross(controls, literal) for literal in prompt.literals if literal)
         traced = partial(traced_chat, prompt, system, jinja)
-        return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
+        return template.render_plain(jinja, chat, given, self._safety, None if careful else texts, traced)
 
-    def _guarded(self, label: str | None) -> list[str]:
-        """An answer that may think and call tools, but not end its turn or open another."""
+    def _guard_label(self, label: str | None) -> list[str]:
+        """Guard a label, which may contain thoughts and calls but not end its turn or open another."""
         if label is None:
             return []
         parts = ["", label, ""]

@@ -139,7 +139,7 @@ class _PortableEnvironment(ValueEnvironment):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        filters = cast("dict[str, Callable[..., object]]", self.filters)
+        filters = self.filters
         for name in ("capitalize", "lower", "replace", "string", "title", "trim", "upper"):
             filters[name] = _of_portable(filters[name])
         join = filters["join"]

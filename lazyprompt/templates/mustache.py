@@ -302,8 +302,7 @@ def _environment(*, lenient: bool) -> BoundedEnvironment:
         return Value(found, text) if type(found) is str else _written(found, text)
 
     made = BoundedEnvironment()
-    filters = cast("dict[str, Callable[..., object]]", made.filters)
-    filters.update({" show": show, " each": _each, " none": _none})
+    made.filters.update({" show": show, " each": _each, " none": _none})
     return made
 
 

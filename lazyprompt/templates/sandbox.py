@@ -261,18 +261,19 @@ def _is_text(node: nodes.Expr) -> bool:
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """Jinja's immutable sandbox, within bounds."""
 
+    filters: dict[str, Callable[..., object]]
+    globals: dict[str, object]
     code_generator_class = BoundedGenerator
     intercepted_binops = frozenset({"*", "**", "%"})
 
     def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:
         # Constants are not put together when a template is compiled: no bound would hold for that.
         super().__init__(optimized=False, extensions=[_BoundedTokens, *extensions], **options)
-        filters = cast("dict[str, Callable[..., object]]", self.filters)
-        # The same prompt gives the same bytes each time: these two do not.
-        del self.globals["lipsum"], filters["random"]
+        # They render different text each time.
+        del self.globals["lipsum"], self.filters["random"]
         for name in _GROWING:
-            filters[name] = bounded(filters[name], name)
-        filters[_COUNTED] = _counted
+            self.filters[name] = bounded(self.filters[name], name)
+        self.filters[_COUNTED] = _counted
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
         """The variables of all renderings of a template: a dict, which is copied sooner than Jinja's chain of them."""

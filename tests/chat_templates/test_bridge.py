@@ -205,7 +205,7 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
             {},
             "the tool 'now', which the completion",
         ),
-        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", [USER], {}, "where its text came from is lost in the template"),
+        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", [USER], {}, "the template loses the origins"),
         # It refuses.
         (chatml("{{ raise_exception('No!') }}"), "Hi.", [USER], {}, "refuses the messages: No!"),
         (chatml("{{ raise_exception('No!') if m.content == 'Why?' }}{{ m.content }}"), "Hi.", [USER], {}, "No!"),
@@ -294,7 +294,7 @@ def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: An
         (KEEPING, "<think>So", USER, {}, "within a thought"),
         (PLAIN, CALL, RESULT, {}, "does not render calls"),
         (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "does not render an assistant's text"),
-        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "where its text came from is lost"),
+        (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "the template loses the origins"),
         (KEEPING, "<call>then{}</call><|end|>", RESULT, {}, "the tool 'now', which the completion"),
         (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
         (AFTER, f"Now: {CALL}", RESULT, {}, "does not render calls"),

@@ -114,7 +114,7 @@ class Judge:
         tools = TOOLS if any("tool_calls" in message for message in chat) else None
         if self.template.shows_parts and not self.template.shows_text:
             chat = [message | {"content": [{"type": "text", "text": message["content"]}]} for message in chat]
-        chat = self.template.prepared(chat)
+        chat = self.template.prepare(chat)
         spoken = [at for at, message in enumerate(chat) if message["role"] == "assistant"]
         called = [at for at in spoken if "tool_calls" in chat[at]]
         at = chance.choice(called if called and chance.random() < 0.5 else spoken)

@@ -142,7 +142,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
         (PLAIN, False, ""),
         ("{% set style = 1 %}{{ style }}" + PLAIN, False, ""),
     ],
-    "origins kept": [(PLAIN, True, ""), (LOSES, False, "where its text came from is lost in the template: ")],
+    "origins kept": [(PLAIN, True, ""), (LOSES, False, "the template loses the origins of its text: ")],
     "bridged to a user's turn": [(PLAIN, True, ""), (COUNTED, False, "")],
     "bridged to results of calls": [(CALLS, True, ""), (PLAIN, False, "the template does not render calls")],
 }

@@ -18,7 +18,7 @@ from lazyprompt import (
     ToolUseBlock,
     messages_from,
 )
-from lazyprompt.chat_templates.conversation import TAG, dicts_of, tagged, template_dicts
+from lazyprompt.chat_templates.conversation import TAG, tag_last_message, template_dicts, tool_dicts
 from lazyprompt.chat_templates.jinja import ChatJinja
 from lazyprompt.chat_templates.template import ChatTemplate
 from lazyprompt.errors import HistoryError, MediaError, TemplateError, ToolsError
@@ -195,7 +195,7 @@ def test_a_chat_of_messages_is_written_as_its_dicts_are() -> None:
         template = ChatTemplate.load(templates()[name], **SPECIAL)
         ours = template.render(messages, TOOLS)
         assert ours.text == template.render(dicts, TOOLS).text, name
-        taken = [template.jinja().takes.form(message) for message in dicts]
+        taken = [template.jinja().call_form.convert(message) for message in dicts]
         assert ours.text == judged(template.text, taken, tools=TOOLS, add_generation_prompt=True, **SPECIAL)[0], name
 
 
@@ -258,15 +258,15 @@ def add(a: int, b: int = 1) -> int:
 
 
 def test_tools_are_dicts_functions_and_sets_of_them() -> None:
-    made = dicts_of([TOOLS[0], add])
+    made = tool_dicts([TOOLS[0], add])
     assert made is not None
     assert made[0] is TOOLS[0]
     assert made[1]["function"]["name"] == "add"
     assert made[1]["function"]["description"] == "Add numbers."
     assert made[1]["function"]["parameters"]["required"] == ["a"]
-    assert dicts_of(ToolSet.of([add])) == [made[1]]
-    assert dicts_of(None) is None
-    assert dicts_of([]) == []
+    assert tool_dicts(ToolSet.of([add])) == [made[1]]
+    assert tool_dicts(None) is None
+    assert tool_dicts([]) == []
 
 
 def test_a_function_is_written_as_transformers_writes_it() -> None:
@@ -277,7 +277,7 @@ def test_a_function_is_written_as_transformers_writes_it() -> None:
 @pytest.mark.parametrize(("wrong", "kind"), [(1, "int"), ("add", "str"), (None, "NoneType")])
 def test_what_is_no_tool_is_refused_with_its_place(wrong: Any, kind: str) -> None:
     with pytest.raises(ToolsError, match=rf"^tools\[1\] is a {kind}; expected a dict or a function$"):
-        dicts_of([TOOLS[0], wrong])
+        tool_dicts([TOOLS[0], wrong])
 
 
 SAID = {"role": "assistant", "content": "So", "reasoning_content": "Hm", "thinking": "Hm", "reasoning": "other"}
@@ -295,7 +295,7 @@ SAID = {"role": "assistant", "content": "So", "reasoning_content": "Hm", "thinki
 )
 def test_a_text_that_is_gone_on_with_is_tagged_at_its_end(field: str, changed: set[str]) -> None:
     before = copy.deepcopy(SAID)
-    first, last = tagged([USER, SAID], field)
+    first, last = tag_last_message([USER, SAID], field)
     assert first is USER
     assert last == {name: f"{text}{TAG}" if name in changed else text for name, text in before.items()}
     assert before == SAID
@@ -303,7 +303,7 @@ def test_a_text_that_is_gone_on_with_is_tagged_at_its_end(field: str, changed: s
 
 def test_of_several_parts_the_last_text_is_tagged() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, {"type": "image"}]
-    (made,) = tagged([{"role": "assistant", "content": parts}], "content")
+    (made,) = tag_last_message([{"role": "assistant", "content": parts}], "content")
     assert made["content"] == [parts[0], {"type": "text", "text": f"b{TAG}"}, parts[2]]
     assert parts[1]["text"] == "b"
 
@@ -320,5 +320,5 @@ def test_of_several_parts_the_last_text_is_tagged() -> None:
     ],
 )
 def test_where_no_text_can_be_gone_on_with_it_says_so(chat: list[dict[str, Any]], reason: str) -> None:
-    with pytest.raises(TemplateError, match=f"^there is nothing to go on with: {reason}$"):
-        tagged(chat, "content")
+    with pytest.raises(TemplateError, match=f"^no text to continue: {reason}$"):
+        tag_last_message(chat, "content")

@@ -13,7 +13,7 @@ from lazyprompt._base.json import JsonText
 from lazyprompt.chat_templates.controls import controls_of
 from lazyprompt.chat_templates.dialect import ChatEnvironment, TracingEnvironment
 from lazyprompt.chat_templates.jinja import ChatJinja
-from lazyprompt.chat_templates.traced import Origin, parts_of, trace
+from lazyprompt.chat_templates.traced import TextOrigin, parts_of, trace
 from lazyprompt.chat_templates.untrusted import Rendering
 from lazyprompt.errors import TemplateError
 from lazyprompt.messages.prompt import MARKERS
@@ -32,12 +32,12 @@ def written(text: str, chat: list[dict[str, Any]] | None = None, *, traced: bool
         return ChatJinja(text).run(messages, given)
     known = [
         {
-            name: value if name == "role" else trace(value, Origin(message["role"], at))
+            name: value if name == "role" else trace(value, TextOrigin(message["role"], at))
             for name, value in message.items()
         }
         for at, message in enumerate(messages)
     ]
-    return ChatJinja(text).run(known, given | {"tools": trace(TOOLS, Origin("tools"))}, traced=True)
+    return ChatJinja(text).run(known, given | {"tools": trace(TOOLS, TextOrigin("tools"))}, traced=True)
 
 
 def untrusted_letters(text: str) -> str:
@@ -359,7 +359,7 @@ VALUES = ("messages[0].content", "messages[1].content|list", "messages[0]", "too
 @pytest.mark.parametrize("name", sorted(name for name in ChatEnvironment().filters if name.isidentifier()))
 def test_no_filter_gives_away_what_nobody_trusts(name: str) -> None:
     texts = [f"{{{{ {value}|{name}{FILTERS.get(name, '')} }}}}" for value in VALUES]
-    work = [text for text in texts if ChatJinja(text).writes(CHAT, tools=[*TOOLS]) is not None]
+    work = [text for text in texts if ChatJinja(text).try_render(CHAT, tools=[*TOOLS]) is not None]
     assert work
     assert {text: untrusted_letters(text) for text in work} == dict.fromkeys(work, "")
 

@@ -35,8 +35,8 @@ def rendered(text: str, messages: list[dict[str, Any]] = CHAT, tools: Any = None
 
 def taken(text: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages in the form that a template takes, by the names of what has to be done."""
-    takes = ChatJinja(text, SPECIAL, NOW).takes
-    return [takes.form(message) for message in messages]
+    takes = ChatJinja(text, SPECIAL, NOW).call_form
+    return [takes.convert(message) for message in messages]
 
 
 def difference(text: str, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> str:
@@ -210,20 +210,20 @@ def test_values_are_plain_data() -> None:
 
 
 def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
-    with pytest.raises(FormatError, match=r"^messages\[1\].content\[0\].x is a bytes, which is no JSON value$"):
+    with pytest.raises(FormatError, match=r"^messages\[1\].content\[0\].x is a bytes, which is not a JSON value$"):
         rendered("", [USER, {"content": [{"x": b"a"}]}])
     with pytest.raises(FormatError, match=r"^tools\[0\] is a function"):
         rendered("", CHAT, [lambda: None])
     with pytest.raises(FormatError, match=r"^now is a datetime"):
         rendered("", now=NOW)
-    with pytest.raises(FormatError, match=r"^messages\[0\] is a str; a template is given dicts$"):
+    with pytest.raises(FormatError, match=r"^messages\[0\] is a str; expected a dict$"):
         rendered("", ["Hi"])  # type: ignore[list-item]
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(FormatError, match="nested deeper than 200 levels, or holds itself"):
+    with pytest.raises(FormatError, match="nested deeper than 200 levels, or contains itself"):
         rendered("", [{"content": endless}])
     endless.append(endless)
-    with pytest.raises(FormatError, match="nested deeper than 200 levels, or holds itself"):
+    with pytest.raises(FormatError, match="nested deeper than 200 levels, or contains itself"):
         rendered("", [{"content": endless}])
 
 
@@ -233,11 +233,14 @@ def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
         ("a\n{{ b", "the chat template, line 2: unexpected end of template"),
         ("\n\n{{ x|nothing }}", "the chat template, line 3: No filter named 'nothing'"),
         ("{% generation %}", "the chat template, line 1: Unexpected end of template"),
-        ("\n{% autoescape true %}{% endautoescape %}", "the chat template, line 2: autoescape is for HTML"),
+        (
+            "\n{% autoescape true %}{% endautoescape %}",
+            "the chat template, line 2: remove autoescape; a prompt is not HTML",
+        ),
         ("{{ x(a=1, a=2) }}", "the chat template cannot be compiled: "),
         (f"{{{{ {'(' * 9999}1{')' * 9999} }}}}", "the chat template cannot be compiled: "),
         ("\ud800", "the chat template has a lone surrogate"),
-        (None, "a chat template is text, not a NoneType"),
+        (None, "the chat template is a NoneType; expected text"),
     ],
     ids=lambda value: repr(value)[:30],
 )

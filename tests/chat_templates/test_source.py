@@ -115,26 +115,34 @@ def test_tokens_to_be_added_are_told_in_the_order_of_their_ids(tmp_path: Path) -
 
 
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"there is nothing at .*nowhere; give the directory of a tokenizer, with"):
+    with pytest.raises(TokenizerError, match=r"nowhere does not exist; give a tokenizer's directory with"):
         read_chat_source(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
     ("files", "error", "said"),
     [
-        ({"tokenizer_config.json": "{"}, TokenizerError, "tokenizer_config.json is no JSON: Expecting property name"),
-        ({"tokenizer_config.json": "[" * 99_999}, TokenizerError, "tokenizer_config.json is no JSON: "),
-        ({"tokenizer_config.json": "[]"}, TokenizerError, "tokenizer_config.json holds a list, not an object"),
-        ({"special_tokens_map.json": "1"}, TokenizerError, "special_tokens_map.json holds a int, not an object"),
+        (
+            {"tokenizer_config.json": "{"},
+            TokenizerError,
+            "tokenizer_config.json is not valid JSON: Expecting property name",
+        ),
+        ({"tokenizer_config.json": "[" * 99_999}, TokenizerError, "tokenizer_config.json is not valid JSON: "),
+        ({"tokenizer_config.json": "[]"}, TokenizerError, "tokenizer_config.json contains a list; expected an object"),
+        (
+            {"special_tokens_map.json": "1"},
+            TokenizerError,
+            "special_tokens_map.json contains a int; expected an object",
+        ),
         (
             {"tokenizer_config.json": {"chat_template": 1}},
             TemplateError,
-            "the chat_template of .*tokenizer_config.json is a int, neither text nor a list of templates",
+            "the chat_template of .*tokenizer_config.json is a int; expected text or a list of templates",
         ),
         (
             {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": "x"}, "x"]}},
             TemplateError,
-            "the chat_template of .*tokenizer_config.json has no 'name' and 'template' in its item 1",
+            "item 1 of the chat_template of .*tokenizer_config.json has no 'name' and 'template'",
         ),
     ],
     ids=repr,

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from lazyprompt._base.json import JsonText
 from lazyprompt.chat_templates.traced import (
     OWN,
-    Origin,
+    TextOrigin,
     Traced,
     common_start,
-    cut,
-    holds_traced,
+    contains_traced,
+    cut_runs,
+    find_traced,
     map_origins,
     parts_of,
     runs_of,
     trace,
-    traced_in,
-    whole,
+    trace_opaque,
 )
 
 if TYPE_CHECKING:
@@ -40,20 +40,20 @@ def _traced(draw: st.DrawFn) -> Traced:
     """A text in runs of many lengths, nothing among them, each of an origin of its own."""
     lengths = draw(st.lists(st.integers(0, 3), max_size=6))
     text = draw(st.text(SIGNS, min_size=sum(lengths), max_size=sum(lengths)))
-    return Traced(text, [(length, Origin(f"run {at}", at)) for at, length in enumerate(lengths)])
+    return Traced(text, [(length, TextOrigin(f"run {at}", at)) for at, length in enumerate(lengths)])
 
 
 TRACED = _traced()
 
 
-def origins(text: str) -> list[Origin]:
+def origins(text: str) -> list[TextOrigin]:
     """The origin of each character."""
     found = [origin for length, origin in runs_of(text) for _ in range(length)]
     assert len(found) == len(text)
     return found
 
 
-def same(made: str, text: str, expected: Sequence[Origin]) -> None:
+def same(made: str, text: str, expected: Sequence[TextOrigin]) -> None:
     assert isinstance(made, Traced)
     assert str.__str__(made) == text
     assert origins(made) == list(expected)
@@ -116,7 +116,7 @@ TAKING: dict[str, Callable[[Any, str, int], list[Any]]] = {
 @given(text=TRACED, sep=PIECES, number=COUNTS)
 def test_what_is_taken_out_of_a_text_keeps_its_origins(way: str, text: Traced, sep: str, number: int) -> None:
     bare, known = untraced(text), origins(text)
-    numbered = Traced(bare, [(1, Origin("", at)) for at in range(len(bare))])
+    numbered = Traced(bare, [(1, TextOrigin("", at)) for at in range(len(bare))])
     made, marked, pieces = (TAKING[way](one, sep, number) for one in (text, numbered, bare))
     places = [[origin.message or 0 for origin in origins(one)] for one in marked]
     for one, piece, at in zip(made, pieces, places, strict=True):
@@ -142,7 +142,7 @@ def test_what_is_replaced_keeps_the_place_of_what_was_there(text: Traced, old: s
     bare, known = untraced(text), origins(text)
     pieces = bare.split(old, count)
     starts = accumulate((len(piece) + len(old) for piece in pieces[:-1]), initial=0)
-    expected: list[Origin] = []
+    expected: list[TextOrigin] = []
     for start, piece in zip(starts, pieces, strict=True):
         expected += [known[start - len(old)]] * len(new) if start else []
         expected += known[start : start + len(piece)]
@@ -158,7 +158,7 @@ def test_what_is_put_between_all_characters_is_of_the_text(text: Traced, new: st
     assert not any(origin.trusted for origin in origins(made)) or not text
 
 
-OF_USER, OF_TOOLS, OF_TEMPLATE = Origin("user", 0), Origin("tools"), OWN
+OF_USER, OF_TOOLS, OF_TEMPLATE = TextOrigin("user", 0), TextOrigin("tools"), OWN
 
 
 @pytest.mark.parametrize("old", ["{}", ""])
@@ -172,7 +172,7 @@ def test_what_is_not_trusted_stays_so_when_it_is_put_into_a_trusted_text(old: st
 
 @given(TRACED, st.lists(st.one_of(TRACED, TEXTS), max_size=4))
 def test_texts_are_joined(text: Traced, items: list[str]) -> None:
-    expected: list[Origin] = []
+    expected: list[TextOrigin] = []
     for index, item in enumerate(items):
         expected += (origins(text) if index else []) + origins(item)
     joined = untraced(text).join(items)
@@ -185,7 +185,7 @@ def test_a_text_joins_the_letters_of_another(text: Traced) -> None:
     same(Traced.of("-", OWN).join(text), "-".join(untraced(text)), _between(origins(text)))
 
 
-def _between(known: Sequence[Origin]) -> list[Origin]:
+def _between(known: Sequence[TextOrigin]) -> list[TextOrigin]:
     return [one for origin in known for one in (OWN, origin)][1:]
 
 
@@ -233,7 +233,7 @@ def test_a_traced_text_is_the_text(text: Traced) -> None:
 @given(TRACED, INDEXES, INDEXES)
 def test_runs_are_cut_as_text_is(text: Traced, start: int | None, stop: int | None) -> None:
     begin, end, _ = slice(start, stop).indices(len(text))
-    found = cut(text.runs, begin, end)
+    found = cut_runs(text.runs, begin, end)
     assert all(length > 0 for length, _ in found)
     assert [origin for length, origin in found for _ in range(length)] == origins(text)[begin:end]
 
@@ -242,7 +242,7 @@ ORIGINS = [OWN, OWN._replace(generated=True), OF_USER, OF_TOOLS._replace(json=Tr
 
 
 @given(st.lists(st.tuples(TEXTS, st.sampled_from(ORIGINS)), max_size=8))
-def test_parts_are_trusted_and_untrusted_in_turn(runs: list[tuple[str, Origin]]) -> None:
+def test_parts_are_trusted_and_untrusted_in_turn(runs: list[tuple[str, TextOrigin]]) -> None:
     text = Traced("".join(piece for piece, _ in runs), [(len(piece), origin) for piece, origin in runs])
     parts, found = parts_of(text)
     assert "".join(parts) == untraced(text)
@@ -279,19 +279,19 @@ def test_all_texts_of_plain_data_are_traced_keys_too() -> None:
     traced = trace(DATA, OF_USER)
     assert traced == DATA
     assert type(traced["a"][1]) is tuple
-    assert sorted(traced_in(traced)) == ["a", "b", "c", "e"]
-    assert {origin for text in traced_in(traced) for origin in origins(text)} == {OF_USER}
+    assert sorted(find_traced(traced)) == ["a", "b", "c", "e"]
+    assert {origin for text in find_traced(traced) for origin in origins(text)} == {OF_USER}
 
 
 def test_what_is_traced_already_keeps_its_origin() -> None:
     known = Traced.of("a", OF_TOOLS)
-    assert [origins(text) for text in traced_in(trace([known, "b"], OF_USER))] == [[OF_TOOLS], [OF_USER]]
+    assert [origins(text) for text in find_traced(trace([known, "b"], OF_USER))] == [[OF_TOOLS], [OF_USER]]
 
 
 @pytest.mark.parametrize("value", ["a", 1, None, [], {}, ["a", {"b": ("c",)}], DATA], ids=repr)
 def test_whether_data_hold_traced_text_is_found_at_any_depth(value: object) -> None:
-    assert not holds_traced(value)
-    assert holds_traced([value, {"x": ({Traced.of("", OWN): 1},)}])
+    assert not contains_traced(value)
+    assert contains_traced([value, {"x": ({Traced.of("", OWN): 1},)}])
 
 
 @pytest.mark.parametrize(
@@ -302,8 +302,8 @@ def test_whether_data_hold_traced_text_is_found_at_any_depth(value: object) -> N
         ([Traced.of("a", OWN)], OWN),
         ([Traced.of("a", OWN), Traced.of("b", OF_USER)], OF_USER._replace(mixed=True)),
         (["a", Traced.of("b", OF_USER)], OF_USER),
-        ([Traced.of("b", OF_USER), Traced.of("c", Origin("user", 1))], Origin("user", None)),
-        ([Traced.of("b", OF_USER), Traced.of("c", OF_TOOLS)], Origin("user", None)),
+        ([Traced.of("b", OF_USER), Traced.of("c", TextOrigin("user", 1))], TextOrigin("user", None)),
+        ([Traced.of("b", OF_USER), Traced.of("c", OF_TOOLS)], TextOrigin("user", None)),
         ([Traced.of("", OF_USER)], OF_USER),
         # Nothing came from the place that is cut away.
         ([Traced("b", [(0, OF_TOOLS), (1, OF_USER)])], OF_USER),
@@ -311,16 +311,16 @@ def test_whether_data_hold_traced_text_is_found_at_any_depth(value: object) -> N
     ],
     ids=repr,
 )
-def test_what_nobody_can_follow_came_from_what_it_was_made_of(given_texts: list[str], expected: Origin) -> None:
-    same(whole("xyz", given_texts), "xyz", [expected] * 3)
-    same(whole("xyz", given_texts, json=True), "xyz", [expected._replace(json=True)] * 3)
+def test_what_nobody_can_follow_came_from_what_it_was_made_of(given_texts: list[str], expected: TextOrigin) -> None:
+    same(trace_opaque("xyz", given_texts), "xyz", [expected] * 3)
+    same(trace_opaque("xyz", given_texts, json=True), "xyz", [expected._replace(json=True)] * 3)
 
 
 @pytest.mark.parametrize(("own", "mixed"), [("<|", True), ("a b", False), ({"width": 4}, False)])
 def test_what_may_hold_a_control_sequence_of_the_templates_own_says_so(own: object, mixed: bool) -> None:  # noqa: FBT001 - a table
     given_texts = (Traced.of("b", OF_USER), own)
-    same(whole("xyz", given_texts), "xyz", [OF_USER._replace(mixed=mixed)] * 3)
-    same(whole("xyz", given_texts, json=True), "xyz", [OF_USER._replace(json=True)] * 3)
+    same(trace_opaque("xyz", given_texts), "xyz", [OF_USER._replace(mixed=mixed)] * 3)
+    same(trace_opaque("xyz", given_texts, json=True), "xyz", [OF_USER._replace(json=True)] * 3)
 
 
 @given(TRACED)

@@ -138,7 +138,7 @@ def judged_chats(name: str) -> dict[str, tuple[list[dict[str, Any]], Any]]:
     in_parts = template.shows_parts and not template.shows_text
     found = {}
     for special, (chat, tools) in CHATS.items():
-        taken = [template.takes.form(message) for message in chat]
+        taken = [template.call_form.convert(message) for message in chat]
         if in_parts:
             taken = [message | {"content": [{"type": "text", "text": message["content"]}]} for message in taken]
         if judged(template.text, taken, tools=tools, **SPECIAL)[0] is not None:
@@ -355,7 +355,7 @@ def test_a_forged_answer_of_the_user_is_not_trained() -> None:
 
 def test_where_origins_are_lost_nobody_can_say_what_is_trained() -> None:
     with pytest.raises(
-        TemplateError, match="^nobody can say which text is the assistant's: where its text came from is"
+        TemplateError, match="^cannot determine which text is the assistant's: the template loses the origins"
     ):
         # What kind of text it is, is seen in how Python writes its methods.
         trained(PLAIN + "{{ (messages[0].content|attr('upper')|string)[:6] }}", [ASKED, ANSWERED], None)

@@ -89,7 +89,7 @@ def test_of_several_templates_one_is_asked_by_its_name(run: Callable[..., Ran], 
 @pytest.mark.parametrize(
     ("files", "argv", "message"),
     [
-        ({}, ("nowhere",), "there is nothing at nowhere; give the directory of a tokenizer"),
+        ({}, ("nowhere",), "nowhere does not exist; give a tokenizer's directory"),
         ({"t.jinja": "\n{% if %}"}, ("t.jinja",), "the chat template, line 2: "),
         (
             {"tokenizer_config.json": {"chat_template": SEVERAL}},
@@ -99,9 +99,9 @@ def test_of_several_templates_one_is_asked_by_its_name(run: Callable[..., Ran], 
         (
             {"t.jinja": PLAIN, "tokenizer.json": "{"},
             ("t.jinja",),
-            "tokenizer.json is no tokenizer that the package tokenizers can read: ",
+            "the package tokenizers cannot read ",
         ),
-        ({"model.gguf": "no"}, ("model.gguf",), "model.gguf is no GGUF file"),
+        ({"model.gguf": "no"}, ("model.gguf",), "model.gguf is not a valid GGUF file"),
     ],
 )
 def test_a_path_without_a_template_is_wrong_use(

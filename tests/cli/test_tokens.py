@@ -476,7 +476,7 @@ KNOWN = "known are approximate, chars, tiktoken:MODEL_OR_ENCODING, huggingface:P
         (("--input", "x", "--counter", "chars:"), "--counter: chars accepts no argument; give chars"),
         (("--input", "x", "--counter", "\udcff"), "--counter: the text is not UTF-8"),
         (("--input", "x", "--counter", "tiktoken:gtp-4o"), "--counter: tiktoken "),
-        (("--input", "x", "--counter", "huggingface:no"), "--counter: there is no tokenizer at no; "),
+        (("--input", "x", "--counter", "huggingface:no"), "--counter: no does not exist; "),
         (("--input", "x", "--bpe-file", "f"), "--bpe-file: it is for tiktoken; "),
         (("--input", "x", "--counter", "tiktoken:o200k_base", "--bpe-file", "no"), "--bpe-file: no cannot be read"),
         (("--input", "x", "--max-tokens", "0"), "--max-tokens: 0 is not in the range"),

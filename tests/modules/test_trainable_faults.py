@@ -87,7 +87,7 @@ def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"<!doctype html>")
     module = TrainableModule(path)
     assert "is not a GGUF file" in str(failing(module.start))
-    with pytest.raises(TokenizerError, match="is no GGUF file"):
+    with pytest.raises(TokenizerError, match="is not a valid GGUF file"):
         module.render("hi")
 
 

@@ -130,7 +130,7 @@ def test_a_template_that_is_broken_is_not_passed_over(tmp_path: Path) -> None:
         text(model)
     no_gguf = tmp_path / "qwen3.gguf"
     no_gguf.write_bytes(b"<!doctype html>")
-    with pytest.raises(TokenizerError, match="is no GGUF file"):
+    with pytest.raises(TokenizerError, match="is not a valid GGUF file"):
         text(no_gguf)
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "tokenizer_config.json").write_text("{")

@@ -215,7 +215,7 @@ def test_a_hundred_templates_together_are_bounded(place: Path) -> None:
         (struct.pack(">4sIQQ", b"GGUF", 3, 0, 100_000), "more than 65,536 fields or tensors"),
         (
             struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"a", 9, 8, 100_000_000),
-            "a list in it has 100,000,000 items; the limit is 4,194,304",
+            "a list has 100,000,000 items; the limit is 4,194,304",
         ),
         (struct.pack("<4sIQQQ24sI", b"GGUF", 3, 0, 1, 23, b"tokenizer.chat_template\0", 8), "GGUF"),
     ],
