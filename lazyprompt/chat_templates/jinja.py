@@ -322,7 +322,7 @@ class ChatJinja:
             The text.
 
         Raises:
-            TemplateError: As :meth:`render`.
+            TemplateError: The template refuses the messages, fails, or exceeds a bound.
         """
         template = compile_template(self.text, traced=traced)
         # Many templates iterate over all messages for each message.

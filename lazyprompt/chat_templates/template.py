@@ -169,7 +169,7 @@ class ChatTemplate:
                 Rendering(jinja, given, self.controls(jinja), policy).traced(tag_last_message(chat, field))
             )
         texts = [*texts_of(chat), *own.texts, *texts_in(given["documents"])]
-        return self.render_plain(jinja, chat, given, policy, texts)
+        return self.laid_out(jinja, chat, given, policy, texts)
 
     @property
     def markers(self) -> Markers:
@@ -220,7 +220,7 @@ class ChatTemplate:
 
         Raises:
             TokenizerError: The tokenizer is not supported.
-            LazyPromptError: As in :meth:`render`.
+            LazyPromptError: The errors of :meth:`render`.
         """
         return self.bridge_or_reason(
             previous_ids, completion_ids, new_messages, tokenizer, tools, messages=messages, safety=safety, **variables
@@ -254,7 +254,7 @@ class ChatTemplate:
             The ids, or the reason why there are none.
 
         Raises:
-            LazyPromptError: As in :meth:`bridge`.
+            LazyPromptError: The errors of :meth:`bridge`.
         """
         jinja = self.jinja(tools=bool(tools))
         new = template_dicts(parse_messages(new_messages, "new_messages"), jinja)
@@ -295,7 +295,7 @@ class ChatTemplate:
         Raises:
             TemplateError: The template refuses the messages, or loses the origins of its text.
             HistoryError: The last message is not the assistant's.
-            LazyPromptError: As in :meth:`render`.
+            LazyPromptError: The errors of :meth:`render`.
         """
         jinja = self.jinja(tools=bool(tools), now=now)
         parsed = parse_messages(messages, "messages")
@@ -340,7 +340,7 @@ class ChatTemplate:
         chat = self._chats[tools]
         return chat if now is None else replace(chat, now=now)
 
-    def render_plain(
+    def laid_out(
         self,
         jinja: ChatJinja,
         chat: Chat,

@@ -102,7 +102,7 @@ class ChatTemplateWriter:
         # A sequence could begin in the developer's text and end in a value.
         careful = any(may_cross(controls, literal) for literal in prompt.literals if literal)
         traced = partial(traced_chat, prompt, system, jinja)
-        return template.render_plain(jinja, chat, given, self._safety, None if careful else texts, traced)
+        return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
 
     def _guard_label(self, label: str | None) -> list[str]:
         """Guard a label, which may contain thoughts and calls but not end its turn or open another."""

@@ -1,4 +1,4 @@
-"""The Jinja environment for prompt files and instructions, which tells values from the template's own text."""
+"""The Jinja environment for prompt files and instructions, which separates values from the template's own text."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from jinja2.compiler import CodeGenerator, Frame
     from jinja2.nodes import EvalContext
 
-# An expression without these has no value in it.
+# An expression without these nodes contains no value.
 _LOOKING = (nodes.Name, nodes.Call)
 _CONTAINERS = (list, tuple, dict)
-# The largest length of a list in which there are lists, when it is written.
+# The maximum length of a nested list's text.
 _MAX_NESTED = 6_000_000
 
 NAMED: Final = " named"
-"""A filter of ours, by a name that no template can write: the value of a name."""
+"""The internal filter that converts the value of a name; no template can write its name."""
 
 
 class _Generator(BoundedGenerator):
-    """Jinja's compiler; the output of filter blocks, call blocks and recursive loops is a value too.
+    """Jinja's compiler, which treats the output of filter blocks, call blocks and recursive loops as values.
 
-    Jinja writes that output as it is, and it would count as the template's own text.
+    Otherwise that output would count as the template's own text.
     """
 
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:
-        """Write a filter, which is a step: a long template without loops takes time too."""
+        """Write a filter, which counts as a step, because a long template without loops takes time, too."""
         if node.name.startswith(" "):
             super().visit_Filter(node, frame)
             return
@@ -46,25 +46,25 @@ class _Generator(BoundedGenerator):
         self.write(")")
 
     def visit_List(self, node: nodes.List, frame: Frame) -> None:
-        """Write a list, whose nested lists are counted: to compare lists that hold each other could never end."""
+        """Write a list, and count its nested lists: comparing lists that contain each other may never end."""
         self.write("environment.listed(")
         super().visit_List(node, frame)
         self.write(")")
 
     def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:
-        """Write a tuple as :meth:`visit_List` does, unless it is the target of an assignment."""
+        """Write a tuple like a list, unless it is the target of an assignment."""
         self.write("environment.listed(" if node.ctx == "load" else "(")
         super().visit_Tuple(node, frame)
         self.write(")")
 
     def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:
-        """Write a dict as :meth:`visit_List` does."""
+        """Write a dict like a list."""
         self.write("environment.listed(")
         super().visit_Dict(node, frame)
         self.write(")")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Begin the writing of a value, or of own text."""
+        """Begin the output of a value or of the template's own text."""
         if not isinstance(node, _LOOKING) and next(node.find_all(_LOOKING), None) is None:
             finalize = finalize._replace(src="environment.own_text(")
         super()._output_child_pre(node, frame, finalize)
@@ -75,7 +75,7 @@ class _Generator(BoundedGenerator):
         self.write("environment.finalize(" if frame.buffer is None else "meter.kept(environment.finalize(")
 
     def end_write(self, frame: Frame) -> None:
-        """End what :meth:`start_write` began."""
+        """End the output that :meth:`start_write` began."""
         self.write(")" if frame.buffer is None else "))")
         super().end_write(frame)
 
@@ -87,19 +87,19 @@ class ValueEnvironment(BoundedEnvironment):
 
     @staticmethod
     def listed(value: list[object] | tuple[object, ...] | dict[object, object]) -> object:
-        """Return a new list, tuple or dict, if it is not too large with all that is nested in it."""
+        """Return a new list, tuple or dict after checking its size with all nested items."""
         items = value.values() if isinstance(value, dict) else value
         if any(isinstance(item, _CONTAINERS) for item in items):
             size_of(value, _MAX_NESTED)
         return value
 
     def own_text(self, value: object) -> str:
-        """Return the text of an expression of constants, which is the template's own."""
+        """Convert an expression of constants to the template's own text."""
         return str.__str__(cast("Callable[[object], str]", self.finalize)(value))
 
 
 def portable(value: object) -> object:
-    """Return a scalar as the text that a template prints in every language: ``true``, ``1``, nothing for None.
+    """Convert a scalar to text that does not depend on Python: ``true``, ``1``, and ``""`` for None.
 
     Source: Prompty's Jinja subset, section 10.2, rows 1 to 4.
     """
@@ -107,17 +107,17 @@ def portable(value: object) -> object:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    # Zero is added because a negative zero is written without its sign.
+    # Adding zero removes the sign of a negative zero.
     return float.__repr__(value + 0.0).removesuffix(".0") if isinstance(value, float) else value
 
 
 def finalize(value: object, source: str = "", scalar: Callable[[object], object] | None = None) -> Value:
-    """Turn the value of an expression into output; Jinja calls this for each expression.
+    """Convert the value of an expression to output; Jinja calls this for each expression.
 
     Args:
         value: The value.
-        source: The name that the expression is.
-        scalar: The text of a scalar; None writes it as ``str()`` does.
+        source: The name, if the expression is a name.
+        scalar: A function that converts a scalar to text; None for ``str()``.
     """
     value = scalar(value) if scalar else value
     if isinstance(value, Value):
@@ -135,7 +135,7 @@ def finalize(value: object, source: str = "", scalar: Callable[[object], object]
 
 
 class _PortableEnvironment(ValueEnvironment):
-    """An environment whose ``~`` and text filters write scalars by :func:`portable`."""
+    """An environment whose ``~`` and text filters convert scalars with :func:`portable`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -160,7 +160,7 @@ class _PortableEnvironment(ValueEnvironment):
 
 
 def _of_portable(function: Callable[..., object]) -> Callable[..., object]:
-    """Return a text filter whose subject and arguments are text by :func:`portable`."""
+    """Wrap a text filter so that it converts its subject with :func:`portable`."""
     at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
@@ -172,7 +172,7 @@ def _of_portable(function: Callable[..., object]) -> Callable[..., object]:
 
 @lru_cache(maxsize=4)
 def environment_of(*, lenient: bool, is_portable: bool) -> ValueEnvironment:
-    """The environment that all templates of a kind share; nothing ever changes it."""
+    """Return the environment that all templates of a kind share; it must not be modified."""
     undefined = ChainableUndefined if lenient else StrictUndefined
     shown = partial(finalize, scalar=portable) if is_portable else finalize
     kind = _PortableEnvironment if is_portable else ValueEnvironment

@@ -1,6 +1,6 @@
-"""Few-shot prompts: a prefix, worked examples, a suffix. The examples are data: their braces stay.
+"""Few-shot prompts: a prefix, worked examples and a suffix. Examples are data, so their braces stay.
 
-A selector decides at each rendering which examples are shown, and in which order.
+A selector chooses the examples and their order for each rendering.
 """
 
 from __future__ import annotations
@@ -13,10 +13,21 @@ from dataclasses import dataclass
 from math import isnan
 from operator import index
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol, Self, SupportsFloat, SupportsIndex, TypeAlias, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Literal,
+    Protocol,
+    Self,
+    SupportsFloat,
+    SupportsIndex,
+    TypeAlias,
+    TypeGuard,
+    cast,
+    get_args,
+)
 
 from lazyprompt._base.frozen import read_only
-from lazyprompt._base.json import checked
+from lazyprompt._base.json import checked, is_mapping, is_sequence, is_text
 from lazyprompt.errors import BudgetError, LazyPromptError, SlotError, TemplateError
 from lazyprompt.templates.instruction import Fixed, called, fixed_with, refuse_none
 from lazyprompt.templates.slots import SlotTemplate, misfit, value_text
@@ -25,28 +36,27 @@ if TYPE_CHECKING:
     from lazyprompt.messages.prompt import CountsText
 
 Best: TypeAlias = Literal["first", "last"]
-"""Where the best example stands."""
+"""The position of the best example."""
 
 Score: TypeAlias = "Callable[[Mapping[str, object], Mapping[str, object]], SupportsFloat]"
-"""How well an example (the second) goes with the values of a rendering (the first): the more, the better."""
+"""A function of the values of a rendering and an example; a higher result is a better match."""
 
-# They can be gone through, but have no order, or hold no indices.
+# Iterables that have no order or contain no indices.
 _NO_LISTS = (str, bytes, Mapping, set, frozenset)
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class ExampleOffer:
-    """Examples to choose from at one rendering. It is for reading only.
+    """The examples to choose from in one rendering; read-only.
 
     Attributes:
-        values: The values of this rendering, as they were given.
-        examples: The examples, with what no slot takes too; dicts and lists that a slot takes are copies, as JSON has
-            them.
-        texts: Each example as it would be written.
-        before: The prefix, filled.
-        after: The suffix, filled.
-        separator: What stands between them all.
+        values: The values of this rendering, as passed.
+        examples: The examples, including values without a slot. Dicts and lists for slots are copied as JSON.
+        texts: The rendered text of each example.
+        before: The filled prefix.
+        after: The filled suffix.
+        separator: The text between prefix, examples and suffix.
     """
 
     values: Mapping[str, object]
@@ -57,39 +67,36 @@ class ExampleOffer:
     separator: str
 
     def whole(self, chosen: Iterable[int]) -> str:
-        """The whole text with some of the examples.
+        """Return the whole text with some of the examples, like :meth:`FewShotTemplate.render`.
 
         Args:
-            chosen: Their indices, in the order in which they are shown.
-
-        Returns:
-            Just what :meth:`FewShotTemplate.render` would give.
+            chosen: The indices of the examples, in order.
         """
         pieces = (self.before, *(self.texts[at] for at in chosen), self.after)
         return self.separator.join(piece for piece in pieces if piece)
 
 
 class ExampleSelector(Protocol):
-    """Anything that chooses examples. The same offer should always give the same choice.
+    """A selector of examples. It should be deterministic: the same choice for the same offer.
 
-    A selector may also have an attribute ``best``, ``"first"`` or ``"last"``: where in its choice the best example
-    stands. A :class:`LengthBudget` leaves out those at the other end. Of a selector without it, the first is the best.
+    A selector may have an attribute ``best``, ``"first"`` or ``"last"``: the position of the best example in its
+    choice; the default is ``"first"``. A :class:`LengthBudget` drops examples from the other end.
     """
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
-        """The indices of the examples to show, in the order in which they are shown, none of them twice."""
+        """Return the indices of the examples to use, in order and without duplicates."""
         ...
 
 
 @dataclass(frozen=True)
 class FirstExamples:
-    """Shows the first examples.
+    """A selector of the first examples.
 
     Args:
-        k: How many; where there are fewer, all.
+        k: The number of examples; all if there are fewer.
 
     Raises:
-        TemplateError: ``k`` is no whole number from 0 on.
+        TemplateError: ``k`` is not a non-negative integer.
     """
 
     k: int
@@ -98,24 +105,24 @@ class FirstExamples:
         _check_whole("k", self.k, 0, TemplateError)
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
-        """The first indices."""
+        """Return the first indices."""
         return range(len(offer.texts))[: self.k]
 
 
 @dataclass(frozen=True)
 class MostSimilar:
-    """Shows the examples that go best with what is asked. Of two that are equally good, the earlier one is the better.
+    """A selector of the examples that match the question best. Of two equal matches, the earlier one wins.
 
     Args:
-        k: How many; where there are fewer, all.
-        score: How well an example goes with the values of the rendering: called as ``score(values, example)`` for each
-            example, it gives a number, the more the better. A distance has to be negated.
-        best: Where the best one stands: ``"last"``, nearest to the question, or ``"first"``.
-        min_score: Examples that score less are not shown, even where ``k`` of them would have room.
+        k: The number of examples; all if there are fewer.
+        score: A function that rates how well an example matches the values of the rendering. It is called as
+            ``score(values, example)`` and returns a number; higher is better, so negate a distance.
+        best: The position of the best example: ``"last"``, nearest to the question, or ``"first"``.
+        min_score: The minimum score. Examples below it are dropped, even if fewer than ``k`` remain.
 
     Raises:
-        TemplateError: ``k`` is no whole number from 0 on, ``score`` is no function, ``best`` is something else,
-            ``min_score`` is no number.
+        TemplateError: ``k`` is not a non-negative integer, ``score`` is not a function, ``best`` is invalid, or
+            ``min_score`` is not a number.
     """
 
     k: int
@@ -126,27 +133,24 @@ class MostSimilar:
     def __post_init__(self) -> None:
         _check_whole("k", self.k, 0, TemplateError)
         if not callable(self.score):
-            raise TemplateError(f"score is a {type(self.score).__name__}; give a function of the values and an example")
+            raise TemplateError(f"score is a {type(self.score).__name__}; give a function of values and an example")
         if self.best not in get_args(Best):
             raise TemplateError(f"best is {self.best!r}; give 'last' or 'first'")
         if self.min_score is not None and _number(self.min_score) is None:
             raise TemplateError(f"min_score is {self.min_score!r}; give a number, or None")
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
-        """The indices of the examples with the highest scores.
+        """Return the indices of the examples with the highest scores, at most ``k``.
 
         Args:
-            offer: What there is to choose from.
-
-        Returns:
-            At most ``k`` of them.
+            offer: The examples to choose from.
 
         Raises:
-            TemplateError: A score is no number, or NaN; the message names the example's index.
+            TemplateError: A score is not a number, or is NaN; the message names the example's index.
         """
         scores = [self._score(offer.values, example, at) for at, example in enumerate(offer.examples)]
         good = (at for at, score in enumerate(scores) if self.min_score is None or score >= self.min_score)
-        # Sorted in reverse, equal ones still keep their order.
+        # A reverse sort keeps the order of equal scores.
         ranked = sorted(good, key=scores.__getitem__, reverse=True)[: self.k]
         return ranked if self.best == "first" else ranked[::-1]
 
@@ -155,27 +159,27 @@ class MostSimilar:
         number = _number(given)
         if number is None:
             shown = repr(given) if isinstance(given, float) else f"a {type(given).__name__}"
-            raise TemplateError(f"the score of examples[{at}] is {shown}; a score is a number that is not NaN")
+            raise TemplateError(f"the score of examples[{at}] is {shown}; expected a number other than NaN")
         return number
 
 
 @dataclass(frozen=True)
 class LengthBudget:
-    """Shows as many examples as fit: the whole text, with prefix, suffix and separators, is within the limit.
+    """A selector of as many examples as fit the limit, together with prefix, suffix and separators.
 
-    Examples are left out from the end on: the first that does not fit is the first that is not shown.
+    Examples are dropped from the end: the first one that does not fit and all after it.
 
     Args:
-        max_tokens: The most that the whole text may have.
-        count: What counts it: a function of a text, or a token counter. It should not count more text as less.
-        among: What chooses the examples, and their order, before; ``None`` takes all, as they stand. Those that it says
-            are the best stay longest.
-        min_examples: The fewest that must fit.
+        max_tokens: The maximum number of tokens of the whole text.
+        count: A function of a text, or a token counter. Its count must not decrease when text is added.
+        among: A selector that chooses and orders the examples first; None for all in their order. The examples that
+            it marks as best are dropped last.
+        min_examples: The minimum number of examples that must fit.
 
     Raises:
-        BudgetError: ``max_tokens`` is no whole number from 1 on, or ``min_examples`` none from 0 on, or ``count``
-            cannot count.
-        TemplateError: ``among`` is no selector.
+        BudgetError: ``max_tokens`` is not a positive integer, ``min_examples`` is not a non-negative integer, or
+            ``count`` is not a counter.
+        TemplateError: ``among`` is not a selector.
     """
 
     max_tokens: int
@@ -196,22 +200,19 @@ class LengthBudget:
 
     @property
     def best(self) -> Best:
-        """Place of the best example."""
+        """The position of the best example."""
         return "last" if getattr(self.among, "best", "first") == "last" else "first"
 
     def select(self, offer: ExampleOffer, /) -> Sequence[int]:
-        """The indices of the examples that fit.
+        """Return the indices of the examples that fit.
 
         Args:
-            offer: What there is to choose from.
-
-        Returns:
-            As many as fit.
+            offer: The examples to choose from.
 
         Raises:
-            BudgetError: The text does not fit even without any example, or with fewer than ``min_examples``; or what
-                counts gives no whole number.
-            TemplateError: ``among`` chose what is not there, or something twice.
+            BudgetError: The text does not fit even without examples or with ``min_examples``, or ``count`` did not
+                return an integer.
+            TemplateError: ``among`` chose an example that does not exist, or one twice.
         """
         order = range(len(offer.texts)) if self.among is None else choose(self.among, offer)
         last = self.best == "last"
@@ -225,8 +226,8 @@ class LengthBudget:
         bare = cost(0)
         if bare > self.max_tokens:
             raise BudgetError(
-                f"even without an example the text has {bare} tokens, and max_tokens is {self.max_tokens}; "
-                "allow more, or shorten prefix, suffix or values"
+                f"the text has {bare} tokens even without examples, and max_tokens is {self.max_tokens}; "
+                "raise it, or shorten prefix, suffix or values"
             )
         fitting = bisect_right(range(len(order) + 1), self.max_tokens, key=cost) - 1
         if fitting < self.min_examples:
@@ -242,88 +243,94 @@ class LengthBudget:
         )
 
     def _count(self, text: str) -> int:
-        # Distinguished by their methods: a counter may be callable for reasons of its own.
-        count = cast("Callable[[str], int]", getattr(self.count, "count_text", self.count))
-        given = cast("object", count(text))
+        # A counter may be callable, too, so its method decides.
+        count: object = getattr(self.count, "count_text", self.count)
+        given = count(text) if callable(count) else None
         found = _whole(given)
         if found is None:
-            raise BudgetError(
-                f"count gave a {type(given).__name__}; it must give a whole number, and not have to be awaited"
-            )
+            raise BudgetError(f"count returned a {type(given).__name__}; it must return an integer and not be async")
         return found
 
 
 def check_selector(given: object, where: str) -> None:
-    """Refuse what cannot choose examples.
+    """Check that an object is a selector.
 
     Args:
-        given: What was given as a selector.
-        where: The argument, for the error.
+        given: The object.
+        where: The name of the argument, for the error.
 
     Raises:
-        TemplateError: It has no method ``select``, or is a class.
+        TemplateError: The object has no method ``select``, or is a class.
     """
     if isinstance(given, type):
-        raise TemplateError(f"{where} is the class {given.__name__}; give a selector made with it")
+        raise TemplateError(f"{where} is the class {given.__name__}; give an instance of it")
     if not callable(getattr(given, "select", None)):
         raise TemplateError(
-            f"{where} is a {type(given).__name__}; give a selector: something with a method select(offer) that gives "
-            "indices"
+            f"{where} is a {type(given).__name__}; give a selector, whose method select(offer) returns indices"
         )
 
 
 def choose(selector: ExampleSelector, offer: ExampleOffer) -> tuple[int, ...]:
-    """Return a selector's choice, checked.
+    """Return a selector's choice after checking it.
 
     Args:
         selector: The selector.
-        offer: What there is to choose from.
+        offer: The examples to choose from.
 
     Returns:
         The indices.
 
     Raises:
-        TemplateError: It gave no list of indices, or some that are not there or twice; the message names them.
+        TemplateError: The choice is not a list of indices, or contains invalid or duplicate ones; the message names
+            them.
     """
-    who, expected = f"{type(selector).__name__}.select", "it gives a list of indices, as [2, 0]"
-    given = cast("object", selector.select(offer))
-    kind = type(given).__name__
-    if not isinstance(given, Iterable) or isinstance(given, _NO_LISTS):
-        raise TemplateError(f"{who} gave a {kind}; {expected}")
-    chosen: list[int] = []
-    for place, item in enumerate(cast("Iterable[object]", given)):
-        found = _whole(item)
-        if found is None:
-            raise TemplateError(f"{who} gave a {type(item).__name__} at place {place}; {expected}")
-        chosen.append(found)
+    who = f"{type(selector).__name__}.select"
+    chosen = _indices(selector.select(offer), who)
     there = len(offer.texts)
     outside = [at for at in chosen if not 0 <= at < there]
     twice = [at for at, times in Counter(chosen).items() if times > 1]
-    faults = [f"{_joined(outside)}, and there {_are(there)}"] if outside else []
+    faults = [f"{_joined(outside)}, but there {_are(there)}"] if outside else []
     faults += [f"{_joined(twice)} more than once"] if twice else []
     if faults:
-        raise TemplateError(f"{who} gave {'; '.join(faults)}")
+        raise TemplateError(f"{who} returned {'; '.join(faults)}")
     return tuple(chosen)
+
+
+def _indices(given: object, who: str) -> list[int]:
+    expected = "expected a list of indices, such as [2, 0]"
+    if not _is_ordered(given):
+        raise TemplateError(f"{who} returned a {type(given).__name__}; {expected}")
+    chosen: list[int] = []
+    for place, item in enumerate(given):
+        found = _whole(item)
+        if found is None:
+            raise TemplateError(f"{who} returned a {type(item).__name__} at index {place}; {expected}")
+        chosen.append(found)
+    return chosen
+
+
+def _is_ordered(value: object) -> TypeGuard[Iterable[object]]:
+    return isinstance(value, Iterable) and not isinstance(value, _NO_LISTS)
 
 
 def _check_whole(name: str, given: object, least: int, error: type[LazyPromptError]) -> None:
     number = _whole(given)
     if number is None or number < least:
-        raise error(f"{name} is {given!r}; give a whole number from {least} on")
+        raise error(f"{name} is {given!r}; give an integer of at least {least}")
 
 
 def _whole(given: object) -> int | None:
-    """A whole number of any kind, as numpy's, as an int; ``None`` where it is none. A bool is no number here."""
-    if isinstance(given, bool):
+    """Convert an integer of any type, such as numpy's, to an int; return None for a bool or anything else."""
+    if isinstance(given, bool) or not isinstance(given, SupportsIndex):
         return None
     try:
-        return index(cast("SupportsIndex", given))
+        return index(given)
     except TypeError:
         return None
 
 
 def _number(given: object) -> float | None:
-    """A number of any kind as a float; ``None`` where it is none, or NaN."""
+    """Convert a number of any type to a float; return None for NaN or anything else."""
     if not isinstance(given, SupportsFloat):
         return None
     try:
@@ -344,20 +351,20 @@ def _are(there: int) -> str:
 
 
 class FewShotTemplate:
-    """A text with worked examples before the question.
+    """A template with worked examples before the question.
 
     Args:
-        prefix: What stands first; may have slots.
+        prefix: The text before the examples; it may contain slots.
         examples: A dict for each example, with a value for each slot of ``example_template``. With ``select`` it may
-            have others, as a label or a vector, that only the selector looks at; these are kept as they are, no copies.
-        example_template: How one example is written.
-        suffix: What stands last, with the slots of the question.
-        separator: What stands between prefix, examples and suffix.
-        select: What decides at each rendering which examples are shown, and in which order; ``None`` shows all.
+            have further values for the selector, such as a label or a vector; these are not copied.
+        example_template: The template of one example.
+        suffix: The text after the examples, with the slots of the question.
+        separator: The text between prefix, examples and suffix.
+        select: The selector that chooses and orders the examples for each rendering; None for all.
 
     Raises:
-        SlotError: An example lacks a value or has one too many; the message names its index.
-        TemplateError: The examples are no list of dicts, a text is none, or ``select`` is no selector.
+        SlotError: An example lacks a value or has an unknown one; the message names its index.
+        TemplateError: The examples are not a list of dicts, a text is not a string, or ``select`` is not a selector.
     """
 
     def __init__(
@@ -371,9 +378,9 @@ class FewShotTemplate:
         select: ExampleSelector | None = None,
     ) -> None:
         if not isinstance(cast("object", examples), list | tuple):
-            raise TemplateError(f"examples are a list of dicts, not a {type(examples).__name__}")
-        if not isinstance(cast("object", separator), str):
-            raise TemplateError(f"the separator is text, not a {type(separator).__name__}")
+            raise TemplateError(f"examples is a {type(examples).__name__}; give a list of dicts")
+        if not is_text(separator):
+            raise TemplateError(f"the separator is a {type(separator).__name__}; expected text")
         self._prefix = SlotTemplate(prefix)
         self._suffix = SlotTemplate(suffix)
         self._separator = separator
@@ -385,7 +392,7 @@ class FewShotTemplate:
         self._examples: tuple[dict[str, object], ...] = ()
         if select is not None:
             check_selector(select, "select")
-            # Only a selector looks at them.
+            # Only a selector reads them.
             self._examples = tuple(_copied(example, template.slots) for example in examples)
         self._all_slots: tuple[str, ...] = tuple(dict.fromkeys(self._prefix.slots + self._suffix.slots))
         self._fixed: Fixed = ()
@@ -393,13 +400,13 @@ class FewShotTemplate:
         """The names of the slots that :meth:`render` fills."""
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with values for some slots, which :meth:`render` may then leave out; those of a call win.
+        """Return a copy with fixed values for some slots; values passed to :meth:`render` override them.
 
         Args:
             **values: A value for each slot, or a function without arguments, which is called once for each rendering.
 
         Raises:
-            SlotError: A name is that of no slot, or a value is None or cannot become text.
+            SlotError: A name is not a slot, or a value is None or cannot become text.
         """
         changed = copy(self)
         fixed = fixed_with(self._fixed, values, self._all_slots, value_text)
@@ -408,35 +415,32 @@ class FewShotTemplate:
         return changed
 
     def render(self, /, **values: object) -> str:
-        """The whole text.
+        """Render the template.
 
         Args:
             **values: A value for each slot of prefix and suffix.
 
         Returns:
-            Prefix, examples and suffix, joined by the separator; an empty one is left out.
+            Prefix, examples and suffix, joined by the separator; empty ones are dropped.
 
         Raises:
-            SlotError: A value is missing, or there is no slot for it.
+            SlotError: A value is missing, or has no slot.
             BudgetError: The text does not fit the limit of a :class:`LengthBudget`.
-            TemplateError: The selector chose an example that is not there, or one twice; or it cannot choose.
+            TemplateError: The selector failed, or chose an example that does not exist, or one twice.
         """
         offer = self._offer(values)
         return offer.whole(self._chosen(offer))
 
     def chosen(self, /, **values: object) -> tuple[int, ...]:
-        """Return the examples that :meth:`render` shows.
+        """Return the indices of the examples that :meth:`render` uses, in order.
 
         Args:
             **values: A value for each slot of prefix and suffix.
 
-        Returns:
-            Their indices, in the order in which they are shown.
-
         Raises:
-            SlotError: As of :meth:`render`.
-            BudgetError: As of :meth:`render`.
-            TemplateError: As of :meth:`render`.
+            SlotError: A value is missing, or has no slot.
+            BudgetError: The text does not fit the limit of a :class:`LengthBudget`.
+            TemplateError: The selector failed, or chose an example that does not exist, or one twice.
         """
         return self._chosen(self._offer(values))
 
@@ -445,7 +449,7 @@ class FewShotTemplate:
         _check(values, self._all_slots, "the few-shot template")
         texts = {name: value_text(value, name) for name, value in values.items()}
         before, after = ("".join(part.fill(texts)) for part in (self._prefix, self._suffix))
-        # A read-only view of a dict cannot be pickled or copied, the dict can.
+        # Wrap only here: a read-only view of a dict cannot be pickled or copied.
         examples = tuple(map(MappingProxyType[str, object], self._examples))
         return ExampleOffer(MappingProxyType(values), examples, self._texts, before, after, self._separator)
 
@@ -454,23 +458,21 @@ class FewShotTemplate:
 
 
 def _text(template: SlotTemplate, example: object, index: int, *, more: bool) -> str:
-    """An example as it is written; ``more`` lets it have values that no slot takes."""
+    """Render an example; ``more`` allows values without a slot."""
     where = f"examples[{index}]"
-    if not isinstance(example, Mapping):
-        raise TemplateError(f"{where} is a {type(example).__name__}; an example is a dict with a value for each slot")
-    values = cast("Mapping[str, object]", example)
-    if more:
-        values = {name: value for name, value in values.items() if name in template.slots}
+    if not is_mapping(example):
+        raise TemplateError(f"{where} is a {type(example).__name__}; give a dict with a value for each slot")
+    values = {name: value for name, value in example.items() if name in template.slots} if more else example
     _check(values, template.slots, where)
     return "".join(template.fill({name: value_text(value, name) for name, value in values.items()}))
 
 
 def _copied(example: Mapping[str, object], slots: tuple[str, ...]) -> dict[str, object]:
-    """Return an example that stays as it was written, whatever becomes of the one given."""
+    """Return a copy of an example that later changes to the original don't affect."""
     held = {
-        name: checked(cast("object", value), name, SlotError)
+        name: checked(value, name, SlotError)
         for name, value in example.items()
-        if name in slots and isinstance(value, Mapping | list | tuple)
+        if name in slots and (is_mapping(value) or is_sequence(value))
     }
     return {**example, **held}
 

@@ -1,4 +1,4 @@
-"""Instructions: the developer's text for the model, with slots for the input of a call, and how that input is read."""
+"""Instructions: the developer's text for the model with slots, and the parsing of a call's input."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, TypeGuard, get_args
 
 from lazyprompt._base.frozen import read_only
-from lazyprompt._base.json import checked, checked_text, well_formed
+from lazyprompt._base.json import checked, checked_text, is_mapping, is_sequence, well_formed
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
 from lazyprompt.templates.slots import SlotSyntax, SlotTemplate, listed, misfit, value_text
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 Instruction: TypeAlias = "str | Mapping[str, str] | None"
 Syntax: TypeAlias = Literal["slots", "jinja2"]
-# The prompter's own messages before and behind the earlier messages of a conversation.
+# The prompter's own messages before and after the history.
 Around: TypeAlias = "tuple[tuple[Msg, ...], tuple[Msg, ...]]"
-# The system-level part, the user-level part, the user's text, and those messages.
+# The system-level part, the user-level part, the user's text, and the messages around the history.
 Parts: TypeAlias = "tuple[Text, Text, str | None, Around]"
 
 INPUT: Final = "input"
 """The key of the user's text in a dict input."""
 
 Fixed: TypeAlias = "tuple[tuple[str, object], ...]"
-"""Names with fixed values, or functions that give them."""
+"""Names with fixed values, or with functions that return the values."""
 
-# The user's part of an instruction that has none, or where a tool loop leaves it out.
+# The user's part of an instruction without one, or in a tool loop that drops it.
 _NO_USER_PART = Text(("",), ("user",))
 _NOTHING_AROUND: Around = ((), ())
 
-# The sentences of the documents, to the byte ("referred" and all).
+# Wording copied byte for byte from the docs, including the typo "referred".
 EXTRA_KEYS = "Here are some extra messages you can referred to:\n\n"
 ALPACA_PREAMBLE = (
     "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
@@ -46,12 +46,12 @@ ALPACA_PREAMBLE = (
 @read_only
 @dataclass(frozen=True, slots=True, repr=False)
 class Filled:
-    """An instruction with its values.
+    """A filled instruction.
 
     Args:
         system_text: The system-level part.
         user_text: The user-level part.
-        input: What the user says beside the slots; ``None`` where nothing was given.
+        input: The user's text outside the slots; None if there is none.
     """
 
     system_text: Text
@@ -76,31 +76,31 @@ class InstructionTemplate:
     """An instruction whose slots are filled with the caller's input.
 
     A string is a system-level instruction. A dict has the keys ``system`` and ``user``, one of them or both; nothing is
-    added around either. Subclasses say what goes around a string: see :meth:`frame`.
+    added around them. Subclasses define the text around a string in :meth:`frame`.
 
     Args:
-        instruction: The instruction; ``None`` is an empty one.
-        extra_keys: Names of further slots, which are listed under headers behind the instruction.
-        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja (sandboxed).
+        instruction: The instruction; None for an empty one.
+        extra_keys: Names of further slots, which follow the instruction under headers.
+        syntax: ``slots`` for ``{name}``, ``jinja2`` for sandboxed Jinja.
 
     Raises:
-        TemplateError: The instruction is neither text nor such a dict, an extra key is no identifier or named twice,
-            there are extra keys but no instruction, or the Jinja syntax is wrong.
+        TemplateError: The instruction is neither text nor such a dict, an extra key is not an identifier or is
+            duplicate, there are extra keys but no instruction, or the Jinja syntax is invalid.
     """
 
     accepts_input: bool = True
-    """Whether a text that fills no slot is what the user says (else it is an error)."""
+    """True if text that fills no slot is the user's text; else it is an error."""
 
     always_user_turn: ClassVar[bool] = True
-    """True if a prompt template shows the user's section even without text, as the documents print it."""
+    """True if a prompt template renders the user's section even without text, as in the docs."""
 
     keeps_empty_turn: ClassVar[bool] = False
-    """True if the OpenAI form has a user turn even without text, as the documents print it for Alpaca."""
+    """True if OpenAI's format contains a user turn even without text, as in the docs for Alpaca."""
 
     preamble: ClassVar[str] = ""
-    """What stands before a system-level instruction."""
+    """The text before a system-level instruction."""
 
-    # Pickles made before have none; they find out for each text.
+    # Old pickles lack it and compute the name for each text.
     _text_name: str | None = None
 
     def __init__(
@@ -113,50 +113,47 @@ class InstructionTemplate:
         self._read_slots(has_escapes=syntax == "slots")
 
     def _read_slots(self, *, has_escapes: bool) -> None:
-        """Find the slots of the parts, and with them the names that an input may have."""
+        """Collect the slots of the parts and the names that an input may contain."""
         self.slots: tuple[str, ...] = tuple(dict.fromkeys(slot for part in self.templates for slot in part.slots))
-        """The names of the slots that an input fills, in the order in which they first appear."""
+        """The names of the slots that an input fills, in order of first appearance."""
         self._names = frozenset(self.slots)
         texts = tuple(template.text for template in self.templates) if has_escapes else ()
         self.input_form = InputForm(self.slots, frozenset(self._user.slots), self.accepts_input, texts=texts)
-        """The names that an input may have."""
+        """The names that an input may contain."""
         self.has_functions = False
-        """True if functions give fixed values."""
+        """True if a fixed value is a function."""
         self._names_with_input = self._names | {INPUT} if self.input_form.has_input else None
         self._text_name = self._name_of_text()
 
     @property
     def constant(self) -> frozenset[str]:
-        """The parts that are the same in every prompt; a user's part with text is left out in a tool loop."""
+        """The parts that are the same in every prompt. A user's part with text varies: a tool loop drops it."""
         parts = {"instruction": self._system.slots, "user": self._user.text}
         return frozenset(name for name, varies in parts.items() if not varies)
 
     def frame(self, instruction: str, extra: str) -> str:
-        """The whole text of a string instruction, with what goes around it.
+        """Return the template of a string instruction with the text around it.
 
         Args:
             instruction: The instruction.
             extra: The extra keys under their headers, or ``""``.
-
-        Returns:
-            The template's text.
         """
         return _join(instruction, extra)
 
     def _levels(self, instruction: Instruction, extra: str) -> tuple[str, str]:
-        """The texts of the system-level and the user-level template."""
+        """Return the texts of the system-level and the user-level template."""
         if instruction is None or isinstance(instruction, str):
             checked_text(instruction, "the instruction", TemplateError)
             if extra and not instruction:
-                raise TemplateError("extra_keys need an instruction to go with; it is empty")
+                raise TemplateError("extra_keys need an instruction, but it is empty")
             return self.frame(instruction or "", extra), ""
         system, user = _parts_of(instruction)
         if extra and not system and not user:
-            raise TemplateError("extra_keys need an instruction to go with; both its parts are empty")
+            raise TemplateError("extra_keys need an instruction, but both its parts are empty")
         return self.preamble + system, _join(user, extra)
 
     def at_user_level(self) -> Self:
-        """A copy whose system-level part stands before the user-level part, for models without a system turn."""
+        """Return a copy with the system-level part moved into the user-level part, for models without a system turn."""
         changed = copy(self)
         parse = type(self._system)
         changed._system = parse("", "instruction")  # noqa: SLF001 - a copy of our own
@@ -174,7 +171,7 @@ class InstructionTemplate:
 
     @property
     def templates(self) -> tuple[SlotSyntax, ...]:
-        """Its parts, parsed: the system-level one first, and the user-level one last."""
+        """The parsed parts: the system-level one first, the user-level one last."""
         return self._system, self._user
 
     @property
@@ -186,40 +183,41 @@ class InstructionTemplate:
         """Fill the slots.
 
         Args:
-            input: A dict with a value for each slot, and under ``input`` the user's text, if no slot has that name.
-                Text alone fills the only slot if that is called ``input``, stands in the user's part, or is Alpaca's;
+            input: A dict with a value for each slot, and with the user's text under ``input`` if no slot has that name.
+                A single text fills the only slot if that is named ``input``, is in the user's part, or is Alpaca's;
                 else it is the user's text.
 
         Returns:
             The filled instruction.
 
         Raises:
-            SlotError: A value is missing, left over, or cannot become text.
+            SlotError: A value is missing, has no slot, or cannot become text.
         """
         return Filled(*self.parts(input)[:3])
 
     def parts(self, given: object, asked: str | None = None) -> Parts:
-        """Fill the slots, and return the parts of a prompt.
+        """Fill the slots and return the parts of a prompt.
 
         Args:
-            given: As of :meth:`fill`.
-            asked: In a tool loop, the user's last text in the history; else None. The user's part is then left out,
-                unless the user's text or a question other than that is given.
+            given: The input, as for :meth:`fill`. In a tool loop, the slots that only the user's part contains are
+                optional.
+            asked: In a tool loop, the user's last text in the history; else None. Then the user's part is dropped,
+                unless the input contains another question or the user's text.
 
         Raises:
-            SlotError: As of :meth:`fill`. In a tool loop, the slots of the user's part alone may all be left out.
+            SlotError: A value is missing, has no slot, or cannot become text.
         """
         if asked is not None:
             return self._parts_in_loop(given, asked)
         if type(given) is str and self._text_name is not None:
             values: dict[str, Any] = {self._text_name: given}
         else:
-            # A cast would be a call, and one that is made for each prompt.
+            # A type guard would be a call for each prompt.
             values = given if type(given) is dict else self.by_name(given)  # pyright: ignore[reportUnknownVariableType]
             if values.keys() != self._names and values.keys() != self._names_with_input:
                 values = self.by_name(values)
         for value in values.values():
-            # Plain ASCII text, the common case, needs no look; everything else is made text and checked.
+            # Plain ASCII text, the common case, needs no check; other values are converted and checked.
             if type(value) is not str or not value.isascii():
                 refuse_none(values)
                 values = self._texts(values)
@@ -227,7 +225,7 @@ class InstructionTemplate:
         return self._filled(values)
 
     def _filled(self, values: Mapping[str, Any], *, user: bool = True) -> Parts:
-        """Return the parts filled with checked values, or all but those of the user."""
+        """Fill the parts with checked values; without ``user``, drop the user's part."""
         system = self._system.filled(values)
         if not user:
             return system, _NO_USER_PART, None, _NOTHING_AROUND
@@ -238,11 +236,11 @@ class InstructionTemplate:
         values = self.by_name(given, asked)
         fixed = dict(self.input_form.fixed)
         says = [str(values[name]) for name in self.user_only if name in values and name not in fixed]
-        # If nobody asked yet, a part without values is written.
+        # If the history contains no question, a part without values is rendered.
         is_whole = not asked and all(name in values for name in self.user_only)
         if not says and not is_whole and not (self.input_form.has_input and values.get(INPUT)):
             return self._filled(self._texts(values), user=False)
-        # The user's part is whole or left out.
+        # The user's part is rendered as a whole or dropped.
         whole = self.parts(values)
         _, user, text, _ = whole
         return whole if text or not is_asked(user.parts, says, asked) else self._filled(self._texts(values), user=False)
@@ -251,17 +249,17 @@ class InstructionTemplate:
         return {name: self._coerced(value, name) for name, value in values.items()}
 
     def _coerced(self, value: object, name: str) -> object:
-        """Return a value as its template takes it; the user's text is text in every syntax."""
+        """Convert a value for its template; the user's text is a string in every syntax."""
         return self._system.coerce(value, name) if name in self._names else value_text(value, name)
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with values for some slots, which an input may then leave out; those of an input win.
+        """Return a copy with fixed values for some slots; values of an input override them.
 
         Args:
             **values: A value for each slot, or a function without arguments, which is called once for each prompt.
 
         Raises:
-            SlotError: A name is that of no slot, or a value is None or cannot become text.
+            SlotError: A name is not a slot, or a value is None or cannot become text.
         """
         changed = copy(self)
         form = self.input_form
@@ -273,13 +271,13 @@ class InstructionTemplate:
         return changed
 
     def _fixed_value(self, value: object, name: str) -> object:
-        """Return a copy of a list, of which a budget may drop items; any other value as its template takes it."""
-        if isinstance(value, list | tuple):
-            return checked(cast("object", value), f"the value of slot {name!r}", SlotError)
+        """Copy a list, because a budget may drop its items; convert any other value for its template."""
+        if is_sequence(value):
+            return checked(value, f"the value of slot {name!r}", SlotError)
         return self._system.coerce(value, name)
 
     def _name_of_text(self) -> str | None:
-        """Return what a text without a name is alone the input of: the only slot, or the user's text without slots."""
+        """Return the name of a text that is a whole input: the only slot, or the user's text without slots."""
         form = self.input_form
         if not form.slots:
             return INPUT if form.has_input else None
@@ -287,20 +285,20 @@ class InstructionTemplate:
         return None if name == INPUT and INPUT not in form.slots else name
 
     def by_name(self, given: object, asked: str | None = None) -> dict[str, object]:
-        """Read an input as values by the names of their slots, and the user's text under ``input``.
+        """Parse an input into values by slot name, with the user's text under ``input``.
 
         Args:
-            given: As of :meth:`fill`.
-            asked: As of :meth:`parts`.
+            given: The input, as for :meth:`fill`.
+            asked: In a tool loop, the user's last text in the history; else None.
 
         Raises:
-            SlotError: A slot has no value, a value no slot, or a value is None.
+            SlotError: A slot has no value, a value has no slot, or a value is None.
         """
         return read_input(given, self.input_form, () if asked is None else self.user_only)
 
     @property
     def user_only(self) -> tuple[str, ...]:
-        """The slots of the user's part that the system-level part has not."""
+        """The slots that only the user's part contains."""
         return tuple(name for name in self._user.slots if name not in self._system.slots)
 
     def __repr__(self) -> str:
@@ -308,17 +306,17 @@ class InstructionTemplate:
 
 
 class ChatInstructionTemplate(InstructionTemplate):
-    """The instruction of a chat: a string is followed by a blank line."""
+    """The instruction of a chat, with a blank line after a string."""
 
     def frame(self, instruction: str, extra: str) -> str:
-        """The instruction, the extra keys, and a line's end behind each."""
+        """Return the instruction and the extra keys, each with a newline."""
         return f"{instruction}\n{extra}\n" if instruction else ""
 
 
 class AlpacaInstructionTemplate(InstructionTemplate):
-    """The instruction of the Alpaca form: the standard preamble before it, and no text beside its slots.
+    """The instruction of the Alpaca format, with the standard preamble and no text outside its slots.
 
-    With ``{"user": ...}`` alone, that is the instruction.
+    A dict with only ``user`` is the instruction.
     """
 
     accepts_input: bool = False
@@ -326,7 +324,7 @@ class AlpacaInstructionTemplate(InstructionTemplate):
     preamble: ClassVar[str] = ALPACA_PREAMBLE
 
     def frame(self, instruction: str, extra: str) -> str:
-        """The preamble, the instruction, a blank line, the extra keys."""
+        """Return the preamble, the instruction, a blank line and the extra keys."""
         return f"{self.preamble}{instruction}\n\n{extra}"
 
     def _levels(self, instruction: Instruction, extra: str) -> tuple[str, str]:
@@ -338,36 +336,39 @@ class AlpacaInstructionTemplate(InstructionTemplate):
 
 
 def _parts_of(instruction: object) -> tuple[str, str]:
-    """The system and user part of a dict instruction."""
-    if not isinstance(instruction, Mapping):
+    """Return the system and user part of a dict instruction."""
+    if not is_mapping(instruction):
         raise TemplateError(
-            f"an instruction is text or a dict with the keys 'system' and 'user', not a {type(instruction).__name__}"
+            f"the instruction is a {type(instruction).__name__}; give text or a dict with the keys 'system' and 'user'"
         )
     known = ("system", "user")
-    parts = cast("Mapping[str, object]", instruction)
-    for key, value in parts.items():
+    for key, value in instruction.items():
         if key not in known:
             raise TemplateError(
-                f"the instruction has the key {key!r}{did_you_mean(str(key), known)}; it takes {listed(known)}"
+                f"the instruction has the key {key!r}{did_you_mean(str(key), known)}; known keys are {listed(known)}"
             )
         if not isinstance(value, str):
-            raise TemplateError(
-                f"the {key} part of the instruction is a {type(value).__name__}; leave it out or give text"
-            )
+            raise TemplateError(f"the {key} part of the instruction is a {type(value).__name__}; omit it or give text")
         well_formed(value, f"the {key} part of the instruction", TemplateError)
-    return str(parts.get("system", "")), str(parts.get("user", ""))
+    return str(instruction.get("system", "")), str(instruction.get("user", ""))
 
 
-def _names(extra_keys: str | Iterable[str] | None) -> tuple[str, ...]:
-    if not isinstance(cast("object", extra_keys), Iterable | None):
+def _names(extra_keys: object) -> tuple[str, ...]:
+    given = (extra_keys,) if isinstance(extra_keys, str) else () if extra_keys is None else extra_keys
+    if not _is_iterable(given):
         raise TemplateError(f"extra_keys is a {type(extra_keys).__name__}; give a name or a list of names")
-    names = (extra_keys,) if isinstance(extra_keys, str) else tuple(extra_keys or ())
-    for index, name in enumerate(names):
-        if not isinstance(cast("object", name), str) or not name.isidentifier():
-            raise TemplateError(f"extra_keys[{index}] is {name!r}; a key is a name of letters, digits and underscores")
-        if name in names[:index]:
-            raise TemplateError(f"extra_keys[{index}] names {name!r} a second time")
-    return names
+    names: list[str] = []
+    for index, name in enumerate(given):
+        if not isinstance(name, str) or not name.isidentifier():
+            raise TemplateError(f"extra_keys[{index}] is {name!r}; use letters, digits and underscores")
+        if name in names:
+            raise TemplateError(f"extra_keys[{index}] is a duplicate of {name!r}")
+        names.append(name)
+    return tuple(names)
+
+
+def _is_iterable(value: object) -> TypeGuard[Iterable[object]]:
+    return isinstance(value, Iterable)
 
 
 def _extra_block(names: tuple[str, ...], syntax: Syntax) -> str:
@@ -398,15 +399,15 @@ def _join(text: str, extra: str) -> str:
 
 
 class InputForm(NamedTuple):
-    """The names that an input may have.
+    """The names that an input may contain.
 
     Attributes:
         slots: The slots, in template order.
         user_slots: The slots in the user's part.
-        takes_text: True if text beside the slots is the user's; else all text goes into slots, as in Alpaca.
-        fixed: Slots with the values that they have where an input leaves them out, or functions that give these.
-        texts: The templates of an instruction with slots, as they were written.
-        has_defaults: True if slots may have values of their own, as the inputs of a prompt file have.
+        takes_text: True if text outside the slots is the user's text; else all text fills slots, as in Alpaca.
+        fixed: Slots with their default values, or with functions that return them.
+        texts: The source texts of templates in slot syntax.
+        has_defaults: True if slots may have defaults, as the inputs of a prompt file do.
     """
 
     slots: tuple[str, ...]
@@ -418,26 +419,26 @@ class InputForm(NamedTuple):
 
     @property
     def has_input(self) -> bool:
-        """True if the key ``input`` is the user's text: no slot has that name."""
+        """True if the key ``input`` is the user's text, because no slot has that name."""
         return self.takes_text and INPUT not in self.slots
 
 
 def read_input(given: object, form: InputForm, optional: Container[str] = ()) -> dict[str, object]:
-    """Read an input as values by name.
+    """Parse an input into values by name.
 
     Args:
-        given: A dict; or one value, which fills a slot or is the user's text (see :func:`name_of_text`); or None. Where
-            a dict has all slots, and there are any, one further key with text is the user's text, whatever its name.
-        form: The names that it may have.
-        optional: The slots that may be left out.
+        given: A dict; or one value, which fills a slot or is the user's text (see :func:`name_of_text`); or None. If a
+            dict has a value for every slot, one further key with text is the user's text, whatever its name.
+        form: The names that the input may contain.
+        optional: The slots that need no value.
 
     Returns:
         A new dict: a value for each slot that is not optional, and the user's text under ``input``.
 
     Raises:
-        SlotError: A slot has no value, a value no slot, or a value is None.
+        SlotError: A slot has no value, a value has no slot, or a value is None.
     """
-    named = dict(cast("Mapping[str, object]", given)) if isinstance(given, Mapping) else {}
+    named = dict(given) if is_mapping(given) else {}
     values = {**called(form.fixed, named), **named}
     takes = (INPUT,) if form.has_input else ()
     if given is not None and not isinstance(given, Mapping):
@@ -471,38 +472,38 @@ def read_input(given: object, form: InputForm, optional: Container[str] = ()) ->
         values[INPUT] = values.pop(left_over[0])
     elif left_over or any(slot not in optional for slot in missing):
         needed = [slot for slot in form.slots if slot in values or slot not in optional]
-        hints = (f"; {{{{{name}}}}} is the text {{{name}}}, the slot is written {{{name}}}" for name in escaped)
+        hints = (f"; {{{{{name}}}}} is the literal {{{name}}}, the slot is {{{name}}}" for name in escaped)
         raise SlotError(misfit(values, needed, takes) + "".join(hints) + _formula_hints(missing, form))
     refuse_none(values)
     return values
 
 
-# What stands before a brace in LaTeX and in regular expressions: a command, an index, a set or group.
+# A brace in LaTeX or a regular expression follows a command, an index, a character set or a group.
 _FORMULA = r"(?:\\[A-Za-z]+|\^|\b[A-Za-z]_|\]|\))(?:\{{[^{{}}\s]*\}})*\{{{}\}}"
 
 
 def _formula_hints(missing: Iterable[str], form: InputForm) -> str:
-    """Explain how to write the braces of slots without a value that look like a part of LaTeX or of a pattern."""
+    """Explain how to escape slots without a value that look like a part of LaTeX or a regular expression."""
     found = [name for name in missing if any(re.search(_FORMULA.format(re.escape(name)), text) for text in form.texts)]
     if not found:
         return ""
     braces = ", ".join(f"{{{{{name}}}}}" for name in found)
-    return f"; if they are LaTeX or a pattern and no slots, write {braces}"
+    return f"; if they are part of LaTeX or a regular expression, write {braces}"
 
 
 def fixed_with(
     fixed: Fixed, values: Mapping[str, object], slots: Sequence[str], coerce: Callable[[object, str], object]
 ) -> Fixed:
-    """Return fixed values with more of them.
+    """Add fixed values.
 
     Args:
-        fixed: The values that are fixed already; new ones replace them.
-        values: Values for slots, or functions without arguments that give them.
+        fixed: The existing fixed values; new ones replace them.
+        values: Values for slots, or functions without arguments that return them.
         slots: All slots.
-        coerce: Makes a value and its slot's name what a template takes; what it returns shares nothing mutable.
+        coerce: A function that converts a value for the slot of a name, without sharing anything mutable.
 
     Raises:
-        SlotError: A name is that of no slot, or a value is None or cannot be taken.
+        SlotError: A name is not a slot, or a value is None or cannot be converted.
     """
     if unknown := [name for name in values if name not in slots]:
         faults = [f"no slot named {name!r}{did_you_mean(name, slots)}" for name in unknown]
@@ -515,30 +516,30 @@ def fixed_with(
 
 
 def called(fixed: Fixed, given: Container[str]) -> dict[str, object]:
-    """Return the fixed values whose names are not given; functions are called."""
+    """Return the fixed values of names without a given value, calling functions."""
     values = {name: value for name, value in fixed if name not in given}
     for name, value in values.items():
         if callable(value):
             try:
                 values[name] = value()
             except Exception as error:
-                error.add_note(f"raised by the function that gives the value of {name!r}")
+                error.add_note(f"raised by the function for the value of {name!r}")
                 raise
     return values
 
 
 def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
-    """Return the name that a text without a name gets.
+    """Return the name for a text without a name.
 
-    It fills the only open slot where that is called ``input``, stands in the user's part, or text goes into slots
-    only; otherwise it is the user's text.
+    It fills the only slot without a value if that is named ``input``, is in the user's part, or if text can only fill
+    slots; otherwise it is the user's text.
 
     Args:
-        form: The names that the input may have.
-        given: The slots that have a value already.
+        form: The names that the input may contain.
+        given: The slots that already have a value.
 
     Raises:
-        SlotError: Text goes into slots only, and there is not just one that is open.
+        SlotError: Text can only fill slots, and not exactly one slot has no value.
     """
     left = [slot for slot in form.slots if slot not in given]
     if len(left) == 1 and (left[0] == INPUT or left[0] in form.user_slots or not form.takes_text):
@@ -546,22 +547,21 @@ def name_of_text(form: InputForm, given: Container[str] = ()) -> str:
     if form.takes_text:
         return INPUT
     if left:
-        fault = f"a text without a name could fill {len(left)} slots; give a dict, {dict_form(left)}"
+        fault = f"the input is one text, but there are {len(left)} slots; give a dict, {dict_form(left)}"
         raise SlotError(fault + _formula_hints(left, form))
-    raise SlotError(
-        "the input has no slot to go to; put one into the instruction, as {input}, or name it in extra_keys"
-    )
+    raise SlotError("there is no slot for the input; add one to the instruction, such as {input}, or to extra_keys")
 
 
 def is_asked(user: Sequence[str], values: Iterable[str], asked: str) -> bool:
-    """Return True if a filled user's part repeats the user's question.
+    """Return True if a filled user's part repeats the user's last question.
 
-    The user's last text is that part, or begins with it where it ends in the template's own text, or is a value alone.
+    It does if the question equals the part or one of its values, or if the part ends in the template's own text and
+    the question begins with it.
 
     Args:
-        user: The parts of it: own text and values in turn.
+        user: The user's part: alternating own text and values.
         values: The values of its slots.
-        asked: The user's last text.
+        asked: The user's last text in the history.
     """
     text, before = "".join(user), asked.strip()
     begins = bool(user[-1].strip()) and asked.startswith(text)
@@ -569,20 +569,20 @@ def is_asked(user: Sequence[str], values: Iterable[str], asked: str) -> bool:
 
 
 def refuse_none(values: Mapping[str, object]) -> None:
-    """Refuse None as a value.
+    """Check that no value is None.
 
     Raises:
         SlotError: A value is None.
     """
     if names := [name for name, value in values.items() if value is None]:
-        raise SlotError(f"the value of {listed(names)} is None; give a value, or '' for nothing")
+        raise SlotError(f"the value of {listed(names)} is None; give a value, or '' for an empty one")
 
 
 def dict_form(names: Iterable[str]) -> str:
-    """Return a dict input as an error shows it."""
+    """Return an example of a dict input for an error."""
     return f"{{{', '.join(f'{name!r}: ...' for name in names)}}}"
 
 
 def _is_text(name: object, values: Mapping[str, object]) -> bool:
-    """True if a key and its value are text."""
+    """Return True if a key and its value are text."""
     return isinstance(name, str) and isinstance(values[name], str)

@@ -1,10 +1,9 @@
-"""Jinja as the other syntax of instructions, with values kept apart from the template's own text."""
+"""Instructions in Jinja's syntax, with values separated from the template's own text."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from keyword import iskeyword
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from jinja2 import TemplateSyntaxError, meta, nodes
 from jinja2.exceptions import SecurityError, UndefinedError
 
-from lazyprompt._base.json import checked, well_formed
+from lazyprompt._base.json import checked, is_mapping, is_sequence, is_text, well_formed
 from lazyprompt.errors import LazyPromptError, SlotError, TemplateError, did_you_mean
 from lazyprompt.messages.prompt import Text
 from lazyprompt.templates.bounds import MAX_OUTPUT, MAX_PIECES, MAX_TEMPLATE
@@ -22,13 +21,15 @@ from lazyprompt.templates.sandbox import FAILURES, describe_error, globals_of_on
 from lazyprompt.templates.slots import Value, value_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
     from lazyprompt.templates.sandbox import BoundedEnvironment
 
 MAX_NAMES = 200_000
-"""The number of tags of a template that only names values; any other is bounded in tokens."""
+"""The maximum number of tags in a template of names only; other templates have a limit of tokens."""
 
 _NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
-# What Jinja reads otherwise than as the name of a value.
+# Jinja's message for an undefined name, and words that are not names of values.
 _UNDEFINED = re.compile(r"('[^']*') is undefined")
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))
 _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
@@ -36,33 +37,33 @@ _OTHER_FILES = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
 
 @contextmanager
 def _syntax_errors(syntax: str) -> Generator[None]:
-    """Turn what parsing and compiling raise into errors of ours."""
+    """Convert errors of parsing and compiling to ``TemplateError``."""
     try:
         yield
     except TemplateSyntaxError as error:
         raise TemplateError(f"{syntax}, line {error.lineno}: {error.message}") from error
     except (SyntaxError, *FAILURES) as error:
-        # What Jinja's parser lets pass and Python's does not: a repeated keyword, a huge number, deep nesting.
+        # Errors that Jinja's parser does not detect: a repeated keyword, a huge number, deep nesting.
         raise TemplateError(f"{syntax} cannot compile the template: {describe_error(error)}") from error
 
 
 class CompiledTemplate(ABC):
-    """A template that Jinja compiles, whichever syntax it is written in.
+    """A template of any syntax that Jinja compiles.
 
     Args:
         text: The template.
-        own: The slot that all of it counts as.
-        lenient: True if a name that leads nowhere is empty text, at any depth; else it is an error.
+        own: The slot name of all its parts.
+        lenient: True to render an undefined name as empty text, at any depth; else it is an error.
 
     Attributes:
-        text: The template as it was written.
+        text: The source of the template.
         slots: The names of the values that it looks up.
         literals: Its own text, in pieces.
-        outline: The parts that it gives, with the place of each value in it as the value; None where the number of
-            parts differs by the values.
+        outline: The rendered parts, with the index of each value instead of the value; None if the number of parts
+            depends on the values.
 
     Raises:
-        TemplateError: It is no text, or the syntax is wrong; the message names the line.
+        TemplateError: The template is not a string, or its syntax is invalid; the message names the line.
     """
 
     __slots__ = ("_lenient", "_own", "_render", "literals", "outline", "slots", "text")
@@ -72,8 +73,8 @@ class CompiledTemplate(ABC):
     slots: tuple[str, ...]
 
     def __init__(self, text: str, own: str = "instruction", *, lenient: bool = False) -> None:
-        if not isinstance(cast("object", text), str):
-            raise TemplateError(f"a template is text, not a {type(text).__name__}")
+        if not is_text(text):
+            raise TemplateError(f"the template is a {type(text).__name__}; expected text")
         self.text = well_formed(text, "the template", TemplateError)
         self._own, self._lenient = own, lenient
         self.outline: tuple[str, ...] | None = None
@@ -81,7 +82,7 @@ class CompiledTemplate(ABC):
 
     @abstractmethod
     def _parse(self) -> None:
-        """Read the template, and compile it."""
+        """Parse and compile the template."""
 
     def _compile(self, tree: nodes.Template, environment: BoundedEnvironment) -> None:
         with _syntax_errors(self.syntax):
@@ -89,7 +90,7 @@ class CompiledTemplate(ABC):
 
         def render(values: Mapping[str, object]) -> list[str]:
             parts: list[str] = []
-            # The own text since the last value, joined only then: a sum of texts would copy them each time.
+            # The own text since the last value, joined once; adding texts would copy them each time.
             own: list[str] = []
             size = 0
             context = template.new_context({**globals_of_one_rendering(), **values})
@@ -98,7 +99,7 @@ class CompiledTemplate(ABC):
                 if size > MAX_OUTPUT:
                     raise SecurityError(f"the output is longer than {MAX_OUTPUT} characters")
                 if count > MAX_PIECES:
-                    raise SecurityError(f"the output is of more than {MAX_PIECES} pieces")
+                    raise SecurityError(f"the output has more than {MAX_PIECES} pieces")
                 if isinstance(chunk, Value):
                     parts += ("".join(own), chunk)
                     own.clear()
@@ -109,10 +110,10 @@ class CompiledTemplate(ABC):
         self._render = render
 
     def _only_show(self, literals: Sequence[str], shows: Sequence[Callable[[Mapping[str, Any]], Value]]) -> None:
-        """Render without Jinja a template that only shows values: to compile it would take a hundred times as long.
+        """Render a template of names without Jinja, because compiling it takes a hundred times as long.
 
         Args:
-            literals: Its own text, around and between the values.
+            literals: The own text around and between the values.
             shows: The functions that return the values.
         """
         first, pairs = literals[0], tuple(zip(shows, literals[1:], strict=True))
@@ -132,11 +133,11 @@ class CompiledTemplate(ABC):
 
     @staticmethod
     def coerce(value: object, slot: str) -> object:
-        """Return a value as plain data: the sandbox never sees an object with methods of its own."""
-        if isinstance(value, str):  # Most are; what is below takes longer to ask.
+        """Convert a value to plain data, so that the sandbox never accesses an object with custom methods."""
+        if isinstance(value, str):  # The common case; the checks below take longer.
             return value_text(value, slot)
-        if isinstance(value, Mapping | list | tuple | bool | int | float) or value is None:
-            return checked(cast("object", value), f"the value of slot {slot!r}", SlotError)
+        if value is None or isinstance(value, bool | int | float) or is_mapping(value) or is_sequence(value):
+            return checked(value, f"the value of slot {slot!r}", SlotError)
         return value_text(value, slot)
 
     def fill(self, values: Mapping[str, object]) -> Sequence[str]:
@@ -146,11 +147,11 @@ class CompiledTemplate(ABC):
             values: Plain data for each slot, or an :class:`~lazyprompt.templates.slots.Opaque`.
 
         Returns:
-            The parts: the template's own text and values, in turn.
+            The parts: alternating own text and values.
 
         Raises:
-            SlotError: A name leads nowhere, or a value has no text.
-            TemplateError: The template fails, or asks for more than the bounds give.
+            SlotError: A name is undefined, or a value has no text.
+            TemplateError: The template fails, or exceeds a bound.
         """
         try:
             return self._render(values)
@@ -169,30 +170,29 @@ class CompiledTemplate(ABC):
         return (self._own,) * len(parts)
 
     def filled(self, values: Mapping[str, object]) -> Text:
-        """Render the template with the slot of each part; see :meth:`fill`."""
+        """Render the template and return the parts with their slots; see :meth:`fill`."""
         parts = tuple(self.fill(values))
         return Text(parts, self.origins(parts))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle its text: compiled code cannot travel."""
+        """Pickle the source only, because compiled code cannot be pickled."""
         return partial(type(self), lenient=self._lenient), (self.text, self._own)
 
 
 class JinjaTemplate(CompiledTemplate):
     """A template in Jinja's syntax.
 
-    The value of an expression counts as a value, whatever it is made of; an expression of constants alone is the
-    template's own text.
+    The result of an expression is a value. If the expression contains only constants, it is the template's own text.
 
     Args:
         text: The template.
-        own: The slot that all of it counts as.
-        lenient: As of :class:`CompiledTemplate`.
-        is_portable: True writes scalars as prompt files do (see :func:`~lazyprompt.templates.environment.portable`);
-            False as Python's ``str()`` does.
+        own: The slot name of all its parts.
+        lenient: True to render an undefined name as empty text; else it is an error.
+        is_portable: True to convert scalars by :func:`~lazyprompt.templates.environment.portable`, as prompt files do;
+            else by ``str()``.
 
     Raises:
-        TemplateError: As of :class:`CompiledTemplate`.
+        TemplateError: The template is not a string, or its syntax is invalid; the message names the line.
     """
 
     __slots__ = ("_is_portable",)
@@ -225,12 +225,12 @@ class JinjaTemplate(CompiledTemplate):
         self.slots = tuple(sorted(found, key=lambda name: (self.text.find(name), name)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle its text: compiled code cannot travel."""
+        """Pickle the source only, because compiled code cannot be pickled."""
         return partial(type(self), lenient=self._lenient, is_portable=self._is_portable), (self.text, self._own)
 
 
 def _check_names(tree: nodes.Template, jinja: ValueEnvironment) -> None:
-    """Refuse filters and tests that there are not: under an if, Jinja looks for them only when it gets there."""
+    """Check the names of filters and tests. Jinja checks those under an ``if`` only when they are rendered."""
     for kind, known, called in ((nodes.Filter, jinja.filters, "filter"), (nodes.Test, jinja.tests, "test")):
         for node in tree.find_all(kind):
             if node.name not in known:
@@ -239,18 +239,18 @@ def _check_names(tree: nodes.Template, jinja: ValueEnvironment) -> None:
 
 
 def _check_statements(tree: nodes.Template) -> None:
-    """Refuse the statements that a prompt file does not have."""
+    """Check that a template contains no statement that prompt files don't support."""
     if other := next(tree.find_all(_OTHER_FILES), None):
         raise TemplateSyntaxError(
-            'a template reads no other templates; a prompt file can include text, as {% include "shared/tone.md" %}',
+            'templates cannot load other templates; prompt files can include text with {% include "shared/tone.md" %}',
             other.lineno,
         )
     if escaped := tree.find(nodes.ScopedEvalContextModifier):
-        raise TemplateSyntaxError("autoescape is for HTML, and a prompt is none", escaped.lineno)
+        raise TemplateSyntaxError("remove autoescape; a prompt is not HTML", escaped.lineno)
 
 
 def _show(path: tuple[str, ...], jinja: ValueEnvironment) -> Callable[[Mapping[str, object]], Value]:
-    """Return the function that shows the value of a name."""
+    """Return a function that looks up a name and converts its value."""
     name, *attributes = path
     source = ".".join(path)
     finalize = cast("Callable[[object, str], Value]", jinja.finalize)
@@ -266,14 +266,14 @@ def _show(path: tuple[str, ...], jinja: ValueEnvironment) -> Callable[[Mapping[s
 
 
 def _only_names(text: str, jinja: ValueEnvironment) -> tuple[list[str], list[tuple[str, ...]]] | None:
-    """Read a template that only names values: its own text around them, and their paths; None where it does more."""
+    """Parse a template of names only: its own text, and the paths of the names; None for any other template."""
     if "{%" in text or "{#" in text or "\r" in text:
         return None
     if len(text) > MAX_TEMPLATE or text.count("{{") > MAX_NAMES:
         return None
     pieces = _NAME_TAG.split(text)
     literals, paths = pieces[::2], [tuple(path.split(".")) for path in pieces[1::2]]
-    # Jinja takes the first two braces of three for the tag.
+    # Of three braces, Jinja reads the first two as the tag.
     if any("{{" in literal or literal.endswith("{") for literal in literals):
         return None
     if not all(_is_path(path) and path[0] not in jinja.globals for path in paths):
@@ -282,14 +282,14 @@ def _only_names(text: str, jinja: ValueEnvironment) -> tuple[list[str], list[tup
 
 
 def _is_path(path: tuple[str, ...]) -> bool:
-    """Return True if names mean values alone: neither words of Jinja nor names that its sandbox treats specially."""
+    """Return True if a path is neither a keyword of Jinja nor special in its sandbox."""
     return not (path[0] in _WORDS or any(name.startswith("_") for name in path)) and all(
         name.isidentifier() and not iskeyword(name) for name in path
     )
 
 
 def _named(tree: nodes.Template) -> nodes.Template:
-    """A parsed template whose values know the names that they are from."""
+    """Wrap each output of a name in the filter that records the name."""
     for output in tree.find_all(nodes.Output):
         output.nodes = [
             nodes.Filter(node, NAMED, [nodes.Const(name)], [], None, None, lineno=node.lineno)
@@ -297,12 +297,13 @@ def _named(tree: nodes.Template) -> nodes.Template:
             else node
             for node in output.nodes
         ]
-    tree.set_environment(cast("ValueEnvironment", tree.environment))
+    if tree.environment is not None:
+        tree.set_environment(tree.environment)
     return tree
 
 
 def _path(node: nodes.Node) -> str:
-    """An expression that is a name, or names one behind the other, as a template writes it; ``""`` for any other."""
+    """Return the source of an expression that is a name or a dotted path; ``""`` for any other."""
     if isinstance(node, nodes.Name):
         return node.name
     if isinstance(node, nodes.Getattr):

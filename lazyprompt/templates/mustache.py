@@ -1,8 +1,8 @@
 """Templates in Mustache.
 
-They are compiled as Jinja is: each is read to the nodes of Jinja's own syntax tree. A section that opens a level is a
-loop whose variable is what names in it are looked up in: ``v0`` are the values of the template, ``v1`` is that of the
-first level. Values are written as they are and never read: nothing is escaped for HTML, and no tag in one counts.
+A template is parsed to Jinja's syntax tree and compiled by Jinja. A section that opens a level is a loop, and names in
+it are looked up in the loop's variable. ``v0`` contains the template's values, ``v1`` the value of the first level.
+Values are rendered unchanged: there is no HTML escaping, and tags in values are text.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from jinja2 import ChainableUndefined, nodes
 
+from lazyprompt._base.json import is_dict, is_list
 from lazyprompt.errors import SlotError, TemplateError, did_you_mean
 from lazyprompt.templates.bounds import MAX_TEMPLATE
 from lazyprompt.templates.environment import finalize
@@ -28,48 +29,48 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH = 100
-"""How deep sections may lie in one another."""
+"""The maximum nesting depth of sections."""
 
 MAX_TAGS = 20_000
-"""The number of tags of a template, and of the texts between them: each takes kilobytes while it is compiled."""
+"""The maximum number of tags and texts in a template: each takes kilobytes during compilation."""
 
 _ABSENT: Final[object] = ChainableUndefined()
-"""The value of a name that leads nowhere."""
+"""The value of an undefined name."""
 
 _Name: TypeAlias = tuple[tuple[str, ...], str, int]
-"""The parts of a name, the name as written, and its line."""
+"""The parts of a name, its source text, and its line."""
 
-# Python takes twenty loops in one another: deeper ones are in a function of their own.
+# Python allows twenty nested loops; deeper ones are put into a separate function.
 _DEEP = 15
-# The number of names among which the nearest is looked for.
+# The maximum number of names to search for the nearest one.
 _NAMES = 1000
-# The longest index of a list, in digits.
+# The maximum number of digits in a list index.
 _DIGITS = 9
 _REST_OF_LINE = re.compile(r"[ \t]*+(?:\r?\n|\Z)")
-# What stands first in a tag and says of which kind it is; behind some of them the tag ends with a sign of its own.
+# The character that begins a tag and determines its kind; some kinds also end with a character.
 _KIND = re.compile(r"\s*+([#^/!=>&{<$]?)")
 _END = {"{": "}", "=": "="}
 _NAME = re.compile(r"\.|[^\s{}.]++(?:\.[^\s{}.]++)*+")
-# After these a line that has nothing else on it goes too.
+# Kinds of tags that are removed together with their line if it contains nothing else.
 _ALONE = frozenset("#^/!=")
 _REFUSED = {
-    ">": "partials ({{>name}}) are not known here; write their text in this template",
-    "<": "inheritance ({{<parent}}) is not known here; write the whole template in one",
-    "$": "blocks of inheritance ({{$name}}) are not known here; use a section, {{#name}}…{{/name}}",
+    ">": "partials ({{>name}}) are not supported; write their text in this template",
+    "<": "inheritance ({{<parent}}) is not supported; write one complete template",
+    "$": "blocks ({{$name}}) are not supported; use a section, {{#name}}…{{/name}}",
 }
-_AS_TEXT = "choose other delimiters before them, as in {{=<% %>=}}"
+_AS_TEXT = "set other delimiters before them, such as {{=<% %>=}}"
 
 
 @dataclass(slots=True)
 class _OpenSection:
-    """A section that is being read.
+    """A section that is being parsed.
 
     Attributes:
-        tag: Its tag, as written.
-        name: Its name, which the tag at its end repeats.
-        line: The line that it begins in.
-        node: Its loop or condition.
-        depth: The number of sections around it.
+        tag: The source of its tag.
+        name: The name, which its closing tag repeats.
+        line: The line of its tag.
+        node: The loop or condition.
+        depth: The number of enclosing sections.
     """
 
     tag: str
@@ -80,12 +81,12 @@ class _OpenSection:
 
 
 class _Builder:
-    """Builds the syntax tree of a template, in the order of its text."""
+    """A builder of a template's syntax tree, in source order."""
 
     def __init__(self) -> None:
         self.line = 1
         self.literals: list[str] = []
-        # The names that are looked up in the values of the template, in order of appearance.
+        # The names that are looked up in the values of the template, in order of first appearance.
         self.slots: dict[str, None] = {}
         self.sections: list[_OpenSection] = []
         self.body: list[nodes.Node] = []
@@ -97,19 +98,19 @@ class _Builder:
 
     @property
     def level(self) -> int:
-        """The number of levels around the place that is read now."""
+        """The current number of enclosing levels."""
         return sum(isinstance(section.node, nodes.For) for section in self.sections)
 
     def variables(self) -> list[nodes.Expr]:
-        """Return the variables of all levels, the innermost first."""
+        """Return the variables of all levels, innermost first."""
         return [nodes.Name(f"v{level}", "load") for level in range(self.level, -1, -1)]
 
     def loop(self, items: nodes.Expr) -> nodes.For:
-        """Return a loop over the values of a level that it opens."""
+        """Return a loop that opens a level for each value."""
         return nodes.For(nodes.Name(f"v{self.level + 1}", "store"), items, [], [], None, False)  # noqa: FBT003 - Jinja's form
 
     def own(self, text: str) -> None:
-        """Add own text."""
+        """Add the template's own text."""
         if text:
             self.literals.append(text)
             self.put(nodes.Output([nodes.TemplateData(text)]))
@@ -130,25 +131,25 @@ class _Builder:
         depth = self._depth
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self.fault(f"sections lie in one another more than {MAX_DEPTH} deep; take some of them out")
+            raise self.fault(f"sections are nested more than {MAX_DEPTH} levels deep; remove some of them")
         self.put(node if self._depth % _DEEP else nodes.Block(f"deep{self._tags}", [node], True, False))  # noqa: FBT003 - Jinja's form
         self.sections.append(_OpenSection(tag, name, self.line, node, depth))
 
     def close(self, name: str) -> None:
-        """End the section that was opened last."""
+        """End the innermost section."""
         if not self.sections:
-            raise self.fault(f"{{{{/{_brief(name)}}}}} closes nothing: no section is open here; take it out")
+            raise self.fault(f"{{{{/{_brief(name)}}}}} closes no section; remove it")
         section = self.sections.pop()
         if section.name != name:
             raise self.fault(
-                f"{{{{/{_brief(name)}}}}} was found where {{{{{_brief(section.tag)}}}}} of line {section.line} "
+                f"{{{{/{_brief(name)}}}}} is here while {{{{{_brief(section.tag)}}}}} of line {section.line} "
                 f"is still open; write {{{{/{_brief(section.name)}}}}} first"
             )
         self._depth = section.depth
 
     def unclosed(self, close: str) -> TemplateError:
         """Return the error for a tag that does not end."""
-        what = f"a tag is opened and never closed; write {close} behind it, or, if its braces are meant as text, "
+        what = f"a tag is never closed; write {close} after it or, if its braces are text, "
         return self.fault(what + _AS_TEXT)
 
     def done(self) -> nodes.Template:
@@ -163,26 +164,26 @@ class _Builder:
 
 
 def _brief(name: str) -> str:
-    """Return a piece of the template for a message, not too long."""
+    """Shorten a piece of the template for a message."""
     return short(name)[1:-1]
 
 
 def _lookup(function: str, levels: list[nodes.Expr], name: tuple[object, ...]) -> nodes.Filter:
-    """Return the call of a function of the environment, whose name no template can write."""
+    """Return a call of an internal function, whose name no template can write."""
     return nodes.Filter(nodes.Tuple(levels, "load"), f" {function}", [nodes.Const(name)], [], None, None)
 
 
 def _line_of(text: str, before: int, start: int, end: int) -> tuple[int, int] | None:
-    """Return the whole line of a tag that stands alone in it.
+    """Find the line of a tag that has a line to itself.
 
     Args:
         text: The template.
-        before: Where the tag before ended, or 0.
-        start: Where the tag starts.
-        end: Where it ends.
+        before: The end index of the preceding tag, or 0.
+        start: The start index of the tag.
+        end: The end index of the tag.
 
     Returns:
-        Where the line begins and where the next one does; None if the tag is not alone.
+        The start indexes of the line and of the next one; None if the line contains other text.
     """
     head = text[before:start].rstrip(" \t")
     rest = _REST_OF_LINE.match(text, end)
@@ -192,7 +193,7 @@ def _line_of(text: str, before: int, start: int, end: int) -> tuple[int, int] | 
 
 
 class MustacheTemplate(CompiledTemplate):
-    """A template in Mustache's syntax, without partials, lambdas and inheritance; nothing is escaped for HTML."""
+    """A template in Mustache's syntax, without partials, lambdas, inheritance and HTML escaping."""
 
     __slots__ = ()
     syntax = "Mustache"
@@ -215,21 +216,21 @@ class MustacheTemplate(CompiledTemplate):
         """Render the template; see :meth:`CompiledTemplate.fill`.
 
         Raises:
-            TemplateError: A value is a function, or the template asks for more than the bounds give.
+            TemplateError: A value is a function, or the template exceeds a bound.
         """
         for name, value in values.items():
             if callable(value):
                 raise TemplateError(
                     f"{self.syntax}: {short(name)} is a function (a lambda), which a template cannot call; call it and "
-                    "give what it returns"
+                    "pass its result"
                 )
         return super().fill({"v0": {**values}})
 
 
 def _read(build: _Builder, text: str) -> None:
-    """Read a template."""
+    """Parse a template."""
     opening, closing = "{{", "}}"
-    # From where own text is still to be added, and where the last tag ended.
+    # The index up to which text was added, and the end index of the last tag.
     at = end = 0
     while (start := text.find(opening, end)) >= 0:
         build.line += text.count("\n", end, start)
@@ -254,22 +255,22 @@ def _read(build: _Builder, text: str) -> None:
 
 
 def _delimiters(build: _Builder, content: str) -> tuple[str, str]:
-    """Return the delimiters that a tag chooses."""
+    """Parse the delimiters that a tag sets."""
     match content.split():
         case [opening, closing] if "=" not in content:
             return opening, closing
         case _:
-            raise build.fault(f"{short(content)} are no delimiters; write two, with a space between: {{{{=<% %>=}}}}")
+            raise build.fault(f"invalid delimiters {short(content)}; write two with a space between: {{{{=<% %>=}}}}")
 
 
 def _tag(build: _Builder, sign: str, name: str) -> None:
-    """Read a tag with a name."""
+    """Parse a tag with a name."""
     if sign in _REFUSED:
         raise build.fault(_REFUSED[sign])
     if not _NAME.fullmatch(name):
         raise build.fault(
-            f"{short(name)} is no name: a name has no spaces and no braces, and dots only between its parts; "
-            f"where braces are meant as text, {_AS_TEXT}"
+            f"invalid name {short(name)}; a name has no spaces and no braces, and dots only between its parts; "
+            f"if the braces are text, {_AS_TEXT}"
         )
     if sign == "/":
         build.close(name)
@@ -288,15 +289,15 @@ def _tag(build: _Builder, sign: str, name: str) -> None:
 
 @lru_cache(maxsize=2)
 def _environment(*, lenient: bool) -> BoundedEnvironment:
-    """Return the environment that all templates share; nothing ever changes it."""
+    """Return the environment that all templates share; it must not be modified."""
 
     def show(values: Sequence[object], name: _Name) -> Value:
         parts, text, line = name
         found = _find(values, parts)
         if found is _ABSENT and not lenient:
             raise SlotError(
-                f"Mustache, line {line}: there is no value for {short(text)}{_nearest(values, parts)}; give one, or "
-                "put the tag in a section that asks for it"
+                f"Mustache, line {line}: no value for {short(text)}{_nearest(values, parts)}; give one, or "
+                "put the tag into a section of that name"
             )
         # Text was checked when it was coerced.
         return Value(found, text) if type(found) is str else _written(found, text)
@@ -307,11 +308,11 @@ def _environment(*, lenient: bool) -> BoundedEnvironment:
 
 
 def _find(values: Sequence[object], parts: Sequence[str]) -> object:
-    """Look up a name: the innermost level that has its first part counts.
+    """Look up a name in the innermost level that contains its first part.
 
     Args:
-        values: The values that may have its first part, the innermost first.
-        parts: Its parts; none for the innermost value itself.
+        values: The values of all levels, innermost first.
+        parts: The parts of the name; empty for the innermost value itself.
 
     Returns:
         The value, or :data:`_ABSENT`.
@@ -321,8 +322,8 @@ def _find(values: Sequence[object], parts: Sequence[str]) -> object:
     first, *others = parts
     found = _ABSENT
     for value in values:
-        if isinstance(value, dict) and first in value:
-            found = cast("dict[str, object]", value)[first]
+        if is_dict(value) and first in value:
+            found = value[first]
             break
     for part in others:
         found = _member(found, part)
@@ -330,9 +331,9 @@ def _find(values: Sequence[object], parts: Sequence[str]) -> object:
 
 
 def _each(values: Sequence[object], parts: Sequence[str]) -> Sequence[object]:
-    """Return the values that a section is written for: the items of a list, or any other value there is."""
+    """Return the values that a section is rendered for: the items of a list, or any other value."""
     value = _find(values, parts)
-    return cast("list[object]", value) if isinstance(value, list) else () if _is_nothing(value) else (value,)
+    return value if is_list(value) else () if _is_nothing(value) else (value,)
 
 
 def _none(values: Sequence[object], parts: Sequence[str]) -> bool:
@@ -342,7 +343,7 @@ def _none(values: Sequence[object], parts: Sequence[str]) -> bool:
 def _only_shown(
     tree: nodes.Template, environment: BoundedEnvironment
 ) -> tuple[list[str], list[Callable[[Mapping[str, Any]], Value]]] | None:
-    """Return the own text and the values of a template that only shows values by their names; None for any other."""
+    """Return the own text and the lookups of a template of names only; None for any other template."""
     show = cast("Callable[..., Value]", environment.filters[" show"])
 
     def shown(name: _Name) -> Callable[[Mapping[str, Any]], Value]:
@@ -365,31 +366,30 @@ def _only_shown(
 
 
 def _written(value: object, source: str) -> Value:
-    """Return a value as text that knows the name that it is from; None is empty."""
+    """Convert a value to text that carries its name; None becomes empty."""
     return finalize(_ABSENT if value is None else value, source)
 
 
 def _member(value: object, key: str) -> object:
-    """Return the value that a dict or list has under a key, or :data:`_ABSENT`; the keys of a list are its indexes."""
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value).get(key, _ABSENT)
-    if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) <= _DIGITS:
-        items = cast("list[object]", value)
-        return items[int(key)] if int(key) < len(items) else _ABSENT
+    """Return the item of a dict or list, or :data:`_ABSENT`; the keys of a list are its indexes."""
+    if is_dict(value):
+        return value.get(key, _ABSENT)
+    if is_list(value) and key.isascii() and key.isdigit() and len(key) <= _DIGITS:
+        return value[int(key)] if int(key) < len(value) else _ABSENT
     return _ABSENT
 
 
 def _is_nothing(value: object) -> bool:
-    """Return True if a section leaves a value out; it does not for 0 and the empty dict."""
+    """Return True if a section is not rendered for a value; 0 and an empty dict are rendered."""
     return value is _ABSENT or value is None or value is False or value in ("", [])
 
 
 def _nearest(around: Sequence[object], parts: Sequence[str]) -> str:
-    """Return the name that the first part that leads nowhere may have meant, as the end of a message."""
+    """Return a suggestion for the first undefined part of a name, as the end of a message."""
     for part in parts:
         found = [inner for value in around if (inner := _member(value, part)) is not _ABSENT]
         if not found:
-            dicts = [cast("dict[str, object]", value) for value in around if isinstance(value, dict)]
+            dicts = [value for value in around if is_dict(value)]
             return did_you_mean(part, islice(chain.from_iterable(dicts), _NAMES))
         around = found[:1]
     return ""

@@ -1,11 +1,11 @@
-"""Jinja in a sandbox that bounds what a template can cost: steps, time, sizes, numbers.
+"""A Jinja sandbox that limits the cost of a template: steps, time, sizes and numbers.
 
-Jinja's own sandbox keeps a template from everything but its data. Its operators, filters and methods could still be
-made to fill the memory (``'x'|center(10**9)``) or never to end (loops in loops): these are what this module bounds.
-Which dialect of Jinja is spoken within these bounds, the modules that use it decide.
+Jinja's own sandbox restricts a template to its data. Operators, filters and methods could still exhaust the memory
+(``'x'|center(10**9)``) or run forever (nested loops); this module limits them. The calling modules choose the Jinja
+dialect.
 
-To look after a template takes time, and Jinja's sandbox takes more of it than plain data needs: what templates do most
-often with plain data, :class:`BoundedGenerator` and :class:`BoundedEnvironment` do without detours.
+Checks take time, and those of Jinja's sandbox take more than plain data needs. :class:`BoundedGenerator` and
+:class:`BoundedEnvironment` have shortcuts for the most frequent operations on plain data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from functools import wraps
 from math import isfinite
 from types import BuiltinMethodType, MethodType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import nodes, pass_context
 from jinja2.compiler import CodeGenerator, Frame
@@ -50,36 +50,36 @@ if TYPE_CHECKING:
     from jinja2.lexer import Token, TokenStream
     from jinja2.nodes import EvalContext
 
-# What an expression may raise: Jinja's own errors, those of the operators and methods of plain data, and what a filter
-# of Jinja's says of its arguments.
+# Errors that an expression may raise: Jinja's, those of operators and methods of plain data, and those of Jinja's
+# filters for invalid arguments.
 FAILURES = (
     *(TemplateRuntimeError, TypeError, ValueError, ArithmeticError),
     *(LookupError, AttributeError, RecursionError, MemoryError, AssertionError),
 )
 
-# How a rendering counts its steps: a name no template can write.
+# The meter of a rendering, and the filter that counts steps; no template can write these names.
 _METER = " meter"
 _COUNTED = " counted"
-# Filters that grow their subject, or write all of it as text.
+# Filters that enlarge their subject, or convert all of it to text.
 _GROWING = (
     *("batch", "capitalize", "center", "e", "escape", "forceescape", "format", "indent", "join", "lower", "pprint"),
     *("replace", "round", "slice", "string", "striptags", "sum", "title", "tojson", "trim", "truncate", "upper"),
     *("urlencode", "urlize", "wordcount", "wordwrap", "xmlattr"),
 )
-# Those of them that leave text as it is, or are no more than a method of it.
+# Filters of text that are equal to a method, or that return text unchanged.
 _OF_TEXT = {"lower": ".lower()", "string": "", "trim": ".strip()", "upper": ".upper()"}
-# All that Python gives these types: under any other name they have no more than an item.
+# All attributes of these types; any other name can only be an item.
 _OF_DICT, _OF_STR = frozenset(dir(dict)), frozenset(dir(str))
-# What Jinja would have nothing against, and would take long to find that out.
+# Attributes that Jinja's sandbox allows, after a slow check.
 _READABLE: dict[type[object], frozenset[str]] = {
     dict: frozenset(("get", "items", "keys", "values")),
     str: frozenset(name for name in _OF_STR if not name.startswith(("_", "format"))),
     LoopContext: frozenset(name for name in dir(LoopContext) if not name.startswith("_")) | {"depth0"},
 }
 _METHODS = (BuiltinMethodType, MethodType)
-# Of how many values a sum is made before it is looked at: so many times too long it may be for a moment.
+# The number of summands between checks; a sum can exceed the limit by this factor for a moment.
 _SUMMANDS = 4
-# Jinja's lexer takes 250 bytes for each digit, and time by their square.
+# Jinja's lexer takes 250 bytes per digit, and quadratic time.
 _LONG_NUMBER = re.compile(r"[\d_]{5000}|0[xob][\da-f_]{5000}", re.IGNORECASE)
 _SCOPES = (
     *(nodes.AssignBlock, nodes.Block, nodes.CallBlock, nodes.FilterBlock, nodes.For, nodes.If, nodes.Macro),
@@ -88,31 +88,24 @@ _SCOPES = (
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the text of an error, with its kind if the text alone would be no sentence.
-
-    Args:
-        error: The error.
-
-    Returns:
-        Its text.
-    """
+    """Return the text of an error, preceded by its type if the text alone is unclear."""
     text = str(error)
     return f"{type(error).__name__} {text}".rstrip() if isinstance(error, LookupError) or not text else text
 
 
 class _BoundedTokens(Extension):
-    """A bound on the size of a template, before it is parsed: a token takes kilobytes while it is compiled."""
+    """A limit for the size of a template before parsing: each token takes kilobytes during compilation."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002 - Jinja's
-        """Check the length of a template."""
+        """Check the lengths of a template and of its numbers."""
         if len(source) > MAX_TEMPLATE:
             raise TemplateSyntaxError(f"the template is longer than {MAX_TEMPLATE} characters", 1)
         if _LONG_NUMBER.search(source):
-            raise TemplateSyntaxError("there is a number of more than 5000 digits", 1)
+            raise TemplateSyntaxError("a number has more than 5000 digits", 1)
         return source
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
-        """Count the tokens of a template as they are read."""
+        """Count the tokens of a template during lexing."""
         for count, token in enumerate(stream):
             if count > MAX_TOKENS:
                 raise TemplateSyntaxError(
@@ -122,27 +115,27 @@ class _BoundedTokens(Extension):
 
 
 class BoundedGenerator(CodeGenerator):
-    """Jinja's compiler, with ``~`` and ``+`` within bounds, and shorter ways for plain data.
+    """Jinja's compiler, with limits for ``~`` and ``+``, and shortcuts for plain data.
 
-    Each of these asks for the exact type of a value. What is of any other, a text that is more than text too, goes to
-    the environment as ever. ``t_0`` holds the value, and nothing is evaluated before it is used.
+    A shortcut checks the exact type of a value. Values of other types, including subclasses of ``str``, are passed to
+    the environment as usual. ``t_0`` contains the value and is used before anything else is evaluated.
     """
 
-    # The body of a loop, and an expression to be shown, that are about to be written, and what comes behind that.
+    # The loop body and the output expression to write next, and the code after that expression.
     _body: Iterable[nodes.Node] | None = None
     _written: nodes.Expr | None = None
     _behind: str | None = None
     _code = 0
 
     def write(self, x: str) -> None:
-        """Write code, within bounds."""
+        """Write code, up to a maximum length."""
         self._code += len(x)
         if self._code > MAX_CODE:
-            raise TemplateSyntaxError(f"the template makes more than {MAX_CODE} characters of code", 1)
+            raise TemplateSyntaxError(f"the template compiles to more than {MAX_CODE} characters of code", 1)
         super().write(x)
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> str:
-        """Write own text; any other expression is calculated when the template is rendered, within its bounds."""
+        """Write own text; any other expression is evaluated during rendering, within its limits."""
         if not isinstance(node, nodes.Const | nodes.TemplateData):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)
@@ -158,14 +151,14 @@ class BoundedGenerator(CodeGenerator):
         super().visit_For(node, frame)
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        """Write a block; that of a loop begins with a step, which is :meth:`Meter.step` without the call."""
+        """Write a block; the body of a loop begins with an inlined :meth:`Meter.step`."""
         if nodes is self._body:
             self.writeline("meter.left -= 1")
             self.writeline("if meter.left < 0: meter.look()")
         super().blockvisit(nodes, frame)
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
-        """Write ``a ~ b`` as ``environment.joined((a, b, ))``, which looks at the length."""
+        """Write ``a ~ b`` as ``environment.joined((a, b, ))``, which checks the length."""
         self.write("environment.joined((")
         for part in node.nodes:
             self.visit(part, frame)
@@ -173,10 +166,10 @@ class BoundedGenerator(CodeGenerator):
         self.write("))")
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which looks at the length.
+        """Write ``a + b + c`` as ``environment.summed(a + b + c)``, which checks the length.
 
-        It is ``(a + b + c)`` where nothing can become long, with a number in it, and where the piece of output that it
-        is will be looked at as soon as it is written.
+        It stays ``(a + b + c)`` if a summand is a number, because the sum is then short, or if it is a piece of output,
+        which is checked anyway.
         """
         first, others = node.left, [node.right]
         while isinstance(first, nodes.Add) and sum(not isinstance(one, nodes.Const) for one in others) < _SUMMANDS - 1:
@@ -192,7 +185,7 @@ class BoundedGenerator(CodeGenerator):
         self.write(")")
 
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
-        """Write ``x.a``: an item, where the name is none that a dict itself has."""
+        """Write ``x.a`` as an item, unless dicts have an attribute of that name."""
         if node.attr in _OF_DICT:
             super().visit_Getattr(node, frame)
         else:
@@ -206,7 +199,7 @@ class BoundedGenerator(CodeGenerator):
             super().visit_Getitem(node, frame)
 
     def _write_item(self, value: nodes.Expr, key: str, otherwise: str, frame: Frame) -> None:
-        """``(t_0['a'] if type(t_0 := x) is dict and 'a' in t_0 else environment.getitem(t_0, 'a'))``."""
+        """Write ``(t_0['a'] if type(t_0 := x) is dict and 'a' in t_0 else environment.getitem(t_0, 'a'))``."""
         self.write(f"(t_0[{key!r}] if type(t_0 := ")
         self.visit(value, frame)
         self.write(f") is dict and {key!r} in t_0 else environment.{otherwise}(t_0, {key!r}))")
@@ -222,13 +215,13 @@ class BoundedGenerator(CodeGenerator):
         self.write(f") is str else {self.filters[node.name]}(t_0))")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """Write ``x`` as it is if it gives text, or ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``."""
-        # What is put aside, for ``{% set %}`` or a macro, is joined only when all of it is there: it is counted here.
+        """Write ``x`` if it is text, else ``(t_0 if type(t_0 := x) is str else environment.shown(t_0))``."""
+        # Buffered output, of ``{% set %}`` or a macro, is joined only at its end, so it is counted here.
         self._written = node if frame.buffer is None else None
         if frame.buffer is not None:
             self.write("meter.kept(")
         if isinstance(node, nodes.Filter) and node.name.startswith(" "):
-            # A function of ours, which gives output.
+            # An internal function, which returns output.
             self._behind = ""
         elif finalize.src is not None or frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
             self._behind = None
@@ -240,7 +233,7 @@ class BoundedGenerator(CodeGenerator):
             self.write("(t_0 if type(t_0 := ")
 
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
-        """End what :meth:`_output_child_pre` began."""
+        """End the output that :meth:`_output_child_pre` began."""
         if self._behind is None:
             super()._output_child_post(node, frame, finalize)
         else:
@@ -250,7 +243,7 @@ class BoundedGenerator(CodeGenerator):
 
 
 def _is_text(node: nodes.Expr) -> bool:
-    """Return True if an expression that does not fail gives text: ``~`` does, and ``+`` with a text in it."""
+    """Return True if the result of an expression can only be text: ``~``, and ``+`` with a text operand."""
     while isinstance(node, nodes.Add):
         if _is_text(node.right):
             return True
@@ -259,7 +252,7 @@ def _is_text(node: nodes.Expr) -> bool:
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja's immutable sandbox, within bounds."""
+    """Jinja's immutable sandbox, with limits."""
 
     filters: dict[str, Callable[..., object]]
     globals: dict[str, object]
@@ -267,7 +260,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**", "%"})
 
     def __init__(self, extensions: Sequence[str | type[Extension]] = (), **options: Any) -> None:
-        # Constants are not put together when a template is compiled: no bound would hold for that.
+        # No constant folding during compilation, where no limit would apply.
         super().__init__(optimized=False, extensions=[_BoundedTokens, *extensions], **options)
         # They render different text each time.
         del self.globals["lipsum"], self.filters["random"]
@@ -276,18 +269,18 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.filters[_COUNTED] = _counted
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        """The variables of all renderings of a template: a dict, which is copied sooner than Jinja's chain of them."""
+        """Return the globals of a template as a dict, which is faster to copy than Jinja's chain map."""
         return {**self.globals, **(d or {})}
 
     @staticmethod
     def meter(context: Context) -> Meter:
-        """Cost of a rendering so far."""
+        """Return the meter of a rendering."""
         meter: Meter = context.parent[_METER]
         return meter
 
     @staticmethod
     def concat(pieces: Iterable[str]) -> str:
-        """The text of a template, block, macro or call, out of its pieces."""
+        """Concatenate the pieces of a template, block, macro or call."""
         length = 0
         if isinstance(pieces, list):
             check_length(sum(map(len, pieces)))
@@ -306,14 +299,14 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         check_length(sum([len(value) if isinstance(value, str) else size_of(value) for value in values]))
         return "".join(map(str, values))
 
-    def summed(self, total: Any) -> Any:  # noqa: ANN401 - of the kind that was given
-        """Add values as ``+`` does, as their types define it."""
+    def summed(self, total: Any) -> Any:  # noqa: ANN401 - the type of the sum
+        """Check the length of a sum and return it."""
         if isinstance(total, LONG) and len(total) > MAX_OUTPUT:
             check_length(len(total))
         return total
 
     def shown(self, value: object) -> str:
-        """Write a value that is not just text."""
+        """Convert a value that is not a plain string to text."""
         return str(as_text(value))
 
     def getattr(self, obj: Any, attribute: str) -> Any:  # noqa: ANN401 - Jinja's
@@ -327,7 +320,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return self.undefined(obj=obj, name=attribute)
         if isinstance(obj, Namespace) and not attribute.startswith("_"):
             value = object.__getattribute__(obj, "_Namespace__attrs").get(attribute, _METHODS)
-            # Jinja wants to see methods: they may be those that format text.
+            # Jinja must check methods, because they may format text.
             if value is not _METHODS and not isinstance(value, _METHODS):
                 return value
         return super().getattr(obj, attribute)
@@ -344,31 +337,32 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return obj[argument]
         except (TypeError, LookupError):
             if not isinstance(argument, BRIEF):
-                # Jinja's error writes it.
+                # Jinja's error message contains the argument.
                 size_of(argument)
             return super().getitem(obj, argument)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        """Calculate ``*``, ``**`` and ``%``, within bounds."""
+        """Evaluate ``*``, ``**`` and ``%`` within limits."""
         check_operator(operator, left, right)
-        return cast("object", super().call_binop(context, operator, left, right))
+        result: object = super().call_binop(context, operator, left, right)
+        return result
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Call what a template calls, methods of data within bounds; each call is a step."""
+        """Call a function or, within limits, a method of data; each call is a step."""
         self.meter(context).step()
         kind = kind_of(function)
-        # Jinja wraps the format methods of text in a function of its own.
+        # Jinja wraps the format methods of text in a function.
         method = function if kind in _METHODS else getattr(function, "__wrapped__", function)
         subject = getattr(method, "__self__", None)
         if isinstance(subject, (str, int, float, bytes)):
             args = check_method(function.__name__, subject, args, (*kwargs.values(),))
         elif isinstance(subject, (list, range)) and function.__name__ == "index":
-            # Python's error writes what is not there.
+            # Python's error message contains the missing item.
             size_of(args)
         elif kind is LoopContext and args:
             # The next level of a recursive loop.
             args = (_counted(context, args[0]), *args[1:])
-        # Jinja asks each callable whether it is safe and what it wants to be given.
+        # Jinja checks if a callable is safe and which context it expects.
         if kind is Macro:
             args = (context.eval_ctx, *args)
         elif kind is not BuiltinMethodType and (
@@ -388,7 +382,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         context: Context | None = None,
         eval_ctx: EvalContext | None = None,
     ) -> Any:  # noqa: ANN401 - Jinja's
-        """Apply the filter that ``map`` names; each time is a step."""
+        """Apply a filter for ``map``; each application is a step."""
         made = super().call_filter(name, value, args, kwargs, context, eval_ctx)
         if context is None:
             return made
@@ -398,16 +392,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 def bounded(function: Callable[..., object], name: str) -> Callable[..., object]:
-    """A filter that takes only arguments within bounds.
+    """Wrap a filter so that it checks its arguments.
 
     Args:
         function: The filter.
-        name: Its name.
-
-    Returns:
-        The same for arguments within bounds; others are an error.
+        name: The name of the filter.
     """
-    # Some are given their surroundings first, then the value.
+    # Some filters get their context before the value.
     value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
@@ -429,11 +420,11 @@ def _counted(context: Context, items: Iterable[object]) -> Iterable[object]:
 
 
 def within_bounds(tree: nodes.Template) -> nodes.Template:
-    """A parsed template whose loops count what their conditions leave out, too.
+    """Check a parsed template, and make its loops count the items that their conditions skip.
 
     Raises:
-        TemplateSyntaxError: There is a number that has no value, which Jinja would write out as a name; or there are
-            too many variables in too many scopes.
+        TemplateSyntaxError: A number is infinite, which Jinja would write as a name; or there are too many variables
+            in too many scopes.
     """
     variables = len({node.name for node in tree.find_all(nodes.Name)})
     scopes = sum(1 for _ in tree.find_all(_SCOPES))
@@ -441,23 +432,21 @@ def within_bounds(tree: nodes.Template) -> nodes.Template:
         raise TemplateSyntaxError(f"there are too many variables ({variables}) in too many blocks ({scopes})", 1)
     for node in tree.find_all(nodes.Const):
         if isinstance(node.value, float) and not isfinite(node.value):
-            raise TemplateSyntaxError("there is a number that is too large", node.lineno)
+            raise TemplateSyntaxError("a number is too large", node.lineno)
     for loop in list(tree.find_all(nodes.For)):
         if loop.test:
             loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
-    tree.set_environment(cast("BoundedEnvironment", tree.environment))
+    if tree.environment is not None:
+        tree.set_environment(tree.environment)
     return tree
 
 
 def globals_of_one_rendering(steps: int = MAX_STEPS, numbers: int = MAX_RANGE) -> dict[str, object]:
-    """Return the globals that are counted anew in each rendering.
+    """Return the globals of one rendering, with a new meter.
 
     Args:
-        steps: How many steps it may take.
-        numbers: How many numbers ``range`` gives.
-
-    Returns:
-        Variables for the template.
+        steps: The maximum number of steps.
+        numbers: The maximum of numbers from ``range``.
     """
     meter = Meter(steps, numbers)
     return {_METER: meter, "range": meter.numbers}

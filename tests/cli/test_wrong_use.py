@@ -46,7 +46,7 @@ ASSISTANT = (str(PROMPTS / "assistant.yaml"), "--set", "today=x", "--input", "y"
             "--set: no value for 'context'; no slot named 'contxt' (did you mean 'context'?); the slots are",
         ),
         (["render", *QA, "--input", "x"], "--input: the input is one str, but there are 2 slots; "),
-        (["render", "--type", "alpaca", "--input", "x"], "--input: the input has no slot to go to; "),
+        (["render", "--type", "alpaca", "--input", "x"], "--input: there is no slot for the input; "),
         (["render", "--input", "x", "--set", "a"], "--set: 'a' is not of the form name=value"),
         (["render", "--input", "x", "--set", "=a"], "--set: '=a' is not of the form name=value"),
         (["render", "--set", "a=1", "--set", "a=2"], "--set: 'a' is given twice"),

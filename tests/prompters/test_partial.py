@@ -179,7 +179,7 @@ def test_rows_and_files_have_fixed_values() -> None:
 def test_an_error_of_a_function_names_its_slot() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         ChatPrompter("{a}").partial(a=lambda: 1 / 0).generate_prompt("x")
-    assert caught.value.__notes__ == ["raised by the function that gives the value of 'a'"]
+    assert caught.value.__notes__ == ["raised by the function for the value of 'a'"]
 
 
 def test_a_secret_stays_hidden_in_repr() -> None:

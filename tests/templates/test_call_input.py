@@ -47,8 +47,8 @@ def test_the_name_of_a_text(
         (("context",), (), True, r"no value for 'context': .* give a dict, {'context': ..., 'input': ...}"),
         (("a", "b"), ("b",), True, r"one str, but there are 2 slots; .*'a', 'b', {'a': ..., 'b': ..., 'input': ...}"),
         (("a", "input"), (), True, r"no value for 'a': .* {'a': ..., 'input': ...}"),
-        (("a", "b"), (), False, r"could fill 2 slots; give a dict, {'a': ..., 'b': ...}"),
-        ((), (), False, "no slot to go to"),
+        (("a", "b"), (), False, r"there are 2 slots; give a dict, {'a': ..., 'b': ...}"),
+        ((), (), False, "there is no slot for the input"),
     ],
 )
 def test_text_that_leaves_slots_open_shows_the_dict_to_give(
@@ -139,7 +139,7 @@ def test_one_further_key_is_the_users_text_whatever_its_name(key: str, text: str
         ({"context": "c", "input": "q", "query": "r"}, "no slot named 'query'"),
         ({"query": "q"}, "no value for 'context'; no slot named 'query'"),
         ({"context": "c", 5: "q"}, "no slot named 5"),
-        ({"context": None}, "the value of 'context' is None; give a value, or '' for nothing"),
+        ({"context": None}, "the value of 'context' is None; give a value, or '' for an empty one"),
         ({"context": "c", "input": None}, "the value of 'input' is None"),
         ({"context": "c", "query": None}, "no slot named 'query'"),
     ],
@@ -197,7 +197,7 @@ def test_none_is_no_value_and_an_empty_text_is_one(syntax: Any) -> None:
 @pytest.mark.parametrize("instruction", ["Greet {{name}}.", {"user": "Greet {{name}} in {city}."}])
 def test_double_braces_are_told_to_be_text(instruction: Any, values: dict[str, str]) -> None:
     """Jinja's and Mustache's way of writing a slot is text here, and the error named no slot at all."""
-    hint = r"{{name}} is the text {name}, the slot is written {name}"
+    hint = r"{{name}} is the literal {name}, the slot is {name}"
     with pytest.raises(SlotError, match=re.escape(hint)):
         ChatPrompter(instruction).generate_prompt(values)
 
@@ -220,5 +220,5 @@ def test_a_missing_slot_in_a_formula_or_pattern_says_how_to_write_the_braces(
     for prompter in (ChatPrompter(text), AlpacaPrompter(text), ChatPrompter.from_messages([("user", text)])):
         with pytest.raises(SlotError) as caught:
             prompter.generate_prompt(given_)
-        hint = f"; if they are LaTeX or a pattern and no slots, write {names}"
+        hint = f"; if they are part of LaTeX or a regular expression, write {names}"
         assert str(caught.value).endswith(hint) if names else "LaTeX" not in str(caught.value)

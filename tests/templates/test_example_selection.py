@@ -57,7 +57,7 @@ def test_the_first_examples(k: int, shown: str) -> None:
 @pytest.mark.parametrize("k", [-1, 1.0, "2", None, True])
 @pytest.mark.parametrize("make", [FirstExamples, lambda k: MostSimilar(k, by_worth)])
 def test_a_number_of_examples_is_a_whole_number(make: Callable[[Any], object], k: Any) -> None:
-    with pytest.raises(TemplateError, match=f"^k is {k!r}; give a whole number from 0 on$"):
+    with pytest.raises(TemplateError, match=f"^k is {k!r}; give an integer of at least 0$"):
         make(k)
 
 
@@ -127,7 +127,7 @@ def test_infinite_scores_have_their_place() -> None:
 def test_what_is_no_score_is_refused_with_the_examples_index(wrong: Any, said: str) -> None:
     """NaN compares as neither more nor less, so that one of them spoils the order of all."""
     select = MostSimilar(1, lambda _values, example: wrong if example["q"] == "c" else 1)
-    expected = rf"the score of examples\[2\] is {said}; a score is a number that is not NaN"
+    expected = rf"the score of examples\[2\] is {said}; expected a number other than NaN"
     with pytest.raises(TemplateError, match=f"^{expected}$"):
         template(select).render(x="")
 
@@ -143,7 +143,7 @@ def test_what_a_score_raises_is_raised() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"score": 5}, "score is a int; give a function of the values and an example"),
+        ({"score": 5}, "score is a int; give a function of values and an example"),
         ({"best": "nearest"}, "best is 'nearest'; give 'last' or 'first'"),
         ({"min_score": "high"}, "min_score is 'high'; give a number, or None"),
         ({"min_score": float("nan")}, "min_score is nan; give a number, or None"),
@@ -203,7 +203,7 @@ def test_a_text_that_does_not_fit_without_examples_is_refused() -> None:
     with pytest.raises(BudgetError) as caught:
         few_shot.render(x="12345")
     assert str(caught.value) == (
-        "even without an example the text has 7 tokens, and max_tokens is 4; allow more, or shorten prefix, suffix or "
+        "the text has 7 tokens even without examples, and max_tokens is 4; raise it, or shorten prefix, suffix or "
         "values"
     )
 
@@ -233,7 +233,7 @@ def test_budgets_may_stand_in_each_other() -> None:
 
 
 def test_what_a_budget_chooses_from_is_checked() -> None:
-    with pytest.raises(TemplateError, match=r"^Gives\.select gave 7, and there are examples 0 to 4$"):
+    with pytest.raises(TemplateError, match=r"^Gives\.select returned 7, but there are examples 0 to 4$"):
         template(LengthBudget(99, len, among=Gives([7]))).render(x="")
 
 
@@ -271,7 +271,7 @@ def test_a_count_that_does_not_add_up_takes_few_tries() -> None:
 
 @pytest.mark.parametrize("wrong", [1.0, None, "3", True])
 def test_a_count_that_is_no_whole_number_is_refused(wrong: Any) -> None:
-    with pytest.raises(BudgetError, match=f"^count gave a {type(wrong).__name__}; it must give a whole number"):
+    with pytest.raises(BudgetError, match=f"^count returned a {type(wrong).__name__}; it must return an integer"):
         template(LengthBudget(7, lambda _text: wrong)).render(x="x")
 
 
@@ -283,9 +283,9 @@ def test_a_count_may_be_a_number_of_another_library() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"max_tokens": 0}, "max_tokens is 0; give a whole number from 1 on"),
-        ({"max_tokens": 5.0}, "max_tokens is 5.0; give a whole number from 1 on"),
-        ({"min_examples": -1}, "min_examples is -1; give a whole number from 0 on"),
+        ({"max_tokens": 0}, "max_tokens is 0; give an integer of at least 1"),
+        ({"max_tokens": 5.0}, "max_tokens is 5.0; give an integer of at least 1"),
+        ({"min_examples": -1}, "min_examples is -1; give an integer of at least 0"),
         ({"count": 5}, "count is a int; give a function of a text, or a counter with count_text(text)"),
         (
             {"count": CharTokenCounter},
@@ -300,7 +300,7 @@ def test_settings_of_a_budget_that_are_wrong_are_refused(wrong: dict[str, Any], 
 
 def test_a_budget_chooses_among_what_a_selector_gives() -> None:
     among: Any = 3
-    with pytest.raises(TemplateError, match="^among is a int; give a selector: something with a method select"):
+    with pytest.raises(TemplateError, match="^among is a int; give a selector, whose method select"):
         LengthBudget(5, len, among=among)
 
 
@@ -358,18 +358,18 @@ def test_indices_may_come_in_any_list(given: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([0, 5, -1], "gave 5, -1, and there are examples 0 to 4"),
-        ([1, 0, 1, 0, 2], "gave 1, 0 more than once"),
-        ([9, 9], "gave 9, 9, and there are examples 0 to 4; 9 more than once"),
-        (None, "gave a NoneType; it gives a list of indices, as [2, 0]"),
-        (3, "gave a int; it gives a list of indices, as [2, 0]"),
-        ("01", "gave a str; it gives a list of indices, as [2, 0]"),
-        (b"\0\1", "gave a bytes; it gives a list of indices, as [2, 0]"),
-        ({0, 1}, "gave a set; it gives a list of indices, as [2, 0]"),
-        ({0: 0.5}, "gave a dict; it gives a list of indices, as [2, 0]"),
-        ([0, {"q": "a"}], "gave a dict at place 1; it gives a list of indices, as [2, 0]"),
-        ([True, False], "gave a bool at place 0; it gives a list of indices, as [2, 0]"),
-        ([1.0], "gave a float at place 0; it gives a list of indices, as [2, 0]"),
+        ([0, 5, -1], "returned 5, -1, but there are examples 0 to 4"),
+        ([1, 0, 1, 0, 2], "returned 1, 0 more than once"),
+        ([9, 9], "returned 9, 9, but there are examples 0 to 4; 9 more than once"),
+        (None, "returned a NoneType; expected a list of indices, such as [2, 0]"),
+        (3, "returned a int; expected a list of indices, such as [2, 0]"),
+        ("01", "returned a str; expected a list of indices, such as [2, 0]"),
+        (b"\0\1", "returned a bytes; expected a list of indices, such as [2, 0]"),
+        ({0, 1}, "returned a set; expected a list of indices, such as [2, 0]"),
+        ({0: 0.5}, "returned a dict; expected a list of indices, such as [2, 0]"),
+        ([0, {"q": "a"}], "returned a dict at index 1; expected a list of indices, such as [2, 0]"),
+        ([True, False], "returned a bool at index 0; expected a list of indices, such as [2, 0]"),
+        ([1.0], "returned a float at index 0; expected a list of indices, such as [2, 0]"),
     ],
 )
 def test_a_choice_that_is_none_is_refused(given: Any, said: str) -> None:
@@ -380,7 +380,7 @@ def test_a_choice_that_is_none_is_refused(given: Any, said: str) -> None:
 
 @pytest.mark.parametrize(("examples", "there"), [([], "are no examples"), (LETTERS[:1], "is only example 0")])
 def test_a_choice_among_few_is_refused_in_words_that_fit(examples: list[dict[str, str]], there: str) -> None:
-    with pytest.raises(TemplateError, match=f"^Gives.select gave 1, and there {there}$"):
+    with pytest.raises(TemplateError, match=f"^Gives.select returned 1, but there {there}$"):
         template(Gives([1]), examples).render(x="")
 
 

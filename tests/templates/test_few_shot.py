@@ -116,13 +116,13 @@ def test_an_example_that_does_not_fit_is_refused_with_its_index(example: Any, sa
 
 @pytest.mark.parametrize("example", ["text", 5, None, ["q"]])
 def test_an_example_that_is_no_dict_is_refused_with_its_index(example: Any) -> None:
-    with pytest.raises(TemplateError, match=rf"^examples\[0\] is a {type(example).__name__}; an example is a dict"):
+    with pytest.raises(TemplateError, match=rf"^examples\[0\] is a {type(example).__name__}; give a dict with"):
         FewShotTemplate("", [example], "{q}", "")
 
 
 @pytest.mark.parametrize("examples", [None, 5, {"q": "1"}, "text"])
 def test_examples_that_are_no_list_are_refused(examples: Any) -> None:
-    with pytest.raises(TemplateError, match=f"^examples are a list of dicts, not a {type(examples).__name__}$"):
+    with pytest.raises(TemplateError, match=f"^examples is a {type(examples).__name__}; give a list of dicts$"):
         FewShotTemplate("", examples, "{q}", "")
 
 
@@ -181,16 +181,16 @@ def test_an_example_may_have_more_for_the_selector_to_look_at() -> None:
 def test_with_a_selector_too_an_example_has_a_value_for_each_slot() -> None:
     with pytest.raises(SlotError, match=r"^examples\[1\]: no value for 'a'; the slots are 'q', 'a'$"):
         FewShotTemplate("", [{"q": "1", "a": "2"}, {"q": "1", "b": "2"}], "{q}{a}", "", select=FirstExamples(1))
-    with pytest.raises(TemplateError, match=r"^examples\[0\] is a str; an example is a dict"):
+    with pytest.raises(TemplateError, match=r"^examples\[0\] is a str; give a dict with"):
         FewShotTemplate("", ["text"], "{q}{a}", "", select=FirstExamples(1))  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
     ("select", "said"),
     [
-        (2, r"select is a int; give a selector: something with a method select\(offer\) that gives indices"),
+        (2, r"select is a int; give a selector, whose method select"),
         (len, "select is a builtin_function_or_method; give a selector"),
-        (FirstExamples, "select is the class FirstExamples; give a selector made with it"),
+        (FirstExamples, "select is the class FirstExamples; give an instance of it"),
     ],
 )
 def test_what_is_no_selector_is_refused(select: Any, said: str) -> None:
@@ -203,5 +203,5 @@ def test_texts_that_are_none_are_refused(place: int) -> None:
     texts: Any = ["", "", "", ""]
     texts[place] = 5
     prefix, example, suffix, separator = texts
-    with pytest.raises(TemplateError, match=r"is text, not a int$"):
+    with pytest.raises(TemplateError, match=r"is a int; expected text$"):
         FewShotTemplate(prefix, [], example, suffix, separator)

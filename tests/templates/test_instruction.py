@@ -48,7 +48,7 @@ def test_an_instruction_is_text_or_its_two_parts(wrong: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (["a", "a"], r"extra_keys\[1\] names 'a' a second time"),
+        (["a", "a"], r"extra_keys\[1\] is a duplicate of 'a'"),
         (["a b"], r"extra_keys\[0\] is 'a b'"),
         ([5], r"extra_keys\[0\] is 5"),
         (5, "extra_keys is a int"),
@@ -63,7 +63,7 @@ def test_extra_keys_are_names(keys: Any, message: str) -> None:
 @pytest.mark.parametrize("instruction", [None, "", {}, {"system": ""}, {"user": ""}, {"system": "", "user": ""}])
 @pytest.mark.parametrize("kind", [InstructionTemplate, ChatInstructionTemplate, AlpacaInstructionTemplate])
 def test_extra_keys_need_an_instruction(kind: type[InstructionTemplate], instruction: Any) -> None:
-    with pytest.raises(TemplateError, match="^extra_keys need an instruction to go with; "):
+    with pytest.raises(TemplateError, match="^extra_keys need an instruction, but "):
         kind(instruction, "a")
     assert kind({"user": "U"}, "a").slots == ("a",)
 
@@ -120,7 +120,7 @@ def test_what_is_wrong_with_an_input_is_said_at_once() -> None:
 
 
 def test_alpaca_has_no_place_for_a_text_beside_its_slots() -> None:
-    with pytest.raises(SlotError, match=r"put one into the instruction, as \{input\}, or name it in extra_keys"):
+    with pytest.raises(SlotError, match=r"add one to the instruction, such as \{input\}, or to extra_keys"):
         AlpacaInstructionTemplate("x").fill("y")
 
 

@@ -158,24 +158,24 @@ def test_the_sandbox_holds(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{{ range(100001)|list }}", r"range\(\) gave more than 100000 numbers"),
-        ("{% for i in range(400) %}{% for j in range(400) %}{% endfor %}{% endfor %}", r"range\(\) gave more"),
+        ("{{ range(100001)|list }}", r"range\(\) returned more than 100000 numbers"),
+        ("{% for i in range(400) %}{% for j in range(400) %}{% endfor %}{% endfor %}", r"range\(\) returned more"),
         ("{{ 'x' * 1000001 }}", "a value would become longer than 1000000 characters or items"),
         ("{{ 1000001 * 'x' }}", "a value would become longer than 1000000 characters or items"),
         ("{{ l * 500001 }}", "a value would become longer than 1000000 characters or items"),
-        ("{{ 'x'|center(10001) }}", "center takes numbers up to 10000"),
-        ("{{ 'x'.center(10 ** 15) }}", "center takes numbers up to 10000"),
-        ("{{ l|batch(10 ** 9, 'x')|list }}", "batch takes numbers up to 10000"),
-        ("{{ '%99999d' % 1 }}", "% takes widths up to 10000"),
-        ("{{ '%99999d'|format(1) }}", "format takes widths up to 10000"),
-        ("{{ '{:99999}'.format(1) }}", "format takes widths up to 10000"),
-        ("{{ '{:{w}}'.format(1, w=10 ** 9) }}", "format takes numbers up to 10000"),
-        ("{{ '%*d' % (10 ** 9, 1) }}", "% takes numbers up to 10000"),
+        ("{{ 'x'|center(10001) }}", "center accepts numbers up to 10000"),
+        ("{{ 'x'.center(10 ** 15) }}", "center accepts numbers up to 10000"),
+        ("{{ l|batch(10 ** 9, 'x')|list }}", "batch accepts numbers up to 10000"),
+        ("{{ '%99999d' % 1 }}", "% accepts widths up to 10000"),
+        ("{{ '%99999d'|format(1) }}", "format accepts widths up to 10000"),
+        ("{{ '{:99999}'.format(1) }}", "format accepts widths up to 10000"),
+        ("{{ '{:{w}}'.format(1, w=10 ** 9) }}", "format accepts numbers up to 10000"),
+        ("{{ '%*d' % (10 ** 9, 1) }}", "% accepts numbers up to 10000"),
         ("{{ ('a' * 100000)|replace('a', 'b' * 1000) }}", "a value would become longer"),
         ("{{ ('a' * 100000).replace('a', 'b' * 1000) }}", "a value would become longer"),
         ("{{ range(1000)|list|join('x' * 10000) }}", "a value would become longer"),
         ("{{ ('x' * 10000).join(['a'] * 1000) }}", "a value would become longer"),
-        ("{{ 'a'.translate({97: 'b' * 1000}) }}", "translate is not for templates"),
+        ("{{ 'a'.translate({97: 'b' * 1000}) }}", "translate is not available in templates"),
         (
             "{% set n = namespace(x='x') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
             "a value would become longer than 20000000",
@@ -201,13 +201,13 @@ def test_the_sandbox_holds(text: str) -> None:
         ("{{ range(100000)|join(x * 1000) }}", "a value would become longer than 1000000"),
         ("{{ range(100000)|join(attribute='real', d=x * 1000) }}", "a value would become longer than 1000000"),
         ("{{ [namespace(a=[[[x] * 1000] * 1000] * 1000)]|string }}", "a value would become longer than 20000000"),
-        ("{{ ['%99999d']|format(1) }}", "format takes widths up to 10000"),
-        ("{{ x.encode() % 1 }}", "% is not for bytes"),
+        ("{{ ['%99999d']|format(1) }}", "format accepts widths up to 10000"),
+        ("{{ x.encode() % 1 }}", "'%' does not format bytes"),
         # However a method is found.
-        ("{{ x['center'](10001) }}", "center takes numbers up to 10000"),
-        ("{{ (x|attr('center'))(10001) }}", "center takes numbers up to 10000"),
-        ("{% set f = x.center %}{{ f(10001) }}", "center takes numbers up to 10000"),
-        ("{% set n = namespace(f='{:99999}'.format) %}{{ n.f(1) }}", "format takes widths up to 10000"),
+        ("{{ x['center'](10001) }}", "center accepts numbers up to 10000"),
+        ("{{ (x|attr('center'))(10001) }}", "center accepts numbers up to 10000"),
+        ("{% set f = x.center %}{{ f(10001) }}", "center accepts numbers up to 10000"),
+        ("{% set n = namespace(f='{:99999}'.format) %}{{ n.f(1) }}", "format accepts widths up to 10000"),
         (
             "{% set n = namespace(x=[1] * 999999) %}{% for i in range(9) %}{% set n.x = n.x + n.x %}{% endfor %}",
             "a value would become longer than 20000000",
@@ -227,14 +227,14 @@ def test_the_sandbox_holds(text: str) -> None:
         ("{{ [[[x] * 1000] * 1000] * 1000 }}", "a value would become longer than 20000000"),
         (
             "{% set l = range(3000)|list %}{% for a in l %}{% for b in l %}{% endfor %}{% endfor %}",
-            "the loops went round more than 1000000 times",
+            "the loops and calls took more than 1000000 steps",
         ),
-        ("{{ 2 ** 65 }}", r"'\*\*' takes exponents up to 64"),
-        ("{{ 2.0 ** -65 }}", r"'\*\*' takes exponents up to 64"),
-        ("{{ ((((9 ** 64) ** 64) ** 64) ** 64) ** 64 }}", r"'\*\*' would make a number of more than 10000 bits"),
+        ("{{ 2 ** 65 }}", r"'\*\*' accepts exponents up to 64"),
+        ("{{ 2.0 ** -65 }}", r"'\*\*' accepts exponents up to 64"),
+        ("{{ ((((9 ** 64) ** 64) ** 64) ** 64) ** 64 }}", r"the result of '\*\*' would have more than 10000 bits"),
         (
             "{% set n = namespace(x=9) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}",
-            r"'\*' would make a number of more than 10000 bits",
+            r"the result of '\*' would have more than 10000 bits",
         ),
     ],
 )
@@ -315,7 +315,7 @@ def test_an_expression_that_is_no_text_is_refused() -> None:
         ("{{ x is nothing }}", "line 1: there is no test 'nothing'"),
         ("{{ [1, 2]|random }}", "line 1: there is no filter 'random'"),
         ("{% nothing %}", "line 1: Encountered unknown tag 'nothing'"),
-        ("\n{% autoescape true %}{{ x }}{% endautoescape %}", "line 2: autoescape is for HTML"),
+        ("\n{% autoescape true %}{{ x }}{% endautoescape %}", "line 2: remove autoescape"),
     ],
 )
 def test_wrong_syntax_is_an_error_with_its_line(text: str, said: str) -> None:
@@ -333,7 +333,7 @@ def test_what_python_cannot_compile_is_an_error_of_ours(text: str) -> None:
 
 def test_a_template_that_is_no_text_is_refused() -> None:
     for text in (None, 5, b"a"):
-        with pytest.raises(TemplateError, match=f"^a template is text, not a {type(text).__name__}$"):
+        with pytest.raises(TemplateError, match=f"^the template is a {type(text).__name__}; expected text$"):
             JinjaTemplate(text)  # type: ignore[arg-type]
     with pytest.raises(TemplateError, match=r"^the template has a lone surrogate"):
         JinjaTemplate("\ud800")

@@ -138,7 +138,7 @@ def test_a_template_can_be_pickled_and_copied(text: str) -> None:
 
 @pytest.mark.parametrize("text", [None, 5, b"{a}", ["{a}"]])
 def test_a_template_that_is_no_text_is_refused(text: Any) -> None:
-    with pytest.raises(TemplateError, match=f"^a template is text, not a {type(text).__name__}$"):
+    with pytest.raises(TemplateError, match=f"^the template is a {type(text).__name__}; expected text$"):
         SlotTemplate(text)
 
 
@@ -198,7 +198,7 @@ LOOP.append(LOOP)
     [
         (b"x", "is bytes; decode it to text first"),
         (bytearray(b"x"), "is bytearray; decode it"),
-        ({"a", "b"}, "is a set, whose order differs from process to process"),
+        ({"a", "b"}, "is a set, whose order differs between processes"),
         (frozenset("ab"), "is a (frozen)?set, whose order"),
         ("a\ud800", r"has a lone surrogate \(\\ud800\) at index 1"),
         (["\ud800"], r"\[0\] has a lone surrogate"),
@@ -249,7 +249,7 @@ def test_the_same_template_gives_the_same_text_in_every_process() -> None:
 
 def test_a_message_given_as_a_value_is_told_where_messages_go() -> None:
     # A newcomer who gave a picture as the input was told to give its text.
-    with pytest.raises(SlotError, match="is a Msg, which has no text of its own; it goes into the history"):
+    with pytest.raises(SlotError, match="is a Msg, which has no text of its own; add it to the history"):
         value_text(Msg("user", "hi", "user"), "input")
 
 
