@@ -98,7 +98,7 @@ def build_bridge(
     """
     variables = {name: value for name, value in rendering.given.items() if name != "tools"}
     setting = Setting.of(rendering.template, variables, tools=bool(rendering.given["tools"]))
-    # An unsupported tokenizer is an error, not a reason.
+    # An unsupported tokenizer raises an error instead of a reason.
     encode([""], tokenizer)
     try:
         seen, sampled = _check_ids(previous_ids), _check_ids(completion_ids)

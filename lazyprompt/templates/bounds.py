@@ -58,7 +58,7 @@ MAX_BITS = 10_000
 
 # Types with short text; Python limits the number of digits that it writes.
 BRIEF = (str, int, float, type(None), Undefined)
-# Values nested deeper cannot be written; a namespace that contains itself is nested without end.
+# Values nested deeper cannot be written; a namespace that contains itself is infinitely deep.
 _DEEPEST = 100_000
 # Types whose values grow by operators.
 LONG: tuple[type[Sized], ...] = (str, list, tuple, bytes)
@@ -335,7 +335,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
             # Each list that is added copies the preceding ones.
             check_length(length * len(subject), _MAX_COPIED)
     if name in ("format", "replace"):
-        # These filters begin with the same conversion.
+        # These filters convert their subject the same way.
         subject = as_text(subject)
         if name == "format":
             _check_format(name, _percent_specs(subject), arguments)

@@ -299,7 +299,10 @@ _TOO_LONG = "a value would become longer than"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", r"range\(\) returned more than"),
+        (
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+            r"range\(\) returned more than",
+        ),
         ("{% set l = range(3000)|list %}{% for a in l %}{% for b in l %}x{% endfor %}{% endfor %}", "the loops went"),
         ("{{ range(10 ** 20) }}", "Python int too large"),
         ("{{ range(10 ** 9) }}", r"range\(\) returned more than 100000 numbers at once"),

@@ -184,7 +184,7 @@ def test_as_many_fit_as_can(
     costs = [count(offer.whole(range(number))) for number in range(len(texts) + 1)]
     select = LengthBudget(limit, count)
     if costs[0] > limit:
-        with pytest.raises(BudgetError, match=f"without an example the text has {costs[0]} tokens"):
+        with pytest.raises(BudgetError, match=f"has {costs[0]} tokens even without examples"):
             select.select(offer)
         return
     shown = select.select(offer)
