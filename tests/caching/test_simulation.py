@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from caching.test_breaks import Words
-from lazyprompt import ApproximateTokenCounter, CharTokenCounter, ChatFormatter, ChatPrompter, FormatError, Msg
-from lazyprompt.caching import RULES, PromptCall, rules_for, simulate
+from lazyprompt import (
+    ApproximateTokenCounter,
+    CharTokenCounter,
+    ChatFormatter,
+    ChatPrompter,
+    FormatError,
+    Msg,
+    Rendered,
+)
+from lazyprompt.caching import RULES, Break, PromptCall, rules_for, simulate
 from lazyprompt.formatters.providers import PROVIDERS
 
 if TYPE_CHECKING:
@@ -139,6 +147,57 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
     assert simulate(named, "openai", CHARS).breaks == simulate(unnamed, "openai", CHARS).breaks == ()
 
 
+@pytest.mark.parametrize(
+    ("calls", "place", "texts", "lost", "advice"),
+    [
+        (
+            [{"model": model, "messages": chat(4, 4)} for model in ("one", "two")],
+            (None, "model", 1),
+            ("one", "two"),
+            8,
+            "Send the same model in every call of a conversation.",
+        ),
+        (
+            [{"response_format": {"type": kind}, "messages": chat(4, 4)} for kind in ("text", "json")],
+            (None, "response_format", 1),
+            ('{"type": "text"}', '{"type": "json"}'),
+            14,
+            "Send the same response format in every call of a conversation.",
+        ),
+        (
+            [f"One\ntwo{space}x" for space in (" ", "  ")],
+            (None, None, 2),
+            ("two x", "two  x"),
+            1,
+            "Only white space differs: write the text the same way in every call.",
+        ),
+        (
+            [f"One\ntwo {date}." for date in ("1/2/26", "1/3/26")],
+            (None, None, 2),
+            ("two 1/2/26.", "two 1/3/26."),
+            5,
+            "Pin the date or time for the whole conversation, or put it behind the history.",
+        ),
+        (
+            [
+                Rendered(["Use ", "x and y"], ["instruction", "a"]),
+                Rendered(["Use ", "x", " and ", "z"], ["instruction", "a", "instruction", "b"]),
+            ],
+            (None, "a", 1),
+            ("Use x and y", "Use x and z"),
+            1,
+            "Move the slot 'a' behind the history, into the user's last message.",
+        ),
+    ],
+    ids=["model", "response format", "white space", "date", "slots"],
+)
+def test_a_break_is_reported_with_its_place_its_texts_and_advice(
+    calls: list[object], place: tuple[int | None, str | None, int], texts: tuple[str, str], lost: int, advice: str
+) -> None:
+    named = [PromptCall(call, conversation="a") for call in calls]
+    assert simulate(named, "llama.cpp", CHARS).breaks == (Break(1, *place, *texts, lost, advice),)
+
+
 def test_secrets_are_masked() -> None:
     def call(key: str) -> PromptCall:
         return PromptCall(
@@ -148,6 +207,10 @@ def test_secrets_are_masked() -> None:
     keys = ["sk-ant-" + letter * 30 + "1" for letter in "ab"]
     (found,) = simulate(map(call, keys), "llama.cpp", CHARS).breaks
     assert found.before == found.after == "key sk-" + "x" * 35 + " ok"
+    # The header of a private key may stand long before what changed.
+    keys = ["-----BEGIN PRIVATE KEY-----\n" + "A" * 1200 + letter * 40 for letter in "BC"]
+    (found,) = simulate(map(call, keys), "llama.cpp", CHARS).breaks
+    assert found.before == found.after == "x" * 70 + " xx"
 
 
 def test_flat_prompts_tell_their_slots() -> None:
