@@ -210,6 +210,75 @@ def test_metadata_never_speaks_for_the_message() -> None:
     ]
 
 
+A_PART = {"type": "text", "text": "a"}
+THOUGHT = {"type": "thinking", "thinking": "Hm."}
+ASSISTANT: dict[str, Any] = {"role": "assistant", "content": "a"}
+# Messages, and what of them goes back to their provider as it came.
+NATIVE: list[tuple[dict[str, Any], tuple[str, Any] | None]] = [
+    (ASSISTANT | {"phase": "final"}, None),
+    (
+        ASSISTANT | {"content": [{"type": "output_text", "text": "a", "annotations": [{"n": 1}]}], "name": None},
+        (
+            "openai-responses",
+            [{"role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": [{"n": 1}]}]}],
+        ),
+    ),
+    (
+        ASSISTANT | {"audio": {"id": "x", "data": "eA==", "transcript": "a"}, "more": 1},
+        ("openai", ASSISTANT | {"audio": {"id": "x"}}),
+    ),
+    (ASSISTANT | {"refusal": "No.", "annotations": [], "more": 1}, ("openai", ASSISTANT | {"refusal": "No."})),
+    (ASSISTANT | {"annotations": [{"n": 1}]}, ("openai", ASSISTANT | {"annotations": [{"n": 1}]})),
+    *(
+        (message, ("openai", message))
+        for message in (
+            ASSISTANT | {"content": [{**A_PART, "prompt_cache_breakpoint": {"mode": "explicit"}}]},
+            ASSISTANT | {"tool_calls": [call("f", '{"a":1}', id="1")]},
+            ASSISTANT | {"tool_calls": [call("f", '{"a": 1}', id="1", extra=1)]},
+        )
+    ),
+    *(
+        (message, ("anthropic", message["content"]))
+        for message in (
+            {"role": "user", "content": [{**A_PART, "cache_control": {"type": "ephemeral"}}]},
+            ASSISTANT | {"content": [{**THOUGHT, "signature": "c2ln"}, A_PART]},
+        )
+    ),
+    (ASSISTANT | {"content": [THOUGHT, {**A_PART, "cache_control": {"type": "ephemeral"}}]}, None),
+    ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": PNG}}]}, None),
+]
+
+
+@pytest.mark.parametrize(("form", "native"), NATIVE)
+def test_a_message_keeps_the_form_that_blocks_cannot_express(form: Any, native: tuple[str, Any] | None) -> None:
+    assert read(form).native == native
+
+
+@pytest.mark.parametrize(
+    ("form", "blocks"),
+    [
+        (ASSISTANT | {"thinking": "Hm."}, (ThinkingBlock("Hm."), TextBlock("a"))),
+        (ASSISTANT | {"reasoning": "Hm."}, (ThinkingBlock("Hm."), TextBlock("a"))),
+        (ASSISTANT | {"reasoning": {"effort": "low"}}, (TextBlock("a"),)),
+        ({"role": "tool", "tool_call_id": "1", "tool_name": "f", "content": "a"}, (ToolResultBlock("1", "f", "a"),)),
+        ({"role": "user", "tool_name": "f", "content": "a"}, (TextBlock("a"),)),
+        ({"role": "user", "content": "", "images": ["UklG"]}, (ImageBlock(Base64Source("image/webp", "UklG")),)),
+        (
+            {"role": "user", "content": "a", "images": ["/9j/eA==", "R0lG", "iVBO", "https://example.org/a"]},
+            (
+                TextBlock("a"),
+                ImageBlock(Base64Source("image/jpeg", "/9j/eA==")),
+                ImageBlock(Base64Source("image/gif", "R0lG")),
+                ImageBlock(Base64Source("image/png", "iVBO")),
+                ImageBlock(URLSource("https://example.org/a")),
+            ),
+        ),
+    ],
+)
+def test_fields_of_ollama_and_vllm_are_read(form: Any, blocks: tuple[Any, ...]) -> None:
+    assert read(form).blocks == blocks
+
+
 @pytest.mark.parametrize("part", [{"type": "text", "text": "a"}, TextBlock("a")])
 def test_parts_may_be_blocks(part: object) -> None:
     assert read({"role": "user", "content": [part]}).content == (TextBlock("a"),)

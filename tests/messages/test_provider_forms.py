@@ -164,8 +164,28 @@ def test_two_answers_in_a_row_stay_two_messages() -> None:
     said = {"type": "message", "role": "assistant", "content": "Hi."}
     call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}
     thought = {"type": "reasoning", "id": "r", "summary": []}
-    kinds = [[block.type for block in message.blocks] for message in messages_from([said, said, call, thought, call])]
-    assert kinds == [["text"], ["text", "tool_use", "thinking", "tool_use"]]
+    first, second = messages_from([said, said, call, thought, call])
+    assert [[block.type for block in message.blocks] for message in (first, second)] == [
+        ["text"],
+        ["text", "tool_use", "thinking", "tool_use"],
+    ]
+    assert first.native == ("openai-responses", [said])
+    assert second.native == ("openai-responses", [said, call, thought, call])
+
+
+@pytest.mark.parametrize(
+    ("message", "native"),
+    [
+        ({"role": "assistant", "content": "Hi."}, {"role": "assistant", "content": "Hi."}),
+        ({"role": "assistant", "tool_calls": [{"id": "b", "function": {"name": "g"}}]}, None),
+    ],
+    ids=["text", "call"],
+)
+def test_items_behind_a_chat_message_are_sent_back_if_it_is_a_text(message: Any, native: Any) -> None:
+    call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}
+    (read,) = messages_from([message, call])
+    assert [block.type for block in read.blocks] == ["text" if native else "tool_use", "tool_use"]
+    assert read.native == (native and ("openai-responses", [native, call]))
 
 
 def test_the_clients_own_objects_are_read_as_their_dicts() -> None:
@@ -290,6 +310,12 @@ def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
         ([{"role": "user", "content": [{"type": "document", "source": {"type": "disk"}}]}],
          "history[0].content[0].source has type 'disk'; a block has"),
         ([{"type": "text", "text": "hi"}], "history[0] has no 'role'; an OpenAI message is"),
+        ([{"type": "function_call", "call_id": "a"}], "history[0].name is missing or empty"),
+        ([{"type": "custom_tool_call", "name": "f", "input": 3}], "history[0].input is a int, not text"),
+        ([{"type": "function_call_output", "call_id": "a", "name": 4}], "history[0].name is a int, not text"),
+        ([{"type": "function_call_output", "call_id": "a", "output": 4}], "history[0].output is a int, not a list"),
+        ([{"type": "reasoning", "content": 5}], "history[0].content is a int, not a list"),
+        ([{"type": "reasoning", "summary": [{"text": 5}]}], "history[0].summary[0].text is a int, not text"),
     ],
 )  # fmt: skip
 def test_what_is_ambiguous_or_cannot_be_held_is_refused(history: Any, said: str) -> None:
