@@ -192,9 +192,8 @@ def test_a_line_that_is_no_row_is_a_fault_and_the_next_goes_on(tmp_path: Path, l
     path = tmp_path / "rows.jsonl"
     path.write_bytes(line + b'\n\n  \n{"a": 2}')
     (number, fault), last = read(path)
-    assert (number, fault.number, fault.lines) == (1, 1, (1, 1))
     assert re.match(reason, fault.reason), fault.reason
-    assert fault.text.encode(errors="surrogateescape") == line
+    assert (number, fault) == (1, RowFault(1, fault.reason, (1, 1), line.decode(errors="surrogateescape")))
     assert last == (2, {"a": 2})
 
 
@@ -293,8 +292,41 @@ def test_a_long_field_of_csv_is_read_and_the_limit_of_others_stays(tmp_path: Pat
         next(csv.reader(io.StringIO("x" * 300_000)))
 
 
+def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_bytes(b'\xef\xbb\xbf[{"a": 1}, ["\xc3\xa9", null], {}]')
+    reason = 'item 2: it is a list; a row is a JSON object, as {"question": "..."}'
+    rows = [(1, {"a": 1}), (2, RowFault(2, reason, text='["é", null]')), (3, {})]
+    for start in range(5):
+        assert read(path, start) == rows[start:]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b'{"a": 1}', "is a dict; rows are an array of objects, or JSON Lines"),
+        (b"[1,", "is no JSON: Expecting value: line 1 column 4"),
+        (b"[NaN]", "is no JSON: NaN is no JSON; write null, or a string"),
+        (b'["\xff"]', "is no JSON: 'utf-8' codec can't decode byte 0xff in position 2"),
+        (b"[" * 100_000, "is no JSON: "),
+        (b"[" + b" " * 99_999 + b"]", "is larger than 100,000 bytes, and is read whole; make it JSON Lines"),
+    ],
+    ids=["object", "end", "constant", "bytes", "depth", "size"],
+)
+def test_a_file_that_is_no_array_of_json_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes, message: str
+) -> None:
+    path = tmp_path / "rows.json"
+    path.write_bytes(text)
+    monkeypatch.setattr(row_files, "MAX_ARRAY", 100_000)
+    with pytest.raises(BatchError, match=f"rows.json {message}") as error:
+        read(path)
+    assert error.value.setting == "rows"
+
+
 def test_files_are_told_by_their_names(tmp_path: Path) -> None:
-    assert row_file("a/b.NDJSON").kind == "jsonl"
+    endings = ("jsonl", "NDJSON", "json", "csv", "parquet", "pq")
+    assert [row_file(f"a/b.{end}").kind for end in endings] == ["jsonl", "jsonl", "json", "csv", "parquet", "parquet"]
     assert row_file("a.txt", "csv").kind == "csv"
     with pytest.raises(BatchError, match=r"ends in '.jsonn' \(did you mean '.json'\?\)"):
         row_file("a.jsonn")
