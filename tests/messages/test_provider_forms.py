@@ -149,6 +149,39 @@ def test_contents_of_gemini_are_read_in_both_spellings() -> None:
     ]
 
 
+def test_contents_of_gemini_keep_their_parts_in_the_keys_of_its_client() -> None:
+    picture = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+    called = {"functionCall": {"name": "f", "args": {"aB": 1}}, "thoughtSignature": "c2ln"}
+    result = {"functionResponse": {"name": "f", "response": {"output": "o"}, "parts": [picture]}}
+    contents = [
+        turn("user", {"text": "a"}, key="parts"),
+        turn("user", {"text": "a", "partMetadata": {"x": 1}}, key="parts"),
+        turn("model", called, {"executableCode": {"code": "1"}}, key="parts"),
+        {"parts": [result, "So?"]},
+    ]
+    read = messages_from(contents)
+    output = [TextBlock("o"), ImageBlock(Base64Source("image/png", PNG))]
+    assert read[3].blocks == (ToolResultBlock("call_without_id_0", "f", output),)
+    assert [message.native and message.native.data for message in read] == [
+        None,
+        [{"text": "a", "part_metadata": {"x": 1}}],
+        [
+            {"function_call": {"name": "f", "args": {"aB": 1}}, "thought_signature": "c2ln"},
+            {"executable_code": {"code": "1"}},
+        ],
+        [
+            {
+                "function_response": {
+                    "name": "f",
+                    "response": {"output": "o"},
+                    "parts": [{"inline_data": {"mime_type": "image/png", "data": PNG}}],
+                }
+            }
+        ],
+        [{"text": "So?"}],
+    ]
+
+
 def test_items_of_the_responses_api_that_are_one_answer_are_one_message() -> None:
     thought = ThinkingBlock("Hm.", "gA", id="rs", provider="openai-responses")
     calls = ToolUseBlock("a", "weather", {"city": "Rome"}), ToolUseBlock("b", "now")
@@ -231,6 +264,30 @@ def test_messages_of_langchain_are_read_by_their_shape() -> None:
     ]
 
 
+def test_what_langchain_keeps_of_an_answer_is_no_metadata() -> None:
+    keys = "id example response_metadata usage_metadata artifact tool_call_chunks chunk_position tool_call_id status"
+    account = dict.fromkeys(keys.split(), "kept")
+    kwargs = {"refusal": "No.", "reasoning_content": "Hm.", "more": 2, "empty": ""}
+    (read,) = messages_from([{"type": "ai", "content": "Hi", "own": 1, **account, "additional_kwargs": kwargs}])
+    said = [ThinkingBlock("Hm."), TextBlock("Hi")]
+    assert read == Msg("assistant", said, "assistant", metadata={"own": 1, "more": 2})
+
+
+def test_texts_of_langchain_in_the_form_of_the_responses_api_are_items() -> None:
+    content = [{**text("Hi", id="m", index=0), "phase": "final"}, {"type": "refusal", "refusal": "No."}]
+    form = {"type": "ai", "content": content, "response_metadata": {"output_version": "responses/v1"}}
+    (read,) = messages_from([form])
+    assert read == Msg("assistant", [TextBlock("Hi"), TextBlock("No.")], "assistant", metadata={"phase": "final"})
+    head = {"type": "message", "role": "assistant"}
+    assert read.native == (
+        "openai-responses",
+        [
+            {**head, "content": [{"type": "output_text", "text": "Hi"}], "id": "m", "phase": "final"},
+            {**head, "content": [{"type": "refusal", "refusal": "No."}]},
+        ],
+    )
+
+
 def test_tuples_of_langchain_are_messages() -> None:
     given: list[Any] = [("system", "Be brief."), ("human", "Hi"), ("ai", "Hello"), ("user", [text("So?")])]
     read = [(message.role, message.text) for message in messages_from(given)]
@@ -310,6 +367,15 @@ def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
         ([{"role": "user", "content": [{"type": "document", "source": {"type": "disk"}}]}],
          "history[0].content[0].source has type 'disk'; a block has"),
         ([{"type": "text", "text": "hi"}], "history[0] has no 'role'; an OpenAI message is"),
+        ([{"parts": [{}]}], "history[0].parts[0] holds nothing; give one of text, function_call, function_response, "),
+        ([{"parts": [{"inlineData": {"data": PNG}}]}], "history[0].parts[0].inline_data.mime_type is missing or empty"),
+        ([{"parts": [{"fileData": {"mimeType": "a/b"}}]}], "history[0].parts[0].file_data.file_uri is missing"),
+        ([{"parts": [{"functionCall": {"name": "f", "id": 4}}]}], "history[0].parts[0].function_call.id is a int, not"),
+        ([{"parts": [{"functionResponse": {"id": 4}}]}], "history[0].parts[0].function_response.id is a int, not text"),
+        ([{"type": "chat", "role": "robot", "content": "a"}], "history[0] has role 'robot'; known are system, "),
+        ([{"type": "ai", "tool_calls": [{"id": 5}]}], "history[0].tool_calls[0].id is a int, not text"),
+        ([{"type": "ai", "tool_calls": [{"name": 5}]}], "history[0].tool_calls[0].name is a int, not text"),
+        ([{"type": "ai", "invalid_tool_calls": [{"args": 5}]}], "history[0].invalid_tool_calls[0].args is a int, not"),
         ([{"type": "function_call", "call_id": "a"}], "history[0].name is missing or empty"),
         ([{"type": "custom_tool_call", "name": "f", "input": 3}], "history[0].input is a int, not text"),
         ([{"type": "function_call_output", "call_id": "a", "name": 4}], "history[0].name is a int, not text"),
