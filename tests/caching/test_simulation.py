@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -196,6 +197,23 @@ def test_a_break_is_reported_with_its_place_its_texts_and_advice(
 ) -> None:
     named = [PromptCall(call, conversation="a") for call in calls]
     assert simulate(named, "llama.cpp", CHARS).breaks == (Break(1, *place, *texts, lost, advice),)
+
+
+@pytest.mark.parametrize(
+    ("values", "slot", "texts", "lost"),
+    [
+        ({"doc": "two", "input": "Why?"}, "doc", ("Read one.Why?", "Read two.Why?"), 8),
+        ({"doc": "one", "input": "Who?"}, "input", ("Read one.Why?", "Read one.Who?"), 2),
+    ],
+)
+def test_slots_of_the_last_message_are_found(
+    values: dict[str, str], slot: str, texts: tuple[str, str], lost: int
+) -> None:
+    prompter = ChatPrompter({"system": "Be brief.", "user": "Read {doc}."}, system="")
+    calls = [PromptCall(prompter, each, conversation="a") for each in ({"doc": "one", "input": "Why?"}, values)]
+    (found,) = simulate(calls, replace(rules_for("openai"), least=(), step=1), CHARS).breaks
+    assert (found.message, found.slot, found.line, found.lost) == (1, slot, 1, lost)
+    assert (found.before, found.after) == texts
 
 
 def test_secrets_are_masked() -> None:

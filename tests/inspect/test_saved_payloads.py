@@ -42,10 +42,12 @@ def test_what_a_prompter_makes_is_known_again(provider: str) -> None:
 
 
 def test_the_slots_are_the_messages() -> None:
-    seen = saved({"messages": CHAT, "tools": [TOOL]}, title="x.json")
+    tool = {"type": "function", "function": {"name": "add", "description": "Adds. " * 200}}
+    seen = saved({"messages": CHAT, "tools": [tool]}, title="x.json")
     assert [slot.name for slot in seen.slots] == ["messages[0] (system)", "messages[1] (user)", "tools", "framing"]
-    assert [slot.text for slot in seen.slots] == ["Be brief.", "Hi", json.dumps(TOOL), ""]
-    assert seen.title == "x.json"
+    assert [slot.text for slot in seen.slots] == ["Be brief.", "Hi", json.dumps(tool), ""]
+    # No caution about the cache: it is unknown which texts are the same in every call.
+    assert (seen.title, seen.cautions) == ("x.json", ())
 
 
 def test_a_message_that_is_more_than_text_is_shown_as_json() -> None:
@@ -122,6 +124,8 @@ def test_what_the_named_provider_would_refuse_is_told() -> None:
         ("", None, "a saved payload is JSON, and this is not: Expecting value: line 1 column 1"),
         ('{"a" 1}', None, "line 1 column 6"),
         ("3", None, "a JSON object or a list of messages, and this is a number"),
+        ("0.5", None, "and this is a number"),
+        ("true", None, "and this is a boolean"),
         ("null", None, "and this is null"),
         ('"x"', None, "and this is a text"),
         ("{}", None, "this follows the rules of no known provider; name the provider with --format NAME"),
