@@ -421,13 +421,31 @@ def test_a_report_is_data() -> None:
     kept, report = exactly(45, CHARS).fit([said("system", "s"), *talk(9)])
     data = report.as_dict()
     assert json.loads(json.dumps(data)) == data
-    assert data["before"] == 91
-    assert data["after"] == CHARS.count(kept) == 41
-    assert data["slots"] == {
-        "system": {"before": 1, "after": 1},
-        "history": {"before": 80, "after": 30},
-        "input": {"before": 10, "after": 10},
+    gone = {"fate": "dropped", "reason": "the oldest go first", "before": 10, "after": 0}
+    kept_as_is = {"fate": "kept", "reason": "", "before": 10, "after": 10}
+    assert data == {
+        "max_tokens": 45,
+        "before": 91,
+        "after": CHARS.count(kept),
+        "slots": {
+            "system": {"before": 1, "after": 1},
+            "history": {"before": 80, "after": 30},
+            "input": {"before": 10, "after": 10},
+        },
+        "lists": {},
+        "messages": [
+            {"index": 0, "role": "system", "slot": "system", **kept_as_is, "before": 1, "after": 1, "item": None},
+            *(
+                {"index": at, "role": role, "slot": "history", **(gone if at < 6 else kept_as_is), "item": None}
+                for at, role in enumerate(("user", "assistant") * 4, 1)
+            ),
+            {"index": 9, "role": "user", "slot": "input", **kept_as_is, "item": None},
+        ],
+        "void": [],
+        "ends_prefix": True,
+        "failure": None,
     }
+    assert data["after"] == 41
     assert repr(report) == "<TrimReport: 5 dropped (the oldest go first)>"
     assert pickle.loads(pickle.dumps(report)).as_dict() == data  # noqa: S301 - our own
 
