@@ -160,7 +160,7 @@ def test_contents_of_gemini_keep_their_parts_in_the_keys_of_its_client() -> None
         {"parts": [result, "So?"]},
     ]
     read = messages_from(contents)
-    output = [TextBlock("o"), ImageBlock(Base64Source("image/png", PNG))]
+    output: list[Block] = [TextBlock("o"), ImageBlock(Base64Source("image/png", PNG))]
     assert read[3].blocks == (ToolResultBlock("call_without_id_0", "f", output),)
     assert [message.native and message.native.data for message in read] == [
         None,
@@ -269,7 +269,7 @@ def test_what_langchain_keeps_of_an_answer_is_no_metadata() -> None:
     account = dict.fromkeys(keys.split(), "kept")
     kwargs = {"refusal": "No.", "reasoning_content": "Hm.", "more": 2, "empty": ""}
     (read,) = messages_from([{"type": "ai", "content": "Hi", "own": 1, **account, "additional_kwargs": kwargs}])
-    said = [ThinkingBlock("Hm."), TextBlock("Hi")]
+    said: list[Block] = [ThinkingBlock("Hm."), TextBlock("Hi")]
     assert read == Msg("assistant", said, "assistant", metadata={"own": 1, "more": 2})
 
 
