@@ -10,7 +10,7 @@ from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeGuard, cast, overload
 
-from lazyprompt._base.json import is_mapping
+from lazyprompt._base.json import is_mapping, is_sequence
 from lazyprompt.batch.cells import is_nan
 from lazyprompt.batch.plan import RowPlan
 from lazyprompt.batch.row_names import RowNames
@@ -179,7 +179,9 @@ def _rows_of_columns(columns: Mapping[str, object]) -> Iterator[Row]:
         lengths = ", ".join(f"{name!r} has {len(column)}" for name, column in found.items())
         raise BatchError(f"columns must have equal length, but {lengths}")
     # NumPy arrays contain numbers of NumPy's types.
-    plain = (column if isinstance(column, list | tuple) else map(_to_python, column) for column in found.values())
+    plain: Iterator[Iterable[object]] = (
+        column if is_sequence(column) else map(_to_python, column) for column in found.values()
+    )
     return _zip_rows(tuple(found), zip(*plain, strict=True))
 
 

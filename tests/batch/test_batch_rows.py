@@ -295,7 +295,7 @@ def test_a_long_field_of_csv_is_read_and_the_limit_of_others_stays(tmp_path: Pat
 def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_bytes(b'\xef\xbb\xbf[{"a": 1}, ["\xc3\xa9", null], {}]')
-    reason = 'item 2: it is a list; a row is a JSON object, as {"question": "..."}'
+    reason = 'item 2: it is a list; a row is a JSON object such as {"question": "..."}'
     rows = [(1, {"a": 1}), (2, RowFault(2, reason, text='["é", null]')), (3, {})]
     for start in range(5):
         assert read(path, start) == rows[start:]
@@ -304,12 +304,12 @@ def test_an_array_of_json_is_read_from_any_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b'{"a": 1}', "is a dict; rows are an array of objects, or JSON Lines"),
-        (b"[1,", "is no JSON: Expecting value: line 1 column 4"),
-        (b"[NaN]", "is no JSON: NaN is no JSON; write null, or a string"),
-        (b'["\xff"]', "is no JSON: 'utf-8' codec can't decode byte 0xff in position 2"),
-        (b"[" * 100_000, "is no JSON: "),
-        (b"[" + b" " * 99_999 + b"]", "is larger than 100,000 bytes, and is read whole; make it JSON Lines"),
+        (b'{"a": 1}', "is a dict; give an array of objects, or JSON Lines"),
+        (b"[1,", "is not valid JSON: Expecting value: line 1 column 4"),
+        (b"[NaN]", "is not valid JSON: NaN is not valid JSON; write null, or a string"),
+        (b'["\xff"]', "is not valid JSON: 'utf-8' codec can't decode byte 0xff in position 2"),
+        (b"[" * 100_000, "is not valid JSON: "),
+        (b"[" + b" " * 99_999 + b"]", "is larger than 100,000 bytes, the limit of a JSON array; use JSON Lines"),
     ],
     ids=["object", "end", "constant", "bytes", "depth", "size"],
 )

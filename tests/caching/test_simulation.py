@@ -177,7 +177,7 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
             (None, None, 2),
             ("two 1/2/26.", "two 1/3/26."),
             5,
-            "Pin the date or time for the whole conversation, or put it behind the history.",
+            "Pin the date or time for the whole conversation, or put it after the history.",
         ),
         (
             [
@@ -187,7 +187,7 @@ def test_a_first_call_is_no_break_and_neither_is_another_last_question() -> None
             (None, "a", 1),
             ("Use x and y", "Use x and z"),
             1,
-            "Move the slot 'a' behind the history, into the user's last message.",
+            "Move the slot 'a' after the history, into the user's last message.",
         ),
     ],
     ids=["model", "response format", "white space", "date", "slots"],

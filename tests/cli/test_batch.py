@@ -219,10 +219,10 @@ def test_wrong_use(run: Callable[..., Ran], tmp_path: Path, command: list[str], 
     [
         (
             "x,question\na,Why?\n",
-            "--column: the prompt has no user text: there is no column 'input', and nothing uses 'question'; ",
+            "--column: the prompt has no user text: there is no column 'input', and 'question' is unused; ",
         ),
         ("question\nWhy?\n", "--column: there is no column 'x'; the rows have 'question'"),
-        ("x,id\na,row-2\nb,\n", "ROWS: row 1 has the id 'row-2', which is the default of row 2; give that row an"),
+        ("x,id\na,row-2\nb,\n", "ROWS: row 1 has the id 'row-2', which is the default of row 2; give row 2 an id too"),
     ],
 )
 def test_columns_that_no_prompt_can_use(

@@ -206,7 +206,10 @@ def test_wrong_input(run: Callable[..., Ran], order: str, argv: list[str], messa
 
 def test_wrong_pictures_and_pipes(run: Callable[..., Ran], kinds: str, tmp_path: Path) -> None:
     write(tmp_path / "picture", "x")
-    for name, message in (("no.png", "'no.png' cannot be read: No such"), ("picture", "'picture': its ending tells")):
+    for name, message in (
+        ("no.png", "'no.png' cannot be read: No such"),
+        ("picture", "'picture': its suffix has no known MIME type"),
+    ):
         told = fault(run("render", kinds, "--set", "count=1", "--set", f"picture=@{name}"))
         assert told.startswith(f"--set: picture: {message}")
     assert fault(run("render", kinds, stdin=b'{"count": 1, "x": 2}')).startswith("stdin: no input named 'x'; ")

@@ -208,4 +208,4 @@ def test_the_report_tells_where_a_prefix_ends_and_which_thoughts_are_void() -> N
     assert rewritten
     assert all(trim is not None and trim.ends_prefix for trim in rewritten)
     trim = next(payload.trim for payload in payloads if payload.trim and payload.trim.void)
-    assert f"{len(trim.void)} without their signed thoughts, which are void" in str(trim)
+    assert f"{len(trim.void)} without their signed thinking, which is void" in str(trim)

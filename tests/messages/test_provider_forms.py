@@ -367,7 +367,7 @@ def test_histories_of_all_forms_are_taken_by_a_prompter(history: Any) -> None:
         ([{"role": "user", "content": [{"type": "document", "source": {"type": "disk"}}]}],
          "history[0].content[0].source has type 'disk'; a block has"),
         ([{"type": "text", "text": "hi"}], "history[0] has no 'role'; an OpenAI message is"),
-        ([{"parts": [{}]}], "history[0].parts[0] holds nothing; give one of text, function_call, function_response, "),
+        ([{"parts": [{}]}], "history[0].parts[0] has nothing; give one of text, function_call, function_response, "),
         ([{"parts": [{"inlineData": {"data": PNG}}]}], "history[0].parts[0].inline_data.mime_type is missing or empty"),
         ([{"parts": [{"fileData": {"mimeType": "a/b"}}]}], "history[0].parts[0].file_data.file_uri is missing"),
         ([{"parts": [{"functionCall": {"name": "f", "id": 4}}]}], "history[0].parts[0].function_call.id is a int, not"),

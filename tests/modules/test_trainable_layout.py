@@ -134,7 +134,7 @@ def test_a_template_that_is_broken_is_not_passed_over(tmp_path: Path) -> None:
         text(no_gguf)
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "tokenizer_config.json").write_text("{")
-    with pytest.raises(TokenizerError, match="is no JSON"):
+    with pytest.raises(TokenizerError, match="is not valid JSON"):
         text(tmp_path)
 
 

@@ -404,7 +404,7 @@ def test_a_budget_is_for_the_prompt() -> None:
     assert [m["role"] for m in sample.messages].count("assistant") == len(sample.spans)
     # The messages are those of the text.
     assert all(str(message["content"]) in sample.text for message in sample.messages)
-    shortened = ChatPrompter("{a}", system="", budget={"a": 3}).training_sample(
+    shortened = ChatPrompter("{a}", system="", budget={"a": 12}).training_sample(
         {"a": "word " * 50}, "x", model="chatml"
     )
     assert shortened.messages[0]["content"] in shortened.text  # type: ignore[operator]
