@@ -17,17 +17,37 @@ from lazyprompt._base.json import is_list, is_sequence
 from lazyprompt.budget.budget import Budget
 from lazyprompt.chat_templates.token_counter import HuggingFaceTokenCounter as TemplateTokenCounter
 from lazyprompt.compat.agentscope_messages import (
-    AudioBlock,
-    Base64Source,
+    AgentScopeAudioBlock as AudioBlock,
+)
+from lazyprompt.compat.agentscope_messages import (
+    AgentScopeBase64Source as Base64Source,
+)
+from lazyprompt.compat.agentscope_messages import (
+    AgentScopeImageBlock as ImageBlock,
+)
+from lazyprompt.compat.agentscope_messages import (
+    AgentScopeMsg as Msg,
+)
+from lazyprompt.compat.agentscope_messages import (
+    AgentScopeTextBlock as TextBlock,
+)
+from lazyprompt.compat.agentscope_messages import (
+    AgentScopeThinkingBlock as ThinkingBlock,
+)
+from lazyprompt.compat.agentscope_messages import (
+    AgentScopeToolResultBlock as ToolResultBlock,
+)
+from lazyprompt.compat.agentscope_messages import (
+    AgentScopeToolUseBlock as ToolUseBlock,
+)
+from lazyprompt.compat.agentscope_messages import (
+    AgentScopeURLSource as URLSource,
+)
+from lazyprompt.compat.agentscope_messages import (
+    AgentScopeVideoBlock as VideoBlock,
+)
+from lazyprompt.compat.agentscope_messages import (
     ContentBlock,
-    ImageBlock,
-    Msg,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    URLSource,
-    VideoBlock,
 )
 from lazyprompt.compat.prompt_engine import PromptEngine
 from lazyprompt.errors import BudgetError, FormatError, did_you_mean, import_extra
@@ -185,7 +205,7 @@ class _Own(TokenCounterBase):
         return await asyncio.to_thread(self._counter.count, messages, tools)
 
 
-class CharTokenCounter(_Own):
+class AgentScopeCharTokenCounter(_Own):
     """AgentScope's CharTokenCounter: the number of characters."""
 
     def __init__(self) -> None:
@@ -208,7 +228,7 @@ class OpenAITokenCounter(_Own):
         super().__init__(TiktokenCounter(model_name, **options))
 
 
-class AnthropicTokenCounter(_Own):
+class AgentScopeAnthropicTokenCounter(_Own):
     """AgentScope's AnthropicTokenCounter: counts as :class:`lazyprompt.AnthropicTokenCounter` does.
 
     Args:
@@ -226,7 +246,7 @@ class AnthropicTokenCounter(_Own):
         super().__init__(counters.AnthropicTokenCounter(model_name, client))
 
 
-class GeminiTokenCounter(_Own):
+class AgentScopeGeminiTokenCounter(_Own):
     """AgentScope's GeminiTokenCounter: counts as :class:`lazyprompt.GeminiTokenCounter` does.
 
     Args:
@@ -244,7 +264,7 @@ class GeminiTokenCounter(_Own):
         super().__init__(counters.GeminiTokenCounter(model_name, client))
 
 
-class HuggingFaceTokenCounter(_Own):
+class AgentScopeHuggingFaceTokenCounter(_Own):
     """AgentScope's HuggingFaceTokenCounter: counts as :class:`lazyprompt.HuggingFaceTokenCounter` does.
 
     Args:
@@ -257,6 +277,13 @@ class HuggingFaceTokenCounter(_Own):
 
     def __init__(self, pretrained_model_name_or_path: str, **anything: object) -> None:  # noqa: ARG002 - see the docstring
         super().__init__(TemplateTokenCounter(pretrained_model_name_or_path))
+
+
+# AgentScope's own names.
+CharTokenCounter = AgentScopeCharTokenCounter
+AnthropicTokenCounter = AgentScopeAnthropicTokenCounter
+GeminiTokenCounter = AgentScopeGeminiTokenCounter
+HuggingFaceTokenCounter = AgentScopeHuggingFaceTokenCounter
 
 
 class Counter(Protocol):

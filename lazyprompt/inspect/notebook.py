@@ -37,7 +37,7 @@ from lazyprompt.messages.history import HistoryLike, messages_from
 from lazyprompt.messages.msg import Base64Source, Msg
 from lazyprompt.messages.prompt import MARKERS, Prompt, Rendered, Segment
 from lazyprompt.tokens.approximate import ApproximateTokenCounter
-from lazyprompt.tokens.media import MediaItem, image_size
+from lazyprompt.tokens.media import CountedMedia, image_size
 
 _T = TypeVar("_T")
 
@@ -185,7 +185,7 @@ class Room:
             return None
         kind = sniff_type(content[:64])
         try:
-            size = image_size(MediaItem("image", data=content)) if kind in _PICTURES else None
+            size = image_size(CountedMedia("image", data=content)) if kind in _PICTURES else None
         except MissingExtraError:  # an image of unknown size could freeze the page
             return None
         if size is None or size[0] * size[1] > _MOST_PIXELS:

@@ -145,7 +145,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-class AnswerReader(NamedTuple):
+class ReplyReader(NamedTuple):
     """Reads the answers to one request.
 
     Attributes:
@@ -174,13 +174,13 @@ class AnswerReader(NamedTuple):
 
 def text_reader(
     parser: Callable[[], ResponseParser], collector: Callable[[], Collector], restorer: Restorer
-) -> AnswerReader:
+) -> ReplyReader:
     """Return a reader of the raw text of a local model."""
 
     def parse(answer: Mapping[str, Any]) -> Msg:
         return _with_usage(parser().parse(_raw_text(answer)), answer)
 
-    return AnswerReader(parse, collector, parser, restorer=restorer)
+    return ReplyReader(parse, collector, parser, restorer=restorer)
 
 
 class CutError(Exception):
@@ -299,7 +299,7 @@ class Exchange(NamedTuple):
     """
 
     request: Request
-    reader: AnswerReader
+    reader: ReplyReader
     structure: AnswerSchema | None = None
     user_text: str | None = None
     trim: TrimReport | None = None

@@ -54,7 +54,7 @@ _FORMAT = "lazyprompt.chat/1"
 _MOST = 1_073_741_824
 
 
-class CallArguments(NamedTuple):
+class CallOptions(NamedTuple):
     """The arguments of a call.
 
     Attributes:
@@ -192,7 +192,7 @@ class ChatModule(ABC):
             LazyPromptError: The prompt is invalid.
         """
         if not self._streams:
-            return self._sender().send(self._exchange(CallArguments(input, history, tools, response_format, params)))
+            return self._sender().send(self._exchange(CallOptions(input, history, tools, response_format, params)))
         stream = self.stream(input, history, tools, response_format=response_format, **params)
         for _ in stream.deltas():
             pass
@@ -209,7 +209,7 @@ class ChatModule(ABC):
     ) -> Reply:
         """Async version of a call; cancelling it closes the connection."""
         if not self._streams:
-            call = CallArguments(input, history, tools, response_format, params)
+            call = CallOptions(input, history, tools, response_format, params)
             return await self._sender().asend(lambda: self._exchange(call))
         async with self.astream(input, history, tools, response_format=response_format, **params) as stream:
             async for _ in stream.deltas():
@@ -238,7 +238,7 @@ class ChatModule(ABC):
             An iterator of pieces of text, whose ``reply`` is the whole answer at the end. The request is sent with the
             first iteration.
         """
-        exchange = self._exchange(CallArguments(input, history, tools, response_format, params))
+        exchange = self._exchange(CallOptions(input, history, tools, response_format, params))
         sender = self._sender()
         return ReplyStream(lambda ended: sender.stream(exchange, ended))
 
@@ -252,7 +252,7 @@ class ChatModule(ABC):
         **params: Any,
     ) -> AsyncReplyStream:
         """Async version of :meth:`stream`, for ``async for``; iteration also renders the prompt."""
-        call = CallArguments(input, history, tools, response_format, params)
+        call = CallOptions(input, history, tools, response_format, params)
         sender = self._sender()
         return AsyncReplyStream(lambda ended: sender.astream(lambda: self._exchange(call), ended))
 
@@ -277,7 +277,7 @@ class ChatModule(ABC):
         Returns:
             The arguments of the client's call, with the formatter's report.
         """
-        request = self._exchange(CallArguments(input, history, tools, response_format, params)).request
+        request = self._exchange(CallOptions(input, history, tools, response_format, params)).request
         made = request.payload
         own = made if isinstance(made, Payload) else Payload({})
         sent = {"model": request.model, **made, **request.params}
@@ -312,10 +312,10 @@ class ChatModule(ABC):
         """Return the sender of requests; the first call creates it."""
 
     @abstractmethod
-    def _exchange(self, call: CallArguments) -> Exchange:
+    def _exchange(self, call: CallOptions) -> Exchange:
         """Return the request of a call, and the reader of its answer."""
 
-    def _fill(self, prompter: Prompter, call: CallArguments) -> Prompt:
+    def _fill(self, prompter: Prompter, call: CallOptions) -> Prompt:
         """Return the prompt of a call."""
         return prompter.fill(call.input, cast("HistoryLike | None", self._past(call.history)), call.tools)
 
@@ -339,7 +339,7 @@ class ChatModule(ABC):
             **({"stop": list(dict.fromkeys(all_stops))} if all_stops else {}),
         }
 
-    def _asked(self, call: CallArguments) -> tuple[Prompter, AnswerSchema | None, dict[str, Any]]:
+    def _asked(self, call: CallOptions) -> tuple[Prompter, AnswerSchema | None, dict[str, Any]]:
         """Return the prompter of a call, the schema of its answer, and the parameters that request it."""
         form = self._prompter.response_format if call.response_format is None else call.response_format
         structure = None if form is None else AnswerSchema.of(form)
@@ -443,7 +443,7 @@ class Chat:
             ToolsError: A tool cannot be described, or is async.
             HistoryError: The output of a function is no text, no list of blocks and no JSON value.
         """
-        call = CallArguments(input, None, tools, response_format, params)
+        call = CallOptions(input, None, tools, response_format, params)
         *_, reply = (step for step in self._steps(call, max_rounds, streams=False) if isinstance(step, str))
         return reply
 
@@ -457,7 +457,7 @@ class Chat:
         **params: Any,
     ) -> Reply:
         """Async version of :meth:`run`: async functions are awaited, others run in threads."""
-        call = CallArguments(input, None, tools, response_format, params)
+        call = CallOptions(input, None, tools, response_format, params)
         *_, reply = [step async for step in self._asteps(call, max_rounds, streams=False) if isinstance(step, str)]
         return reply
 
@@ -483,7 +483,7 @@ class Chat:
             The steps of each round: the pieces of the answer (:class:`Delta`), the answer (:class:`Reply`), and the
             results of its calls (:class:`ToolResultBlock`).
         """
-        return self._steps(CallArguments(input, None, tools, response_format, params), max_rounds, streams=True)
+        return self._steps(CallOptions(input, None, tools, response_format, params), max_rounds, streams=True)
 
     def asteps(
         self,
@@ -495,7 +495,7 @@ class Chat:
         **params: Any,
     ) -> AsyncIterator[Step]:
         """Async version of :meth:`steps`."""
-        return self._asteps(CallArguments(input, None, tools, response_format, params), max_rounds, streams=True)
+        return self._asteps(CallOptions(input, None, tools, response_format, params), max_rounds, streams=True)
 
     def add_result(self, call: ToolUseBlock, output: object) -> None:
         """Add the result of a tool call; ``chat()`` then continues the conversation.
@@ -563,7 +563,7 @@ class Chat:
         stream = self._asked.astream(given, self._history, runner.tools, response_format=response_format, **params)
         return stream.then(self._keeper(input))
 
-    def _steps(self, call: CallArguments, max_rounds: int, *, streams: bool) -> Iterator[Step]:
+    def _steps(self, call: CallOptions, max_rounds: int, *, streams: bool) -> Iterator[Step]:
         runner, input = self._runner_of(call.tools), call.input
         for left in reversed(range(max_rounds + 1)):
             if streams:
@@ -579,7 +579,7 @@ class Chat:
             yield from self._with_results(runner.run(reply.tool_calls))
             input = None
 
-    async def _asteps(self, call: CallArguments, max_rounds: int, *, streams: bool) -> AsyncIterator[Step]:
+    async def _asteps(self, call: CallOptions, max_rounds: int, *, streams: bool) -> AsyncIterator[Step]:
         runner, input = self._runner_of(call.tools), call.input
         for left in reversed(range(max_rounds + 1)):
             if streams:

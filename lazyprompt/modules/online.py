@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 from lazyprompt._base.secret import Secret, address_of
 from lazyprompt.errors import ModuleError
 from lazyprompt.formatters.formatter import ChatFormatter, countable
-from lazyprompt.modules._reading import AnswerReader, Exchange
+from lazyprompt.modules._reading import Exchange, ReplyReader
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules.chat import CallArguments, ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.chat import CallOptions, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
 from lazyprompt.modules.sources import Source, source_named
 from lazyprompt.prompters.target_choice import ModelServer
@@ -117,7 +117,7 @@ class OnlineChatModule(ChatModule):
                 self._connection.sender = sender
             return self._connection.sender
 
-    def _exchange(self, call: CallArguments) -> Exchange:
+    def _exchange(self, call: CallOptions) -> Exchange:
         prompter, structure, asked = self._asked(call)
         prompt = self._fill(prompter, call)
         # With the provider openai, model= would name a family with a system text.
@@ -129,7 +129,7 @@ class OnlineChatModule(ChatModule):
         self._check_length(payload)
         params = check_params(self._client.params(self._common(call.params)), payload, ModuleError)
         request = Request(self.model, payload, _merge_params(params, asked), prompter.origin, prompter.secrets)
-        reader = AnswerReader(self._formatter.parse, self._client.collector, restorer=Restorer(payload.neutralised))
+        reader = ReplyReader(self._formatter.parse, self._client.collector, restorer=Restorer(payload.neutralised))
         return Exchange(request, reader, structure, prompt.said, trim, payload.report)
 
     def _check_length(self, payload: Payload) -> None:

@@ -28,7 +28,7 @@ from lazyprompt.modules._layout import (
 )
 from lazyprompt.modules._reading import Exchange, text_reader
 from lazyprompt.modules._sending import Sender
-from lazyprompt.modules.chat import CallArguments, ChatModule, Connection, check_params, check_settings
+from lazyprompt.modules.chat import CallOptions, ChatModule, Connection, check_params, check_settings
 from lazyprompt.modules.clients._base import MAX_ANSWER_BYTES, ClientSettings, Request
 from lazyprompt.modules.engines import OTHER, AnswerIds, Engine, engine_for, engine_named
 from lazyprompt.modules.process import EngineProcess, Status
@@ -233,7 +233,7 @@ class TrainableModule(ChatModule):
         """
         prompter = self._with_budget(self._prompter)
         target = self.layout.target(prompter)
-        prompt = self._fill(prompter, CallArguments(input, history, tools, None, {}))
+        prompt = self._fill(prompter, CallOptions(input, history, tools, None, {}))
         return target.segments(prompter.fitted(prompt, target)[0])
 
     @cached_property
@@ -268,7 +268,7 @@ class TrainableModule(ChatModule):
                 running.url, running.added = url, None
             return running.sender
 
-    def _exchange(self, call: CallArguments, *, as_ids: bool = False) -> Exchange:
+    def _exchange(self, call: CallOptions, *, as_ids: bool = False) -> Exchange:
         """Return the request of a call: text, or ids with ``as_ids`` or ``safe_tokens``."""
         layout = self.layout
         prompter, structure, asked = self._asked(call)
@@ -402,7 +402,7 @@ class Bridged(ChatModule):
     def _sender(self) -> Sender:
         return self._sending()
 
-    def _exchange(self, call: CallArguments) -> Exchange:
+    def _exchange(self, call: CallOptions) -> Exchange:
         template = self._template
         if template is None or bridge_refusal(template.jinja()):
             return self._ask(call)

@@ -164,8 +164,8 @@ def _append(parts: list[str], run: Sequence[str]) -> None:
 def call_parts(call: ToolUseBlock, form: ToolForm, pattern: str, call_id: str) -> list[str]:
     """Return a call as trusted and untrusted text in turn."""
     if not form.argument:
-        name: str = JsonText(dump(call.name)[1:-1])
         arguments: Sequence[str] = ("", dump(call.arguments), "")
+        name: str = JsonText(dump(call.name)[1:-1])
     else:
         name = call.name
         write = _ARGUMENT_FORMATS[form.argument_format]

@@ -78,7 +78,7 @@ _HOLDERS: Final = (
 )
 
 
-class MediaItem(NamedTuple):
+class CountedMedia(NamedTuple):
     """An image, audio, video or document in a part.
 
     Attributes:
@@ -290,7 +290,7 @@ def estimate_media_tokens(part: Form) -> int:
     return sum(estimate_tokens(medium) for medium in media_in(part))
 
 
-def estimate_tokens(medium: MediaItem) -> int:
+def estimate_tokens(medium: CountedMedia) -> int:
     """Estimate the tokens of one medium, for any model.
 
     Args:
@@ -311,7 +311,7 @@ def estimate_tokens(medium: MediaItem) -> int:
     return max(1, ceil(_size(data) / rate.size)) * rate.tokens
 
 
-def image_size(medium: MediaItem) -> tuple[int, int] | None:
+def image_size(medium: CountedMedia) -> tuple[int, int] | None:
     """Return the width and height of an image in pixels.
 
     Args:
@@ -341,7 +341,7 @@ def image_size(medium: MediaItem) -> tuple[int, int] | None:
     return None
 
 
-def media_in(part: Form) -> list[MediaItem]:
+def media_in(part: Form) -> list[CountedMedia]:
     """Return the media of a part.
 
     Args:
@@ -357,12 +357,12 @@ def media_in(part: Form) -> list[MediaItem]:
         medium
         for key, value in part.items()
         if key in _KINDS or key == "source"
-        for medium in _media(value, MediaItem(named or _KINDS.get(key, "file"), detail=_text(detail)))
+        for medium in _media(value, CountedMedia(named or _KINDS.get(key, "file"), detail=_text(detail)))
     ]
-    return found or [MediaItem(named or "file")]
+    return found or [CountedMedia(named or "file")]
 
 
-def _media(value: object, known: MediaItem) -> Iterator[MediaItem]:
+def _media(value: object, known: CountedMedia) -> Iterator[CountedMedia]:
     """Yield the media in a value.
 
     Args:
@@ -384,7 +384,7 @@ def _media(value: object, known: MediaItem) -> Iterator[MediaItem]:
         yield known
 
 
-def _of_object(value: Mapping[str, object], known: MediaItem) -> Iterator[MediaItem]:
+def _of_object(value: Mapping[str, object], known: CountedMedia) -> Iterator[CountedMedia]:
     media_type = next((_text(value[key]) for key in _TYPES if value.get(key)), known.media_type)
     known = known._replace(media_type=media_type, kind=_kind(media_type, known.kind))
     if value.get("detail"):
@@ -404,7 +404,7 @@ def _of_object(value: Mapping[str, object], known: MediaItem) -> Iterator[MediaI
         yield from _media(given, known) if holder else (known,)
 
 
-def _of_text(value: str, known: MediaItem) -> MediaItem:
+def _of_text(value: str, known: CountedMedia) -> CountedMedia:
     """Return the medium at a URL, or in a ``data:`` URL or bare base64."""
     if value[:5].lower() == "data:":
         head, _, data = value.partition(",")
