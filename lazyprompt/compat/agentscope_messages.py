@@ -39,7 +39,7 @@ class Block(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"a {type(self).__name__} has no {name!r}; it has {', '.join(self)}") from None
+            raise AttributeError(f"a {self.get('type')} block has no {name!r}; it has {', '.join(self)}") from None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuilt, (type(self), dict(self))

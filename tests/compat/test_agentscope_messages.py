@@ -49,7 +49,7 @@ def test_a_block_is_a_dict_with_attributes() -> None:
     assert block == TextBlock("Hi") == {"type": "text", "text": "Hi"}
     assert (block["text"], block.text, block.get("type")) == ("Hi", "Hi", "text")
     assert json.loads(json.dumps(RESULT))["output"][1]["source"]["url"] == "https://x.org/a.png"
-    with pytest.raises(AttributeError, match="a TextBlock has no 'txt'; it has type, text"):
+    with pytest.raises(AttributeError, match="a text block has no 'txt'; it has type, text"):
         _ = block.txt
     for twin in (copy.deepcopy(RESULT), pickle.loads(pickle.dumps(RESULT))):  # noqa: S301 - our own
         assert (type(twin), twin) == (ToolResultBlock, RESULT)
