@@ -94,7 +94,7 @@ def compared(template: ChatTemplate, messages: list[dict[str, Any]], tools: Any 
         same = theirs is None and (reason in str(error) or "continue_final_message" in options)
         return Compared("" if same else f"{reason or theirs!r}, but ours: {error}", rendered=False)
     # A template may have no place for a role, which the note tells.
-    is_untraced = ours.note and not ours.note.startswith("the template shows no message")
+    is_untraced = ours.note and not ours.note.startswith("the template renders no message")
     if "".join(ours.parts) != ours.text or is_untraced:
         return Compared(f"its parts are not the text: {ours.note}", rendered=True)
     return Compared("" if ours.text == theirs else f"{reason or theirs!r}, but ours: {ours.text!r}", rendered=True)

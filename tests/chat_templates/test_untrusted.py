@@ -307,7 +307,7 @@ def test_what_is_let_through_is_written_as_transformers_writes_it(share: int) ->
             assert (made.text if made else None) == theirs, (name, special)
             # A template may have no place for a role, which the note tells.
             assert made is None or "".join(made.parts) == made.text, (name, special)
-            is_untraced = made is not None and made.note and "shows no message" not in made.note
+            is_untraced = made is not None and made.note and "renders no message" not in made.note
             assert not is_untraced, (name, special)
 
 
