@@ -166,7 +166,7 @@ def test_a_given_port_is_used(model: Path) -> None:
     with EngineProcess("llama.cpp", model, options=QUICK, port=port) as engine:
         assert port_of(engine) == port
         second = EngineProcess("llama.cpp", model, port=port)
-        with pytest.raises(EngineError, match=f"port {port} at 127.0.0.1 is taken; give another one, or none for any"):
+        with pytest.raises(EngineError, match=f"port {port} at 127.0.0.1 is taken; give another port, or none for any"):
             second.start()
         assert second.status() == "stopped"
         assert answer(engine)
@@ -223,7 +223,7 @@ def test_without_psutil_the_extra_is_named(model: Path, monkeypatch: pytest.Monk
 
 def test_llamacpp_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazyprompt.modules.engines.find_spec", lambda _: None)
-    with pytest.raises(EngineError, match=r"there is no package xllamacpp; pip install .+\[local\]"):
+    with pytest.raises(EngineError, match=r"no package xllamacpp; pip install .+\[local\]"):
         EngineProcess("llama.cpp", "m.gguf").start()
 
 

@@ -101,7 +101,7 @@ def test_before_the_start_there_is_nothing_to_ask(model: Path) -> None:
         lambda: module.url,
         lambda: module.chat()("hi"),
     ):
-        assert "call start(), or give url=" in str(failing(call))
+        assert "call start(), or give the url=" in str(failing(call))
     module.stop()
     assert module.payload("hi")["prompt"] == module.render("hi").text
 

@@ -94,7 +94,7 @@ class TestGeminiClient(ClientTests):
     def test_parameters_that_are_none_are_not_lost_in_silence(self, client: OfficialClient) -> None:
         with pytest.raises(ModuleError, match=r"has no 'temprature' \(did you mean 'temperature'\?\)"):
             client.params({"temprature": 1})
-        with pytest.raises(ModuleError, match="calls in pieces"):
+        with pytest.raises(ModuleError, match="streamed call arguments"):
             client.params({"tool_config": {"function_calling_config": {"stream_function_call_arguments": True}}})
         assert client.params({"tool_config": {"function_calling_config": {"mode": "ANY"}}})
 

@@ -200,7 +200,7 @@ class TestGenerate(_Ollama):
     def test_token_ids_are_refused(self, server: ModelServer, client: OfficialClient, payload: dict[str, Any]) -> None:
         request = Request("m", payload, {})
         for way in ways(client, request):
-            with pytest.raises(ModuleError, match="not as token ids") as caught:
+            with pytest.raises(ModuleError, match="has no API for token ids as a prompt") as caught:
                 way()
             assert client.fault(caught.value) is None
         assert server.seen == []
