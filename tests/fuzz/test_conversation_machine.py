@@ -10,7 +10,6 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -22,8 +21,6 @@ from lazyprompt import ChatPrompter, Msg, TextBlock, ToolResultBlock, ToolUseBlo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# ChatML is the form of no particular model, so tools are described as JSON.
-pytestmark = pytest.mark.filterwarnings("ignore::lazyprompt.errors.ToolFormWarning")
 
 TOOL: dict[str, Any] = {
     "type": "function",

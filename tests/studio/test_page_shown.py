@@ -100,7 +100,6 @@ def shown(screen: Screen, case: Case) -> object:
     return screen.made
 
 
-@pytest.mark.filterwarnings("ignore::lazyprompt.errors.ToolFormWarning")
 def test_a_share_of_the_library_is_shown_as_generate_prompt_gives_it(screen: Screen) -> None:
     chosen = [case for case in cases() if case.is_of_share(12) and sha256(case.path.encode()).digest()[0] % FILES == 1]
     assert len(chosen) > 20

@@ -209,7 +209,6 @@ def filled(prompter: Prompter, text: str) -> dict[str, object]:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::lazyprompt.errors.ToolFormWarning")
 @pytest.mark.parametrize("family", [None, *FAMILIES])
 @settings(max_examples=10)
 @given(data=st.data())
