@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Control characters except newline and tab, line separators, and all characters with Unicode's property
-# Default_Ignorable_Code_Point (DerivedCoreProperties.txt), with the annotation controls and the blank of Braille.
+# Default_Ignorable_Code_Point (DerivedCoreProperties.txt), plus the annotation controls and the blank Braille pattern.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"

@@ -193,7 +193,7 @@ FORMS: dict[str, AnswerForm] = {
         stop=("<|end|>", "<|user|>", "<|system|>", "<|assistant|>", "<|tool_response|>", "<|endoftext|>"),
     ),
     # vLLM's granite_tool_parser.py: a token in 3.0, plain text from 3.1 on, no end; 4.0 writes as Hermes does. The
-    # thoughts and <response> are those of granite-3.3-8b-instruct.
+    # tags of thoughts and <response> are those of granite-3.3-8b-instruct.
     "granite": AnswerForm(
         (Calls("<|tool_call|>", bodies=("json", "loose")), _TOOL_CALL),
         THINK,
@@ -336,7 +336,7 @@ def form_in(template: str, otherwise: str = "hermes") -> str:
 
     Args:
         template: The template.
-        otherwise: The form of a template without known markers.
+        otherwise: The result for a template without known markers.
     """
     return next((form for sign, form in _SIGNS if sign in template), otherwise)
 

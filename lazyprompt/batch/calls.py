@@ -143,7 +143,7 @@ def call_batch(
 class _AnswerLog:
     """The answers and rejects of a run, in its database.
 
-    Rows of earlier runs take eight bytes of memory each. A row with a damaged line is asked again.
+    Rows of earlier runs take eight bytes of memory each. A row whose line is damaged is sent to the model again.
 
     Args:
         database: The database of the run.

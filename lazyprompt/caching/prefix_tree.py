@@ -73,7 +73,7 @@ class PrefixMatch(NamedTuple):
         return next((edge.tokens[index] for edge in self.path if index in edge.tokens), None)
 
     def later(self, text: str) -> PrefixMatch | None:
-        """Return the match with a later call that shares all of this prefix except part of its last word, if any.
+        """Return the match with a later call that differs only within this prefix's last word; None if there is none.
 
         Args:
             text: The matched text.

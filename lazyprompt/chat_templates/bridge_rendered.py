@@ -1,4 +1,4 @@
-"""The bridge, proven by rendering the chat itself instead of trials, if the messages of the prompt are known.
+"""Finds the text between turns by rendering the chat itself, if the messages of the prompt are known.
 
 The chat is rendered with invented answers and the new messages. The text before the answer must be the engine's prompt,
 and the text after it must be the same for all invented answers, with and without thoughts. Then the template writes

@@ -216,7 +216,7 @@ def _look_at_saved(options: Options, counter: TokenCounter, window: int | None, 
 
 @contextmanager
 def _blaming_option(option: str) -> Generator[None]:
-    """Attribute errors to an option; ``""`` keeps the original one."""
+    """Name an option in errors raised inside the block; ``""`` leaves errors unchanged."""
     try:
         yield
     except WrongUseError as error:

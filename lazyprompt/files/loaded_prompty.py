@@ -114,7 +114,7 @@ def name_of(file: LoadedPrompty) -> str:
 
 
 def _parse_template(whole: Expanded, engine: str, source: SourceText, begin: int, *, lenient: bool) -> Template:
-    """Parse the template; errors have their position in the file."""
+    """Parse the template; errors contain their position in the file."""
     parse = ENGINES[engine]
     try:
         return parse(whole.text, lenient=lenient)

@@ -277,7 +277,7 @@ def text_in_place(path: Path, roots: Iterable[str | os.PathLike[str]] = (), base
     Args:
         path: The file.
         roots: Additional directories that a link may lead to.
-        base: The directory; None is the file's own.
+        base: The directory that links may not leave; None for the file's own.
 
     Raises:
         PromptFileError: The file is outside the directories, or can't be read.

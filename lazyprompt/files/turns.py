@@ -79,7 +79,7 @@ class ResultItem:
 
 
 _BREAKS = "\n"
-# Neither part may contain brackets, so that searching takes linear time.
+# Neither group matches brackets, so that the search takes linear time.
 _MEDIUM = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\s]*)\)")
 _DETAILS = frozenset(("low", "high", "auto"))
 Item: TypeAlias = "TextItem | MediaItem | CallItem | ResultItem"

@@ -75,7 +75,7 @@ class AnthropicForm:
                     if isinstance(block, ToolResultBlock):
                         answers.append(_result(block))
             elif after_results and role == "user":
-                # Results are in the user's message, so the user's next text belongs to the same message.
+                # Tool results go into a user message, so the user's text after them is added to that message.
                 answers += _blocks(content)
             else:
                 messages.append({"role": role, "content": content if isinstance(content, str) else _blocks(content)})
@@ -279,7 +279,7 @@ _RESULT_SHAPE: dict[str, Spec] = {
     "is_error?": "any",
     "toolset_name?": "any",
 }
-# A new release may add keys to blocks of the model.
+# A new release of the API may add keys to the model's blocks.
 _ANSWERED: dict[str, Spec] = {
     "text": {**_TEXT, "...": "any"},
     "thinking": {"thinking": "text", "signature": "text", "...": "any"},

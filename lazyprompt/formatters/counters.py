@@ -243,5 +243,5 @@ def _whole(model: str, instruction: str, contents: list[Form], tools: list[Form]
     system = {"systemInstruction": {"parts": [{"text": instruction}]}} if instruction else {}
     path = model if "/" in model else f"models/{model}"
     request = {"model": path, **system, "contents": wire[: len(contents)], "tools": wire[len(contents) :]}
-    # An empty list replaces the contents that the client writes.
+    # The client adds contents of its own, unless they are given; an empty list adds none.
     return {"contents": [], "generateContentRequest": request}

@@ -17,7 +17,7 @@ from lazyprompt.errors import did_you_mean
 from lazyprompt.messages.read_parts import PART_TYPES
 
 Path: TypeAlias = tuple[str | int, ...]
-# The path, the fault, and the remedy.
+# A fault in a payload: its path, the problem, and what to do.
 Fault: TypeAlias = tuple[Path, str, str]
 Check: TypeAlias = Callable[[Any], Sequence[Fault]]
 # A check, or its short form: a name in _CHECKS, with "|null" to accept null; the fields of an object, with "?" after

@@ -120,7 +120,7 @@ class PromptPiece(NamedTuple):
     """A piece of a prompt, in the order in which it is sent.
 
     Attributes:
-        slot: The slot of the text.
+        slot: The slot that the text belongs to.
         text: The text.
         constant: True if the text is the same in every prompt.
         texts: For JSON, the texts in it; None if the text itself is plain text.

@@ -1,6 +1,6 @@
 """HTML views of the package's values for notebooks; ``%load_ext lazyprompt.inspect.notebook`` adds conversations.
 
-The templates in ``views/`` define the views. Their Jinja environment escapes all output. This module provides filters
+The templates in ``views/`` define the views; their Jinja environment escapes all output. This module provides filters
 that make hidden characters visible, and :class:`Room`, which limits the size of a view.
 
 Prompts, messages, reports and answers are displayed in any notebook. For lists of messages, which are plain Python
@@ -123,7 +123,7 @@ class Flow(NamedTuple):
 
     Attributes:
         whole: The length of the text.
-        head: The unfolded runs.
+        head: The runs that are shown without a click.
         rest: The folded runs.
         more: The length of the folded runs.
         left: The length of the omitted text.

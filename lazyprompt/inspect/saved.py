@@ -136,7 +136,7 @@ def _as(given: JsonObject | list[object], profile: Profile) -> tuple[Profile, Js
 
 
 def _countable(payload: JsonObject) -> JsonObject:
-    """Return a payload without invalid tools, and with the canonical key of the system text."""
+    """Return the payload without invalid tools, and with the system text under its canonical key."""
     sent = {key: value for key, value in payload.items() if key != "tools" or _are_objects(value)}
     # Google's API accepts both keys.
     return {**sent, "system_instruction": sent["systemInstruction"]} if "systemInstruction" in sent else sent

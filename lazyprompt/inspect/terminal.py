@@ -42,7 +42,7 @@ _MARKED = "reverse"
 _UNTRUSTED = "underline"
 # The cautions about text that is dangerous, lost or rejected.
 _GRAVE = frozenset({"forged", "loss", "refused"})
-# The cautions that are also marked in the text.
+# The cautions that are also highlighted in the text.
 _STANDS_OUT = frozenset({"neutralised", "forged", "hidden"})
 _DIFF = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -545,7 +545,7 @@ class Msg:
         return self.spoken_by("")
 
     def spoken_by(self, speaker: str) -> Msg:
-        """Return a copy with another speaker (``""`` for none) and the same native form."""
+        """Return a copy with another speaker (``""`` for none); the provider's own form of the message is kept."""
         return message_of(speaker, self.content, self.role, self.url, self.metadata, self.usage, self.native)
 
     @property

@@ -59,13 +59,13 @@ _ADVICE = (
 )
 # The keys for a function's JSON Schema: OpenAI's, Anthropic's, MCP's and Gemini's.
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
-# Keywords of that schema that some manuals print outside of it. Every provider would ignore or refuse them there.
+# JSON Schema keywords that some manuals show outside the parameter schema, where every API ignores or rejects them.
 _KEYWORDS = ("properties", "required", "additionalProperties", "$defs")
 _ODD_KEYS = {*_SCHEMAS[1:], *_KEYWORDS}
 _INNER = ("name", "description", "strict", *_SCHEMAS, *_KEYWORDS)
-# The keys of Gemini's list of functions.
+# The keys under which Gemini lists functions.
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
-_DATA = {"default", "const", "enum", "examples"}  # JSON Schema's keywords whose values contain no keywords
+_DATA = {"default", "const", "enum", "examples"}  # JSON Schema keywords whose values contain no schemas
 _NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs"}  # keywords whose values have names as keys
 # Allowed values at the end of a parameter's description, in the form of transformers.utils.get_json_schema.
 _CHOICES = "(choices:"

@@ -1,4 +1,4 @@
-"""Turns: messages with their index, as rules change them and writers write them."""
+"""Turns: messages with their index, which a provider's rules change and a writer renders."""
 
 from __future__ import annotations
 

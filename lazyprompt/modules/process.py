@@ -442,7 +442,7 @@ def _is_healthy(url: str) -> bool:
 @contextmanager
 def _show_progress(what: str) -> Generator[None]:
     """Show a text and the elapsed time on a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():  # it is None without a console
+    if sys.stderr is None or not sys.stderr.isatty():  # sys.stderr is None if the process has no console
         yield
         return
     from rich.console import Console  # noqa: PLC0415 - slow, and for terminals only

@@ -66,7 +66,7 @@ class _Running(Connection):
         self.starting = Lock()
         self.process: EngineProcess | None = None
         self.url = ""
-        self.added: list[int] | None = None  # the ids that llama.cpp puts before each text; None before the request
+        self.added: list[int] | None = None  # token ids that llama.cpp puts before each text; None until it was asked
 
 
 class TrainableModule(ChatModule):

@@ -216,7 +216,7 @@ class PromptDefinition:
         chat_template: ChatTemplate | None = None,
         server: ModelServer | None = None,
     ) -> Target:
-        """Return the renderer of this prompter's prompts in a format. Copies share it if it would be equal.
+        """Return the renderer of this prompter's prompts in a format. Copies share renderers that would be equal.
 
         Args:
             format: See :meth:`generate_prompt`.

@@ -104,7 +104,7 @@ BEYOND = {
     "DeepSeek V2.5": (r"deepseek-(?:coder-)?v2[.-]5", "it begins with spaces, as many as there are system texts"),
 }
 
-# Files carry the publisher's name before the model's, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
+# File names may begin with the publisher, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
 PUBLISHER = (
     r"(?:(?:01-ai|allenai|baichuan-inc|bytedance-seed|c4ai|cohereforai|coherelabs|deepseek-ai|google|huggingfaceh4"
     r"|huggingfacetb|ibm(?:-granite)?|internlm|lgai-exaone|liquidai|lmsys|meta(?:-llama)?|microsoft|minimaxai|mistralai"

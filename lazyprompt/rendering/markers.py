@@ -171,8 +171,8 @@ class Markers:
         """The texts that this family reads as structure: of turns, tools and generation."""
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
         described = frozenset(tokens_of(self.tools))
-        # The description of tools also contains prose, in which a word such as <function-name> is no token. Of plain
-        # tags, only those count that are closed somewhere.
+        # The description of tools also contains prose, where a word such as <function-name> is not a token. A plain tag
+        # counts only if it is closed somewhere.
         prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
         fixed = (*markers, *self.tool_form.literals)
         return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, fixed))
@@ -278,7 +278,7 @@ TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
 _TRIMMED = frozenset(("system", "user", "assistant", "tool"))
 _THOUGHT = frozenset(("<think>", "</think>"))
 
-# The defaults of all families. Their description of tools follows the system text, so it begins on a new line.
+# Defaults for all families. The description of tools follows the system text, so it begins on a new line.
 _FAMILY: dict[str, Any] = {"exact": True, "tools": "\n\n" + Markers().tools.rstrip(), "tool_form": NO_FORM}
 
 # The markers of ChatPrompter without a model.

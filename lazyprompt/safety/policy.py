@@ -49,7 +49,7 @@ class Policy(NamedTuple):
         return dict(self.slots).get(slot, self.default) if self.slots else self.default
 
     def of_payload(self, *, tokenizes: bool) -> Policy:
-        """Return the treatment in a payload.
+        """Return the treatment of control sequences in a payload.
 
         Args:
             tokenizes: True if the server tokenizes texts with the model's chat template.

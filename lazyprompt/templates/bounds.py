@@ -91,7 +91,7 @@ class Meter:
     __slots__ = ("_again", "_end", "_made", "_most", "_numbers", "_numbers_left", "_seconds", "_steps", "left")
 
     def __init__(self, most: int, numbers: int) -> None:
-        # The steps until the next check, and those before the last one. The first step checks.
+        # The steps until the next check, and those counted before the previous check. The first step causes a check.
         self.left = 0
         self._steps = -_LOOK
         self._most = most
@@ -335,7 +335,7 @@ def check_filter(name: str, subject: object, arguments: Sequence[object]) -> obj
             # Each list that is added copies the preceding ones.
             check_length(length * len(subject), _MAX_COPIED)
     if name in ("format", "replace"):
-        # These filters convert their subject the same way.
+        # These filters convert their input to text, too.
         subject = as_text(subject)
         if name == "format":
             _check_format(name, _percent_specs(subject), arguments)

@@ -298,7 +298,7 @@ class InstructionTemplate:
 
     @property
     def user_only(self) -> tuple[str, ...]:
-        """The slots that only the user's part contains."""
+        """The slots that occur only in the user part."""
         return tuple(name for name in self._user.slots if name not in self._system.slots)
 
     def __repr__(self) -> str:

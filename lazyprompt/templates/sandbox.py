@@ -320,7 +320,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return self.undefined(obj=obj, name=attribute)
         if isinstance(obj, Namespace) and not attribute.startswith("_"):
             value = object.__getattribute__(obj, "_Namespace__attrs").get(attribute, _METHODS)
-            # Jinja must check methods, because they may format text.
+            # Jinja's sandbox must check calls of methods: `str.format` can read attributes.
             if value is not _METHODS and not isinstance(value, _METHODS):
                 return value
         return super().getattr(obj, attribute)

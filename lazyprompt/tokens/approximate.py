@@ -69,7 +69,7 @@ _OTHERS: Final = (
     ("E", 0xF0, 0xF4),  # emoji
     ("T", 0xFF, 0xFF),  # Thai: a byte that UTF-8 never has
 )
-# The first bytes of characters whose kind depends on more than one byte, and their replacements.
+# The first bytes of characters whose script depends on more than one byte, and the bytes that replace them.
 _BEGINNINGS: Final = (
     (b"\xc4\x91", b"\xc6"),  # Vietnamese
     (b"\xe1\xba", b"\xc6"),

@@ -30,7 +30,7 @@ Missing: TypeAlias = Literal["error", "approximate"]
 _MESSAGE: Final = 3
 _NAME: Final = 1
 _PRIMING: Final = 3
-# The framing of a function: for GPT-4o and later models, and for earlier models.
+# The tokens added for each function: by GPT-4o and later models, and by earlier models.
 _FUNCTION: Final = 7
 _FUNCTION_BEFORE: Final = 10
 _PROPERTIES: Final = 3

@@ -360,7 +360,7 @@ def _sharegpt(sample: TrainingSample) -> JsonObject:
 
 
 class _Turn(NamedTuple):
-    """A turn in LLaMA-Factory's forms."""
+    """A turn in one of LLaMA-Factory's formats."""
 
     speaker: str
     value: str

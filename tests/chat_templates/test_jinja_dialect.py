@@ -303,7 +303,10 @@ _TOO_LONG = "a value would become longer than"
             "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
             r"range\(\) returned more than",
         ),
-        ("{% set l = range(3000)|list %}{% for a in l %}{% for b in l %}x{% endfor %}{% endfor %}", "the loops and calls took"),
+        (
+            "{% set l = range(3000)|list %}{% for a in l %}{% for b in l %}x{% endfor %}{% endfor %}",
+            "the loops and calls took",
+        ),
         ("{{ range(10 ** 20) }}", "Python int too large"),
         ("{{ range(10 ** 9) }}", r"range\(\) returned more than 100000 numbers at once"),
         ("{% macro m(n) %}{{ m(n) }}{% endmacro %}{{ m(1) }}", "maximum recursion depth exceeded"),

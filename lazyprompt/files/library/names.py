@@ -161,7 +161,7 @@ def _bounds(found: re.Match[str]) -> list[_Bound]:
     sign = found[1] or "="
     pre = tuple(found[5].split(".")) if found[5] and len(given) == _PARTS else ()
     if not given:
-        # A wildcard matches any version; < and > match none.
+        # A wildcard matches any version; with < or >, it matches none.
         return [("<", _version([0], _LOWEST))] if sign in ("<", ">") else [(">=", _version([0]))]
     low, whole = _version(given, pre), len(given) == _PARTS
     fixed = {"^": next((at + 1 for at, number in enumerate(given) if number), len(given)), "~": min(len(given), 2)}

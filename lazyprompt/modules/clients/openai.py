@@ -1,7 +1,7 @@
 """OpenAI's official client: Chat Completions of OpenAI and of servers with its API, and completions of flat text.
 
-A collected stream has the form of an answer that is not streamed. Compatible servers differ in the details of calls, so
-requests contain no optional fields.
+A collected stream has the format of an answer that was not streamed. Compatible servers differ in the details of calls,
+so requests contain no optional fields.
 
 Sources: "Create chat completion" and "Create completion" in the references of OpenAI, Moonshot, xAI, DeepSeek,
 SiliconFlow, DashScope (compatible mode), Zhipu and Mistral; OpenAI's guide "Structured model outputs", "Supported
