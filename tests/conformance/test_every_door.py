@@ -199,7 +199,7 @@ def faults(door: str, target: str) -> Faults:
     for seed, history in enumerate(histories()):
         made = outcome(door, target, history)
         report = getattr(made, "report", ())
-        if any("which Prompty sends" in entry.reason for entry in report):
+        if any("but Prompty sends them" in entry.reason for entry in report):
             # A prompt file's request to OpenAI names a file by its address, as Prompty's specification does.
             continue
         if said(made) != expected[seed]:
