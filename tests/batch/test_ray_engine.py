@@ -78,7 +78,7 @@ def test_a_sample_that_goes_on_wherever_it_was_begun(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("cluster")
 def test_a_row_without_a_line_ends_it(tmp_path: Path) -> None:
     asked = replace(job(tmp_path, 50, "stop"), rejects=None)
-    with pytest.raises(BatchStoppedError, match=r"^row 2: line 3: it is no JSON"):
+    with pytest.raises(BatchStoppedError, match=r"^row 2: line 3: not valid JSON"):
         run_on_ray(asked)
 
 
