@@ -17,7 +17,7 @@ _SHORTEST = 4
 _SHORTEST_ECHO = 8
 # White space within a quoted value that a server wrapped, plain or escaped.
 _WRAP_CODES = "09|0a|0d|20"
-_WRAP = rf"(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*+"
+_WRAP = rf"(?>(?:\s|\\{{1,4}}[nrt]|%(?:25){{0,3}}(?i:{_WRAP_CODES}))*)"
 # The characters that differ between the two alphabets of base64.
 _ALIKE = {"+": "+-", "/": "/_"}
 _NAMED = {'"': "quot", "'": "apos", "&": "amp", "<": "lt", ">": "gt"}

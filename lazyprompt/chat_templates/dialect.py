@@ -136,7 +136,7 @@ class ChatEnvironment(BoundedEnvironment):
 
 
 # Format specifiers that write, or could write, a character by its code point.
-_BY_NUMBER = re.compile(r"%(?:\([^)%]*+\))?+[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
+_BY_NUMBER = re.compile(r"%(?>(?:\([^)%]*+\))?)[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
 # Filters implemented with the methods of a traced text.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
 # Filters that return one of their arguments with its origin.

@@ -28,12 +28,12 @@ MAX_INCLUDES: Final = 1000
 """The maximum number of includes in a prompt, nested ones included."""
 
 _MAX_CHAIN = 50
-_TEXTS = r"\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'"
+_TEXTS = r"\"(?>(?:[^\"\\]++|\\.)*)\"|'(?>(?:[^'\\]++|\\.)*)'"
 # An unclosed raw block extends to the end of the text; searching for its end from each position would be quadratic.
 _JINJA = (
     r"\{#.*?#\}|\{%[-+]?\s*+raw\s*+[-+]?%\}(?:.*?\{%[-+]?\s*+endraw\s*+[-+]?%\}|.*+)"
-    rf"|(?P<open>\{{%[-+]?)\s*+include\b(?P<what>(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+)%\}}"
-    rf"|\{{%(?:{_TEXTS}|[^\"'%]|%(?!\}}))*+%\}}|\{{\{{(?:{_TEXTS}|[^\"'}}]|\}}(?!\}}))*+\}}\}}"
+    rf"|(?P<open>\{{%[-+]?)\s*+include\b(?P<what>(?>(?:{_TEXTS}|[^\"'%]++|%(?!\}}))*))%\}}"
+    rf"|\{{%(?>(?:{_TEXTS}|[^\"'%]++|%(?!\}}))*)%\}}|\{{\{{(?>(?:{_TEXTS}|[^\"'}}]++|\}}(?!\}}))*)\}}\}}"
 )
 _MUSTACHE = r"\{\{!.*?\}\}|(?P<open>\{\{)>(?P<what>[^}]*+)\}\}|\{\{\{[^{}]*+\}\}\}|\{\{.*?\}\}"
 _LITERAL = r"\s*(?:\"([^\"\\\n]+)\"|'([^'\\\n]+)')\s*"

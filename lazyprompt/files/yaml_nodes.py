@@ -447,7 +447,7 @@ def decode_file(data: bytes, name: str) -> str:
 
 
 # These patterns are unambiguous, so that matching takes linear time.
-_BLANK = r"(?:[^\S\r\n]*+(?:\r\n?+|\n))*+"
+_BLANK = r"(?>(?:[^\S\r\n]*+(?:\r\n?+|\n))*)"
 _OPENS = re.compile(rf"{_BLANK}([^\S\r\n]*+)(?:---|\+\+\+)[^\S\r\n]*+(?:\r\n?+|\n|\Z)")
 _BLANK_LINES = re.compile(_BLANK)
 # If the opening delimiter is indented, the closing one may have the same indentation or none.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lazyprompt.safety.find import ControlMatch
 
-_JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_JSON_STRING = re.compile(r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
 # The start and end of a neutralised sequence in a text, and the original sequence.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_NAMES = 200_000
 """The maximum number of tags in a template of names only; other templates have a limit of tokens."""
 
-_NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?:\.[^\W\d]\w*+)*+)\s*+\}\}")
+_NAME_TAG = re.compile(r"\{\{\s*+([^\W\d]\w*+(?>(?:\.[^\W\d]\w*+)*))\s*+\}\}")
 # Jinja's message for an undefined name, and words that are not names of values.
 _UNDEFINED = re.compile(r"('[^']*') is undefined")
 _WORDS = frozenset(("true", "false", "none", "self", "super", "loop", "caller", "varargs", "kwargs"))

@@ -50,7 +50,7 @@ _REST_OF_LINE = re.compile(r"[ \t]*+(?:\r?\n|\Z)")
 # The character that begins a tag and determines its kind; some kinds also end with a character.
 _KIND = re.compile(r"\s*+([#^/!=>&{<$]?)")
 _END = {"{": "}", "=": "="}
-_NAME = re.compile(r"\.|[^\s{}.]++(?:\.[^\s{}.]++)*+")
+_NAME = re.compile(r"\.|[^\s{}.]++(?>(?:\.[^\s{}.]++)*)")
 # Kinds of tags that are removed together with their line if it contains nothing else.
 _ALONE = frozenset("#^/!=")
 _REFUSED = {

@@ -31,7 +31,7 @@ _SPEAKER = re.compile(
 )
 _SHORT_LINE = re.compile(r"^[^\n]{2,80}$", re.MULTILINE)
 _SPEAKER_AND_TEXT = re.compile(
-    r"^(?:[^\S\n]|[#*_`>\-])*+([^\W\d_]{2,12}+)[*_]*+([ \t]*+)[*_]*+[:：](?=[^\n]*\S)", re.MULTILINE
+    r"^(?>(?:[^\S\n]|[#*_`>\-])*)([^\W\d_]{2,12}+)[*_]*+([ \t]*+)[*_]*+[:：](?=[^\n]*\S)", re.MULTILINE
 )
 # Common names for the roles in other formats and languages.
 _ALIASES: Final[Mapping[str, str]] = {
