@@ -60,8 +60,9 @@ an empty line. Text from the history is never trusted.
 - *tested with*: the chat templates that the tests render and compare, from the
   [packages below](#sources-of-the-templates).
   A family without an entry is inferred from a similar one.
-- *system text*: where it is written, if not as a turn of its own. *its own* means that the family has a default text;
-  *left out*, that lazyprompt omits the template's default, which usually contains the date.
+- *system text*: where it is written, if not as a turn of its own. *its own* means that the family has a default
+  text, which `from_messages` omits; *left out*, that lazyprompt omits the template's default, which usually contains
+  the date.
 - *tools*: *own form* means that tools, calls and results are written as in the template; *calls*, that only calls and
   results are. All other families use the [general form](#families-with-the-general-form-for-tools).
 - *stop*: the strings at which generation ends.
