@@ -90,7 +90,6 @@ class Row:
         return {
             "run": self.run,
             "forge": forging,
-            **{f"{kind}s": self.found[kind] for kind in KINDS},
             "folded": self.folded - forging,
             "refused": self.refused - self.answered,
             "honest forge": self.honest_forged,
@@ -101,12 +100,7 @@ class Row:
 HEADS = tuple(Row().cells)
 LEGEND = """\
 run      attacks tried; an attack that needs the developer's own text around it only runs in a slot
-forge    attacks that forged anything, each counted once, whatever the model and position
-turns    attacks that added a turn, or moved the text after them into another turn
-roles    attacks that put text into a role that it was not given
-slots    attacks that revealed another slot's value, or ran a template in the value
-tools    attacks that forged calls, results, tool descriptions or media; in messages also metadata
-specials attacks that forged special tokens or thought tags, in flat text
+forge    attacks that forged a turn, role, slot, tool call or special token, for any model or position
 folded   attacks that only work with a tokenizer that normalizes: full-width or invisible characters, line ends
 refused  attacks that raised an error, both alone and between two lines
 honest   texts without a control sequence that broke the prompt, or raised an error"""

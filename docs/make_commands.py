@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
 BEGIN, END = "<!-- commands: made by docs/make_commands.py -->\n", "<!-- end of commands -->\n"
-HEAD = "| command | purpose | options |\n|---|---|---|\n"
+HEAD = "| command | purpose |\n|---|---|\n"
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Command]]:
@@ -32,11 +32,10 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[s
 
 
 def row(name: str, command: click.Command) -> str:
-    """Return the row of a command: its arguments, the first sentence of its help, its options."""
+    """Return a command's table row: its arguments and the first paragraph of its help."""
     arguments = [each.human_readable_name for each in command.params if isinstance(each, click.Argument)]
     help_text = " ".join((command.help or "").replace("\f", "\n\n").strip().partition("\n\n")[0].split())
-    options = " ".join(max(each.opts, key=len) for each in command.params if isinstance(each, click.Option))
-    cells = (f"`{' '.join([name.removeprefix('lazyprompt '), *arguments])}`", help_text, f"`{options}`")
+    cells = (f"`{' '.join([name.removeprefix('lazyprompt '), *arguments])}`", help_text)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 

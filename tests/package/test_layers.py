@@ -133,7 +133,7 @@ def test_the_steps_of_the_routes_are_there(step: tuple[str, str]) -> None:
 OUTPUTS = (
     "Flat text with markers",
     "Flat text with a model's own chat template",
-    "A provider's payload, OpenAI's too",
+    "A provider's payload, including OpenAI's",
 )
 
 
