@@ -1,4 +1,4 @@
-"""One definition of a prompt, exactly what every model takes."""
+"""Define a prompt once and render it in every model's own format."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ __all__ = [
     "restore",
 ]
 
-# Where each of them lives. Nothing is imported before it is asked for: the package itself costs a millisecond.
+# The module of each public name. Names are imported on first access, so importing the package takes a millisecond.
 _HOMES = {
     "_version": "__version__",
     "answers.parser": "Delta ResponseParser ResponseStream",
@@ -275,7 +275,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first asked for."""
+    """Import a public name on first access."""
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'lazyprompt' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""``python -m lazyprompt``: the same as the command ``lazyprompt``."""
+"""The entry point for ``python -m lazyprompt``, which is equivalent to the ``lazyprompt`` command."""
 
 from __future__ import annotations
 

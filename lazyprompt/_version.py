@@ -1,3 +1,3 @@
-"""The version, read by the build without importing the package."""
+"""The package version, which the build reads without importing the package."""
 
 __version__ = "0.1.0"

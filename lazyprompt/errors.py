@@ -1,25 +1,25 @@
-"""The errors and warnings of lazyprompt.
+"""The exception and warning classes of lazyprompt.
 
-Every error is a :class:`LazyPromptError`, and also the built-in exception that Python code would catch::
+Every error inherits from :class:`LazyPromptError` and from the matching built-in exception::
 
     LazyPromptError (Exception)
-    ├── SlotError (KeyError)            a slot without a value, a value without a slot, a value that is not text
-    ├── HistoryError (ValueError)       a history that is not a list of pairs, messages or Msg
-    ├── ToolsError (ValueError)         a tool that cannot be described, tools given twice
-    ├── FormatError (ValueError)        content that the requested output format cannot contain
-    ├── MediaError (ValueError)         a picture, sound or file that cannot be read, or is not allowed
-    ├── BudgetError (ValueError)        even the protected messages do not fit
-    ├── BatchError (ValueError)         rows that cannot be read, or an output format that cannot be written
+    ├── SlotError (KeyError)            a slot without a value, a value without a slot, or a value that is not text
+    ├── HistoryError (ValueError)       a history that is not a list of pairs, messages or Msg objects
+    ├── ToolsError (ValueError)         an invalid tool, or tools passed twice
+    ├── FormatError (ValueError)        content that the requested output format does not support
+    ├── MediaError (ValueError)         an image, sound, video or file that cannot be read or is not allowed
+    ├── BudgetError (ValueError)        protected messages that exceed the limit on their own
+    ├── BatchError (ValueError)         rows that cannot be read, or written in the output format
     ├── TemplateError (ValueError)      an invalid template, instruction or set of markers
-    ├── PromptFileError (ValueError)    a prompt file that cannot be used; says file:line:column
+    ├── PromptFileError (ValueError)    an invalid prompt file; the message contains file:line:column
     │   └── PromptFileMissingError (FileNotFoundError)  a missing prompt file, or a missing file it refers to
-    ├── SafetyError (ValueError)        a control sequence in untrusted text, where ``safety="raise"`` refuses it
-    ├── TokenizerError (LookupError)    a vocabulary or tokenizer that is missing
-    ├── ModuleError (RuntimeError)      a model adapter that could not get an answer
-    │   └── EngineError (RuntimeError)      a local engine that did not start, died or refused
+    ├── SafetyError (ValueError)        a control sequence in untrusted text, if ``safety="raise"``
+    ├── TokenizerError (LookupError)    a missing vocabulary or tokenizer
+    ├── ModuleError (RuntimeError)      a model adapter that received no response
+    │   └── EngineError (RuntimeError)      a local engine that failed to start, crashed or refused a request
     └── MissingExtraError (ImportError) an optional dependency that is not installed
 
-Each message contains what was given, what was expected, and where.
+Each error message describes the invalid value, the expected value and the location.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ class LazyPromptError(Exception):
     """The base class of every error that this package raises."""
 
     def __str__(self) -> str:
-        """The message itself (``KeyError`` would print its repr)."""
+        """Return the plain message; ``KeyError`` would return its repr."""
         return " ".join(str(arg) for arg in self.args)
 
 
 class SlotError(LazyPromptError, KeyError):
-    """A slot without a value, a value without a slot, or a value that cannot become text."""
+    """Raised for a slot without a value, a value without a slot, or a value that cannot be converted to text."""
 
 
 class HistoryError(LazyPromptError, ValueError):
-    """A history, or one of its messages, has no accepted form."""
+    """Raised if a history, or one of its messages, has an unsupported format."""
 
 
 class ToolsError(LazyPromptError, ValueError):
-    """A tool cannot be described, or tools were passed where none are allowed."""
+    """Raised for an invalid tool, or if tools were passed where none are allowed."""
 
 
 class FormatError(LazyPromptError, ValueError):
-    """The requested output format cannot contain the content, or is unknown."""
+    """Raised if the requested output format is unknown or does not support the content."""
 
 
 class MediaError(LazyPromptError, ValueError):
-    """A picture, sound, video or file cannot be read, or is not allowed."""
+    """Raised if an image, sound, video or file cannot be read or is not allowed."""
 
 
 class BudgetError(LazyPromptError, ValueError):
-    """Even the protected part of a prompt does not fit its token budget."""
+    """Raised if the protected parts of a prompt alone exceed the token budget."""
 
 
 class BatchError(LazyPromptError, ValueError):
-    """A row cannot be read, or cannot be written in the requested form; the message names the row.
+    """Raised if a row cannot be read, or written in the requested format; the message contains the row number.
 
     Args:
-        message: What happened, and what to do.
-        setting: The wrong setting, such as ``columns``; ``""`` if there is no single one.
+        message: The error message, including the remedy.
+        setting: The name of the invalid setting, such as ``columns``; ``""`` if no single setting caused the error.
     """
 
     def __init__(self, message: str, *, setting: str = "") -> None:
@@ -79,34 +79,34 @@ class BatchError(LazyPromptError, ValueError):
 
 
 class TemplateError(LazyPromptError, ValueError):
-    """A template, an instruction or a set of markers is invalid."""
+    """Raised if a template, an instruction or a set of markers is invalid."""
 
 
 class PromptFileError(LazyPromptError, ValueError):
-    """A prompt file cannot be used; the message names file, line and column."""
+    """Raised if a prompt file is invalid; the message contains the file, line and column."""
 
 
 class PromptFileMissingError(PromptFileError, FileNotFoundError):
-    """A prompt file, or a file that it refers to, does not exist."""
+    """Raised if a prompt file, or a file that it refers to, does not exist."""
 
 
 class SafetyError(LazyPromptError, ValueError):
-    """Untrusted text contains a control sequence, and ``safety="raise"`` refuses it."""
+    """Raised if untrusted text contains a control sequence and the safety policy is ``raise``."""
 
 
 class TokenizerError(LazyPromptError, LookupError):
-    """A vocabulary or tokenizer is missing."""
+    """Raised if a vocabulary or tokenizer is missing."""
 
 
 class ModuleError(LazyPromptError, RuntimeError):
-    """A model adapter got no answer.
+    """Raised if a model adapter received no response.
 
     Args:
-        message: What happened, and what to do.
-        kind: The kind of fault: a :data:`lazyprompt.modules.clients._faults.FaultKind`, ``refusal``, ``empty``,
-            ``invalid``, or ``rounds`` if the model calls tools without an end; ``""`` if nothing was sent.
-        status: The HTTP status, if the server answered.
-        partial: The part of the answer that arrived, a :class:`lazyprompt.Reply`, or None.
+        message: The error message, including the remedy.
+        kind: The kind of failure: a :data:`lazyprompt.modules.clients._faults.FaultKind`, ``refusal``, ``empty``,
+            ``invalid``, or ``rounds`` if the model calls tools endlessly; ``""`` if no request was sent.
+        status: The HTTP status code; None if the server sent no response.
+        partial: The part of the response that arrived, as a :class:`lazyprompt.Reply`; None if none arrived.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ModuleError(LazyPromptError, RuntimeError):
         *,
         kind: str = "",
         status: int | None = None,
-        partial: Any = None,  # noqa: ANN401 - a Reply, which a higher layer defines
+        partial: Any = None,  # noqa: ANN401 - a Reply, defined in a higher layer
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -127,42 +127,42 @@ class ModuleError(LazyPromptError, RuntimeError):
 
 
 class EngineError(ModuleError):
-    """A local engine did not start, died or refused."""
+    """Raised if a local engine failed to start, crashed or refused a request."""
 
 
 class MissingExtraError(LazyPromptError, ImportError):
-    """An optional dependency is not installed; the message names the extra."""
+    """Raised if an optional dependency is not installed; the message contains the extra to install."""
 
 
 class LazyPromptWarning(UserWarning):
-    """The base class of every warning: a result is less exact or less complete than requested."""
+    """The base class of all warnings, which report a less exact or less complete result than requested."""
 
 
 class ApproximateCountWarning(LazyPromptWarning):
-    """Tokens are counted approximately, because the model's vocabulary is missing."""
+    """Issued if tokens are counted approximately because the model's vocabulary is missing."""
 
 
 class ToolFormWarning(LazyPromptWarning):
-    """The tools of a prompt do not have the form that the model was trained on; the message has the reason."""
+    """Issued if a prompt's tools are not in the model's own format; the message contains the reason."""
 
 
 class SummaryWarning(LazyPromptWarning):
-    """The oldest messages are left out, because there is no summary of them."""
+    """Issued if the oldest messages are dropped because they could not be summarized."""
 
 
-# A typing error leaves two names of two characters, as most Chinese names have, only half alike.
+# Length of names, such as most Chinese names, that a single typo makes too dissimilar for difflib.
 _SHORT = 2
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the nearest known name as the end of a message.
+    """Return the most similar known name as a suffix for an error message.
 
     Args:
-        name: The name that was given.
-        known: The names that exist.
+        name: The unknown name.
+        known: The valid names.
 
     Returns:
-        ``" (did you mean 'x'?)"``, or an empty string if no name is near.
+        ``" (did you mean 'x'?)"``, or an empty string if no known name is similar.
     """
     names = [*known]
     near = nearest(name, names) or next((each for each in names if _differ_in_one_of_two(name, each)), None)
@@ -170,15 +170,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is most similar to a given one, ignoring case and full-width forms.
+    """Return the known name that is most similar to a given name, ignoring case and full-width characters.
 
     Args:
-        name: The name that was given.
-        known: The names that exist.
+        name: The unknown name.
+        known: The valid names.
         cutoff: The minimum similarity, from 0 to 1, as in :func:`difflib.get_close_matches`.
 
     Returns:
-        The name, or None if no name is similar enough.
+        The most similar name, or None if no name is similar enough.
     """
     from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
 
@@ -193,22 +193,22 @@ def _fold(name: str) -> str:
 
 
 def _differ_in_one_of_two(name: str, known: str) -> bool:
-    """Return True for two names of two characters that differ in one of them, or in their order."""
+    """Return True for two-character names that differ by one character or by a swap."""
     if not len(name) == len(known) == _SHORT:
         return False
     return name == known[::-1] or any(a == b for a, b in zip(name, known, strict=True))
 
 
-def import_extra(module: str, package: str, extra: str = "") -> Any:  # noqa: ANN401 - optional packages have no types where they are missing
+def import_extra(module: str, package: str, extra: str = "") -> Any:  # noqa: ANN401 - any module
     """Import a module of an optional package.
 
     Args:
-        module: The module.
-        package: The package to install, named in the error.
-        extra: The extra of lazyprompt that has it, if its name is another.
+        module: The full name of the module.
+        package: The package to install, for the error message.
+        extra: The lazyprompt extra that installs the package; by default, the package's name.
 
     Raises:
-        MissingExtraError: It is not installed.
+        MissingExtraError: The package is not installed.
     """
     try:
         return import_module(module)
@@ -220,8 +220,8 @@ def missing_extra(package: str, extra: str) -> MissingExtraError:
     """Return the error for a package that is not installed.
 
     Args:
-        package: The package that was to be imported.
-        extra: The extra of lazyprompt that has it.
+        package: The missing package.
+        extra: The lazyprompt extra that installs the package.
 
     Returns:
         The error, to raise from the ``ImportError``.
@@ -230,11 +230,7 @@ def missing_extra(package: str, extra: str) -> MissingExtraError:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra the way lazyprompt was installed.
-
-    Args:
-        extra: The extra.
-    """
+    """Return the pip command that installs an extra from the same source as lazyprompt itself."""
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - only errors need it
     from json import loads  # noqa: PLC0415 - as above
     from pathlib import Path  # noqa: PLC0415 - as above
@@ -246,12 +242,12 @@ def install_command(extra: str) -> str:
 
 
 def requirement_of(extra: str, root: Path, origin: Mapping[str, Any]) -> str:
-    """Return an extra of lazyprompt as pip installs it.
+    """Return the pip requirement for an extra of lazyprompt.
 
     Args:
-        extra: The extra.
-        root: The directory of the package's own directory: a checkout if the installation is editable.
-        origin: The origin of the installation, as pip records it in ``direct_url.json`` (PEP 610); empty for an index.
+        extra: The name of the extra.
+        root: The parent of the package directory; a source checkout if the installation is editable.
+        origin: The contents of pip's ``direct_url.json`` (PEP 610); empty if installed from a package index.
     """
     from pathlib import Path  # noqa: PLC0415 - only errors need it
     from urllib.parse import urlsplit  # noqa: PLC0415 - as above
