@@ -1,1 +1,1 @@
-"""Budgets: which parts of a conversation are dropped so that it fits, and a report. Read budget.py first."""
+"""Token budgets, which drop parts of a conversation that is too long. Read budget.py first."""

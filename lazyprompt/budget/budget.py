@@ -1,4 +1,4 @@
-"""Budgets: token limits for conversations, and policies for what to drop."""
+"""Token budgets for conversations, with policies that decide what to drop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Order: TypeAlias = "Callable[[list[Any]], Iterable[Any]]"
 Priority: TypeAlias = "Mapping[int | str, float] | Callable[[Message], float]"
 BudgetLike: TypeAlias = "Budget | Mapping[str, int]"
 _POLICIES = ("oldest", "priority", "cache")
-# By default, a summary has this fraction of the limit (one eighth).
+# Divisor of the limit for the default length of a summary: one eighth.
 _SUMMARY_SHARE = 8
 _REASONS = {
     "oldest": "the oldest go first",
@@ -44,26 +44,26 @@ _LAST_FIRST = "the last items go first"
 
 
 def checked_budget(budget: object, more: str = "") -> Budget:
-    """Return the argument if it is a Budget.
+    """Return the argument after checking that it is a Budget.
 
     Args:
-        budget: The argument.
-        more: Other accepted types, for the error message.
+        budget: The argument to check.
+        more: The other accepted types, for the error message.
 
     Raises:
         BudgetError: The argument is not a Budget.
     """
     if isinstance(budget, Budget):
         return budget
-    instead = f": give Budget({budget})" if isinstance(budget, int) else ""
-    raise BudgetError(f"budget is a Budget{more}, not {budget!r}{instead}")
+    instead = f"; use Budget({budget})" if isinstance(budget, int) else ""
+    raise BudgetError(f"budget must be a Budget{more}, not {budget!r}{instead}")
 
 
 def read_budget(budget: BudgetLike) -> Budget:
-    """Return the budget of an argument: a Budget, or a dict of token limits by slot name.
+    """Convert an argument to a Budget; a dict of token limits by slot name becomes a budget without a total limit.
 
     Raises:
-        BudgetError: The argument has another type.
+        BudgetError: The argument is neither a Budget nor a dict.
     """
     if isinstance(budget, Mapping):
         return Budget(None, slots=budget)
@@ -71,40 +71,43 @@ def read_budget(budget: BudgetLike) -> Budget:
 
 
 class Budget:
-    """A token limit, and the policy that decides which messages and list items are dropped beyond it.
+    """A token limit, with a policy that decides which messages and list items to drop when it is exceeded.
 
     System text and the newest user turn are never dropped. A tool call and its results are kept or dropped together.
-    The budget counts what is sent. It caches the counts of messages, so reuse one budget for many calls.
+    The budget counts the messages in the format that is sent. It caches message counts, so reuse one budget for many
+    calls.
 
     Args:
-        max_tokens: The maximum number of tokens; ``None`` for a budget that only limits slots, or only counts.
-        counter: The token counter; by default, an approximation.
-        policy: The order of dropping. ``oldest``: the oldest messages first; ``cache`` is an alias. ``priority``: the
-            lowest priority first, and the older of two equal ones. Or a summarizer: a function, possibly async, that
-            receives the dropped messages as OpenAI dicts and returns their summary. If it fails, the oldest messages
-            are dropped.
-        reserve: The number of tokens to reserve for the answer.
-        start_on: ``"user"`` to also drop the messages before the first remaining user turn, except system text and
+        max_tokens: The maximum number of tokens; ``None`` for a budget that only limits slots or only counts tokens.
+        counter: The token counter; by default, an :class:`ApproximateTokenCounter`.
+        policy: The order in which messages are dropped. ``oldest`` drops the oldest messages first; ``cache`` is an
+            alias. ``priority`` drops the messages with the lowest priority first, and the older of two equal messages.
+            A summarizer is a function, possibly async, that receives the dropped messages as OpenAI dicts and returns
+            their summary. If the summarizer fails, the oldest messages are dropped.
+        reserve: The number of tokens to reserve for the response.
+        start_on: ``"user"`` to also drop every message before the first remaining user turn, except system text and
             protected messages.
-        slots: Token limits of a prompter's slot values, by slot name. Longer texts are cut, and lists lose whole items.
-            JSON and elements (``<a>…</a>``) are never cut; a slot that would be empty is an error.
-        order: For slots with lists, by slot name: a function that returns the items in the order of their importance.
-            The least important items are dropped first; the others stay in their original order. By default, items are
-            dropped from the end of the list. One item is always kept.
-        cut: The part of a text to cut, ``end`` or ``middle``, if it is too long on its own: the last message that would
-            be dropped is cut instead, and so is a newest user turn that doesn't fit. By default, only slot values with
-            a limit are cut, at the end.
-        priority: Numbers for the policy ``priority``, by message index, name or role, or by slot name; ``history``
-            stands for all messages. Or a function from a message to its number. By default, a message has the
-            ``priority`` in its metadata, or 0. Slot values without a number are never dropped; list items have 0.
-        protect: Messages and slots that are never dropped: indices, names, roles or slot names.
-        low_water: The fraction of the limit to drop down to. Many messages are dropped at a time, so the remaining
-            prefix stays the same for many requests. With 1, with priorities and with ``cut``, only as many are dropped
-            as necessary.
-        summary_tokens: The maximum number of tokens of a summary; by default, an eighth of the limit.
+        slots: The token limits for a prompter's slot values, by slot name. Text values are truncated; list values lose
+            whole items. JSON and XML elements (``<a>…</a>``) are never truncated. A limit that would leave a slot
+            empty raises an error.
+        order: Functions that sort the items of list values by importance, by slot name. The least important items are
+            dropped first; the remaining items keep their original order. By default, items are dropped from the end of
+            the list. One item is always kept.
+        cut: The part to remove from text that is too long: ``end`` or ``middle``. The last message that would be
+            dropped is then truncated instead. A newest user turn that doesn't fit is truncated too. By default, only
+            slot values with a limit are truncated, at the end.
+        priority: Numbers for the policy ``priority``, by message index, name or role, or by slot name; the key
+            ``history`` applies to all messages. A function that maps a message to its number is also accepted. By
+            default, a message's number is the ``priority`` in its metadata, or 0. Slot values without a number are
+            never dropped; list items default to 0.
+        protect: The indices, names or roles of messages, and the names of slots, that are never dropped.
+        low_water: The fraction of the limit to drop down to. Many messages are dropped at a time, so that consecutive
+            requests share a prefix. As few messages as possible are dropped if this is 1, or with ``cut`` or the
+            policy ``priority``.
+        summary_tokens: The maximum number of tokens in a summary; by default, an eighth of the limit.
 
     Raises:
-        BudgetError: A setting is invalid, or conflicts with another.
+        BudgetError: A setting is invalid or conflicts with another setting.
     """
 
     __slots__ = (
@@ -153,45 +156,46 @@ class Budget:
         self.summary_tokens = summary_tokens
         self._check()
         self._counts = CountCache(self.counter)
-        # `fit` counts what ChatFormatter("openai") sends.
+        # Counts for `fit`, which counts messages in the format that ChatFormatter("openai") sends.
         self._sent = CountCache(self.counter, sent_forms)
         self._summaries = Summaries()
 
     @property
     def limit(self) -> int | None:
-        """The maximum number of tokens of a request: ``max_tokens`` minus ``reserve``; None without a limit."""
+        """The maximum number of tokens in a request: ``max_tokens`` minus ``reserve``, or None without a limit."""
         return None if self.max_tokens is None else self.max_tokens - self.reserve
 
     @property
     def _drops_in_steps(self) -> bool:
-        # A cut text fills the limit; summaries and priorities have their own order.
+        # Truncated text fills the limit exactly; summaries and priorities use their own order.
         return self.policy in ("oldest", "cache") and self.low_water < 1 and self.cut is None and self.limit is not None
 
     def fit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
         """Fit messages to the budget.
 
-        The budget counts what ``ChatFormatter("openai")`` sends. Tool results without their call are dropped.
+        The budget counts messages in the format that ``ChatFormatter("openai")`` sends. Tool results without a matching
+        call are dropped.
 
         Args:
-            messages: Msg, OpenAI dicts, or any other form that a history accepts. They are not modified.
-            tools: The tools that are sent with them. They are counted and never dropped.
+            messages: Msg, OpenAI dicts, or any other format that a history accepts. The messages are not modified.
+            tools: The tools that are sent with the messages. Tools are counted but never dropped.
 
         Returns:
-            The fitted messages, of the same types and in the same order, and the report. They share no mutable object
-            with the argument. If items have another form, a cut text or a summary is a Msg, and the report's indices
-            are those of ``messages_from(messages)``.
+            The fitted messages, with unchanged types and order, and the report. The messages share no mutable object
+            with the argument. If an item is neither a Msg nor an OpenAI dict, truncated messages and summaries are
+            Msg, and the report's indices refer to ``messages_from(messages)``.
 
         Raises:
-            BudgetError: The parts that are never dropped exceed the limit; the message has the token counts. Or the
-                summarizer is async and an event loop is running: use :meth:`afit`.
+            BudgetError: The parts that are never dropped exceed the limit; the error message contains token counts. Or
+                the summarizer is async and an event loop is running; use :meth:`afit` instead.
             HistoryError: An item is not a message.
-            ToolsError: A tool cannot be described.
+            ToolsError: A tool is invalid, or its schema cannot be generated.
         """
         given = BudgetInput.parse(messages)
         return given.restore(_drive(self._given_steps(given, tools), self.policy))
 
     async def afit(self, messages: Iterable[_M], tools: ToolsLike = None) -> tuple[list[_M], TrimReport]:
-        """Async version of :meth:`fit`: awaits the summarizer, and counts tokens in a thread."""
+        """Async version of :meth:`fit`, which awaits the summarizer and counts tokens in a thread."""
         given = BudgetInput.parse(messages)
         return given.restore(await _adrive(self._given_steps(given, tools), self.policy))
 
@@ -205,18 +209,18 @@ class Budget:
         fixed: Collection[int] = (),
         past: Cost | None = None,
     ) -> Fitted:
-        """Fit items whose cost the caller knows, such as a formatter or a prompter.
+        """Fit items whose cost is computed by the caller, such as a formatter or a prompter.
 
         Args:
             items: Messages and slot values.
-            cost: A function from the indices of kept items, and replacements for some of them, to their total cost.
+            cost: A function that returns the total cost of the kept items, given their indices and any replacements.
             keep_newest: True if the items include the newest user turn.
-            together: More groups of items to drop together, besides calls and their results.
-            fixed: The indices of more items to keep.
-            past: The cost of items in an earlier request; by default, ``cost``.
+            together: Additional groups of item indices to drop together, besides calls and their results.
+            fixed: The indices of additional items to keep.
+            past: A function that returns the cost of items in an earlier request; by default, ``cost``.
 
         Returns:
-            The result.
+            The indices of the kept items, the replaced items and the report.
 
         Raises:
             BudgetError: See :meth:`fit`.
@@ -230,29 +234,32 @@ class Budget:
         return await _adrive(self._steps(items, cost), self.policy)
 
     def share(self, item: Item) -> int:
-        """Count a single message or slot value."""
+        """Return the token count of a single message or slot value."""
         return self._counts.share(item)
 
     def count(self, messages: Sequence[Message], tools: Sequence[Form] | None = None) -> int:
-        """Count messages. If the counter is additive, the count of each message is cached."""
+        """Return the token count of messages and tools.
+
+        If the counter is additive, the count of each message is cached.
+        """
         return self._counts.cost(messages, tools)
 
     def count_text(self, text: str) -> int:
-        """Count a text."""
+        """Return the token count of a text."""
         return self._counts.count_text(text)
 
     def count_tools(self, tools: Sequence[Form]) -> int:
-        """Count the tools of a request."""
+        """Return the token count of the tools in a request."""
         return self._counts.tools(tools)
 
     def count_slots(self, prompt: Prompt, system: str) -> dict[str, int]:
-        """Count the slots of a prompt separately, without empty ones.
+        """Return the separate token counts of a prompt's slots, by name; empty slots are omitted.
 
         Args:
-            prompt: The prompt.
-            system: The system text.
+            prompt: The filled prompt.
+            system: The system text of the rendered prompt.
         """
-        # The prompter's own messages consist of slots, which are counted separately.
+        # Skip the prompter's own messages, which consist of slots that are counted separately.
         unfilled = [each for each in prompt.history.messages if not [*filled_texts(each)]]
         texts = (Text.trusted(system, "system"), *prompt.texts)
         found = [each for text in texts for each in zip(text.slots, text.parts, strict=True)]
@@ -263,16 +270,16 @@ class Budget:
             ("tools", self.count_tools(list(prompt.tools))),
         ]
         counts: dict[str, int] = {}
-        # A slot may be named "history" or "tools".
+        # Add counts up, because a slot may itself be named "history" or "tools".
         for slot, count in counted:
             counts[slot] = counts.get(slot, 0) + count
         return {slot: count for slot, count in counts.items() if count}
 
     def shortened(self, slot: str, value: str) -> str:
-        """Return a slot's value, cut to the slot's limit.
+        """Return a slot's value, truncated to the slot's limit.
 
         Raises:
-            BudgetError: The slot would be empty.
+            BudgetError: Truncation would leave the slot empty.
         """
         most = self.slots.get(slot)
         if most is None:
@@ -281,26 +288,26 @@ class Budget:
         if value and is_empty(short):
             count = self.count_text(value)
             raise BudgetError(
-                f"slots[{slot!r}] is {most} tokens, but its value has {count} and would be empty: {count - most} are "
-                "missing, and JSON and elements (<a>…</a>) are never cut; raise the limit"
+                f"slots[{slot!r}] is {most} tokens, but its value has {count} tokens ({count - most} too many) and "
+                "would be empty, because JSON and elements (<a>…</a>) are never truncated; raise the limit"
             )
         return short
 
     def list_items(self, slot: str, items: Sequence[object]) -> list[SlotValue]:
-        """Return the items of a list in a slot, with their ranks.
+        """Return the items of a list value, with the order in which they are dropped.
 
         Raises:
-            BudgetError: The slot's function in ``order`` returned different items.
+            BudgetError: The slot's function in ``order`` did not return exactly the items that it received.
         """
         kept = _kept_order(slot, items, self.order.get(slot))
         ranks = {place: len(items) - 1 - number if number else None for number, place in enumerate(kept)}
         return [SlotValue(slot, value_text(item, slot), place, ranks[place]) for place, item in enumerate(items)]
 
     def over_limit(self, items: Sequence[SlotValue]) -> set[int]:
-        """Return the indices of the list items to drop because of their slot's limit.
+        """Return the indices of the list items that must be dropped to meet the slot's limit.
 
         Raises:
-            BudgetError: The one item that is always kept exceeds the limit.
+            BudgetError: The item that is always kept exceeds the limit by itself.
         """
         most = self.slots.get(items[0].slot)
         if most is None:
@@ -315,8 +322,8 @@ class Budget:
         if len(gone) == len(items):
             slot, last = items[0].slot, next(at for at, item in enumerate(items) if item.rank is None)
             raise BudgetError(
-                f"slots[{slot!r}] is {most} tokens, but the item that is dropped last has {shares[last]}: "
-                f"{shares[last] - most} tokens are missing, so the slot would be empty; raise the limit"
+                f"slots[{slot!r}] is {most} tokens, but its most important item has {shares[last]} tokens "
+                f"({shares[last] - most} too many), so the slot would be empty; raise the limit"
             )
         return gone
 
@@ -324,7 +331,7 @@ class Budget:
         forms = None if tools is None else [*ToolSet.of(tools)] or None
         plan = self._plan(self._sent)
         order, is_protected = plan.order, plan.is_protected
-        # The caller's functions receive the messages as passed, not as counted.
+        # The caller's functions receive the messages that were passed, not the converted messages that are counted.
 
         def order_given(_: Sequence[Item], units: list[Unit]) -> list[Unit]:
             return order(given.messages, units)
@@ -372,7 +379,7 @@ class Budget:
         )
 
     def _order(self, items: Sequence[Item], units: list[Unit]) -> list[Unit]:
-        """Return the units in the order in which they are dropped: by age, and list items by rank."""
+        """Return the units in the order in which they are dropped: messages by age, list items by rank."""
         if any(isinstance(items[unit[0]], SlotValue) for unit in units):
             units = sorted(units, key=lambda unit: _place_in_order(unit[0], items[unit[0]]))
         if self.policy != "priority":
@@ -404,7 +411,7 @@ class Budget:
 
     @staticmethod
     def _keys(at: int, item: Message) -> tuple[int | str, ...]:
-        """Return the keys that ``priority`` and ``protect`` accept for a message."""
+        """Return all keys by which ``priority`` and ``protect`` can select a message."""
         name = item.name if isinstance(item, Msg) else item.get("name")
         return (at, name, role_of(item), "history") if isinstance(name, str) else (at, role_of(item), "history")
 
@@ -416,24 +423,24 @@ class Budget:
             _check_count(f"slots[{slot!r}]", limit, least=1)
         for slot, order in self.order.items():
             if not callable(order):
-                raise BudgetError(f"order[{slot!r}] is {order!r}; give a function that sorts items")
+                raise BudgetError(f"order[{slot!r}] must be a function that sorts items, not {order!r}")
         _check_count("summary_tokens", self.summary_tokens, least=1, optional=True)
         if most is not None and reserve >= most:
-            raise BudgetError(f"reserve={reserve} leaves nothing of max_tokens={most}; give less")
+            raise BudgetError(f"reserve={reserve} must be less than max_tokens={most}")
         if not callable(self.policy) and self.policy not in _POLICIES:
             raise BudgetError(
-                f"policy {self.policy!r} is unknown{did_you_mean(str(self.policy), _POLICIES)}; "
+                f"unknown policy {self.policy!r}{did_you_mean(str(self.policy), _POLICIES)}; "
                 f"expected one of {', '.join(_POLICIES)}, or a function that summarizes messages"
             )
         if self.start_on not in (None, "user"):
             near = did_you_mean(str(self.start_on), ("user",))
-            raise BudgetError(f"start_on is {self.start_on!r}{near}; give 'user' or None")
+            raise BudgetError(f"start_on must be 'user' or None, not {self.start_on!r}{near}")
         if self.cut not in (None, *get_args(Cut)):
-            raise BudgetError(f"cut is {self.cut!r}; give 'end', 'middle' or None")
+            raise BudgetError(f"cut must be 'end', 'middle' or None, not {self.cut!r}")
         if self.priority is not None and self.policy != "priority":
-            raise BudgetError("priority= is for policy='priority'; give both, or neither")
+            raise BudgetError("priority= requires policy='priority'; pass both or neither")
         if not 0 < self.low_water <= 1:
-            raise BudgetError(f"low_water is {self.low_water!r}; give a share of the limit above 0, at most 1")
+            raise BudgetError(f"low_water must be a fraction above 0 and at most 1, not {self.low_water!r}")
         _check_counter(self.counter)
 
     def __repr__(self) -> str:
@@ -442,14 +449,14 @@ class Budget:
 
 
 def _place_in_order(at: int, item: Item) -> int:
-    """Return the sort key of an item: its index; for a list item, the index of its rank."""
+    """Return the sort key of an item: its index, with a list item's place replaced by its rank."""
     if not isinstance(item, SlotValue) or item.place is None or item.rank is None:
         return at
     return at - item.place + item.rank
 
 
 def _kept_order(slot: str, items: Sequence[object], order: Order | None) -> Iterable[int]:
-    """Return the indices of items in the order in which they are kept."""
+    """Return the indices of list items, most important first."""
     if order is None:
         return range(len(items))
     places: dict[int, list[int]] = {}
@@ -460,7 +467,7 @@ def _kept_order(slot: str, items: Sequence[object], order: Order | None) -> Iter
     if len(found) != len(items) or len(kept) != len(items):
         raise BudgetError(
             f"order[{slot!r}] returned {len(kept)} items, including {len(found)} of the {len(items)} it received; "
-            "it must return the same items in another order"
+            "it must return exactly the items it received, in any order"
         )
     return found
 
@@ -469,7 +476,7 @@ def _check_count(name: str, value: object, *, least: int, optional: bool = False
     if value is None and optional:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise BudgetError(f"{name} is {value!r}; give a whole number of tokens, at least {least}")
+        raise BudgetError(f"{name} must be a whole number of tokens, at least {least}, not {value!r}")
 
 
 def _check_counter(counter: object) -> None:
@@ -478,11 +485,11 @@ def _check_counter(counter: object) -> None:
     if isinstance(counter, type):
         raise BudgetError(f"counter is the class {counter.__name__}; pass an instance: {counter.__name__}(...)")
     if not callable(getattr(counter, "count", None)):
-        raise BudgetError(f"counter is a {type(counter).__name__} without a method count(messages, tools)")
+        raise BudgetError(f"counter must have a method count(messages, tools), which {type(counter).__name__} lacks")
 
 
 def _advance(steps: Steps, answer: object) -> Task | Fitted:
-    """Send an answer to the steps; return their next task, or their result."""
+    """Send a summary to the generator; return its next task, or its result."""
     try:
         return steps.send(answer)
     except StopIteration as end:
@@ -491,7 +498,7 @@ def _advance(steps: Steps, answer: object) -> Task | Fitted:
 
 
 def _drive(steps: Steps, policy: Policy) -> Fitted:
-    """Run the steps and return their result."""
+    """Run the generator to its end and return its result."""
     step = _advance(steps, None)
     while isinstance(step, Task):
         made = _summarize(policy, step)
@@ -502,7 +509,7 @@ def _drive(steps: Steps, policy: Policy) -> Fitted:
 
 
 async def _adrive(steps: Steps, policy: Policy) -> Fitted:
-    """Run the steps, counting in a thread and awaiting the summarizer."""
+    """Async version of ``_drive``, which awaits the summarizer and counts tokens in a thread."""
     import asyncio  # noqa: PLC0415 - importing it takes 25 ms, and most programs don't need it
 
     step = await asyncio.to_thread(_advance, steps, None)
@@ -515,7 +522,7 @@ async def _adrive(steps: Steps, policy: Policy) -> Fitted:
 
 
 def _summarize(policy: Policy, task: Task) -> object:
-    """Return the summary, or the summarizer's exception; the steps report it and continue without a summary."""
+    """Return the summary, or the summarizer's exception, which is reported in place of a summary."""
     try:
         return cast("Summarizer", policy)(task.messages)
     except Exception as error:  # noqa: BLE001 - the messages must fit whatever a summarizer raises
@@ -530,7 +537,7 @@ async def _await_summary(made: Awaitable[object]) -> object:
 
 
 def _run_summary(made: Awaitable[object]) -> object:
-    """Await a summary outside of an event loop."""
+    """Run an async summarizer in a new event loop."""
     import asyncio  # noqa: PLC0415 - as above
 
     try:
@@ -539,4 +546,4 @@ def _run_summary(made: Awaitable[object]) -> object:
         return asyncio.run(_await_summary(made))
     if isinstance(made, Coroutine):
         made.close()
-    raise BudgetError("the summarizer is async and an event loop is running; use afit, or the formatter's aformat")
+    raise BudgetError("the summarizer is async, but an event loop is running; use afit, or the formatter's aformat")

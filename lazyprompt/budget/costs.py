@@ -1,6 +1,6 @@
-"""Token costs: counts of messages, which are cached, and meters of whole conversations.
+"""Token costs: cached counts for single messages, and meters for whole conversations.
 
-Each message is counted once. A conversation's cost is the sum of its messages, or is measured as a whole.
+Each message is counted once. The cost of a conversation is the sum of its message counts, or is measured as a whole.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     WritesForms: TypeAlias = Callable[[Iterable[Msg | Form]], list[Form]]
 
-# The cache keeps at least this many counts, and at most twice as many.
+# Minimum number of cached counts; the cache may contain twice as many.
 _KEPT = 16_384
-# The key of a longer text is a digest.
+# Maximum length of a text that serves as its own cache key; longer texts are hashed.
 _LONG = 1_024
-# Test messages for a counter, and the number of repetitions.
+# Messages that test whether a counter is additive, and how often they are repeated.
 _TRIAL: tuple[Form, Form] = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "bb cc"})
 _TIMES = 8
 
 
 class CountCache:
-    """The cached counts of a counter. The cache changes only the time, never a result.
+    """A cache for the results of a token counter.
 
     Args:
-        counter: The counter.
-        forms: A function that converts messages to the OpenAI dicts that are counted.
+        counter: The token counter.
+        forms: A function that converts messages to the OpenAI dicts to count.
     """
 
     __slots__ = ("_additive", "_forms", "_new", "_old", "counter")
@@ -49,19 +49,19 @@ class CountCache:
 
     @property
     def additive(self) -> bool:
-        """True if counts of messages add up. A counter without an ``additive`` attribute is tested."""
+        """True if message counts add up. A counter without an ``additive`` attribute is tested."""
         if self._additive is None:
             self._additive = _is_additive(self.counter)
         return self._additive
 
     def empty(self, tools: Sequence[Form] | None = None) -> int:
-        """Return the count of a request without messages."""
+        """Return the token count of a request without messages."""
         if not tools:
             return self._cached(None, lambda: self._count([]))
         return self._cached(digest(list(tools)), lambda: self._count([], tools))
 
     def count_item(self, item: Item) -> int:
-        """Return the tokens that an item adds to a request; for additive counters only."""
+        """Return the number of tokens that an item adds to a request; for additive counters only."""
         if isinstance(item, SlotValue):
             return self._cached((SlotValue, item.text), lambda: self.count_text(item.text))
         if isinstance(item, Msg):
@@ -76,7 +76,7 @@ class CountCache:
         return self._cached(key, lambda: self._count(self._forms([item])) - self.empty())
 
     def cost(self, messages: Sequence[Item], tools: Sequence[Form] | None) -> int:
-        """Count messages and tools."""
+        """Return the token count of messages and tools."""
         if self.additive:
             return self.empty(tools) + sum(map(self.count_item, messages))
         slots = sum(self.count_text(item.text) for item in messages if isinstance(item, SlotValue))
@@ -85,7 +85,7 @@ class CountCache:
         )
 
     def tools(self, tools: Sequence[Form] | None) -> int:
-        """Return the tokens of the tools; for a counter that isn't additive, the tokens of their JSON."""
+        """Return the token count of the tools; for a counter that isn't additive, the token count of their JSON."""
         if not tools:
             return 0
         if self.additive:
@@ -93,14 +93,17 @@ class CountCache:
         return sum(self.count_text(json_text(tool, "a tool")) for tool in tools)
 
     def count_text(self, text: str) -> int:
-        """Return the count of a text; without a ``count_text``, the tokens that it adds as a user message."""
+        """Return the token count of a text.
+
+        If the counter has no ``count_text``, the text is counted as a user message.
+        """
         count: Callable[[str], int] | None = getattr(self.counter, "count_text", None)
         if count is not None:
             return count(text)
         return self._count([{"role": "user", "content": text}]) - self.empty()
 
     def share(self, item: Item) -> int:
-        """Return the count of a single item; for a counter that isn't additive, the tokens of its texts."""
+        """Return the token count of a single item; for a counter that isn't additive, the sum for its texts."""
         if self.additive:
             return self.count_item(item)
         return sum(map(self.count_text, texts_of(item, self._forms)))
@@ -129,13 +132,13 @@ class CountCache:
 def _checked_count(counter: CountsMessages, count: object) -> int:
     if not isinstance(count, int):
         raise BudgetError(
-            f"{type(counter).__name__}.count returned a {type(count).__name__}; it must return an int and not be async"
+            f"{type(counter).__name__}.count returned a {type(count).__name__}; it must be sync and return an int"
         )
     return count
 
 
 def texts_of(item: Item, write: WritesForms = forms) -> list[str]:
-    """Return all texts of an item."""
+    """Return every text in an item."""
     return (
         [item.text] if isinstance(item, SlotValue) else [text for form in write([item]) for text in content_of(form)[0]]
     )
@@ -145,18 +148,18 @@ _UNKNOWN = object()
 
 
 def digest(value: object) -> Hashable:
-    """Return a digest of a value's content."""
+    """Return a hash of a value's content, or an uncacheable marker if the value is not plain data."""
     try:
-        # Version 2 has no references, so equal content serializes to equal bytes.
+        # Version 2 of the format has no references, so equal content serializes to equal bytes.
         data = marshal.dumps(cast("Any", value), 2)
     except ValueError:
-        # Not plain data, such as a block inside a dict.
+        # The value is not plain data: for example, a dict that contains a block.
         return _UNKNOWN
     return blake2b(data, digest_size=16).digest()
 
 
 def _is_additive(counter: CountsMessages) -> bool:
-    """Return True if a counter's count of several messages is the sum of their counts."""
+    """Return True if a counter's result for several messages is the sum of its results for each message."""
 
     def adds(messages: Sequence[Mapping[str, Any]]) -> int:
         return counter.count(messages) - nothing
@@ -164,23 +167,25 @@ def _is_additive(counter: CountsMessages) -> bool:
     try:
         nothing = counter.count([])
         return adds([*_TRIAL] * _TIMES) == _TIMES * sum(adds([message]) for message in _TRIAL)
-    except Exception:  # noqa: BLE001 - a counter that rejects the test messages is treated as not additive
+    except Exception:  # noqa: BLE001 - a counter that rejects the test messages is not additive
         return False
 
 
-# The total cost of the items at these indices, some of them replaced.
+# Returns the total cost of the items at the given indices, with replacements for some of them.
 Cost: TypeAlias = "Callable[[Sequence[int], Mapping[int, Item]], int]"
 
 
 class MessageMeter:
-    """Adds up the costs of messages from the last to be dropped, so dropped messages need not be counted.
+    """A meter for additive counters, which adds up the costs of single messages.
+
+    Messages are added in reverse order of dropping, so dropped messages are not counted.
 
     Args:
         items: All items.
         fixed: The indices of the items that are never dropped.
-        order: The other units, in the order in which they are dropped.
-        counts: The counts.
-        tools: The tools.
+        order: The droppable units, in the order in which they are dropped.
+        counts: The cached token counts.
+        tools: The tools that are sent with the messages.
     """
 
     def __init__(
@@ -197,12 +202,12 @@ class MessageMeter:
 
     @cached_property
     def full(self) -> int:
-        """The cost of all items."""
+        """The total cost of all items."""
         items, count_item = self._items, self._counts.count_item
         return self._fixed + sum(count_item(items[at]) for unit in self._order for at in unit)
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the fewest units to drop for a cost of at most ``most``; None if dropping all is not enough."""
+        """Return the smallest number of units to drop for a cost of at most ``most``; None if the rest costs more."""
         items, order, count_item = self._items, self._order, self._counts.count_item
         room = most - self._fixed
         if room < 0:
@@ -215,19 +220,19 @@ class MessageMeter:
         return 0
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """Return the cost of the kept items, some of them replaced."""
+        """Return the cost of the kept items, with replacements for some of them."""
         items, count_item = self._items, self._counts.count_item
         return self._empty + sum(count_item(replaced.get(at, items[at])) for at in kept)
 
 
 class WholeMeter:
-    """Measures whole requests; a binary search keeps their number small.
+    """A meter for whole requests, which uses a binary search to measure few of them.
 
     Args:
         items: All items.
         fixed: The indices of the items that are never dropped.
-        order: The other units, in the order in which they are dropped.
-        cost: The total cost of items.
+        order: The droppable units, in the order in which they are dropped.
+        cost: A function that returns the total cost of items.
     """
 
     def __init__(self, items: Sequence[Item], fixed: Sequence[int], order: Sequence[Unit], cost: Cost) -> None:
@@ -235,17 +240,17 @@ class WholeMeter:
 
     @cached_property
     def full(self) -> int:
-        """The cost of all items."""
+        """The total cost of all items."""
         return self.cost(self._without(0), {})
 
     def find_fewest(self, most: int) -> int | None:
-        """Return the fewest units to drop for a cost of at most ``most``; None if dropping all is not enough."""
+        """Return the smallest number of units to drop for a cost of at most ``most``; None if the rest costs more."""
         if self.full <= most:
             return 0
         return find_fewest(len(self._order), lambda gone: self.cost(self._without(gone), {}), most)
 
     def cost(self, kept: Sequence[int], replaced: Mapping[int, Item], /) -> int:
-        """Return the cost of the kept items, some of them replaced."""
+        """Return the cost of the kept items, with replacements for some of them."""
         return self._cost(kept, replaced)
 
     def _without(self, gone: int) -> list[int]:

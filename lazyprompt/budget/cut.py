@@ -1,7 +1,7 @@
-"""Cuts texts to a number of tokens, at the end of a sentence or line if possible, or else between words.
+"""Truncation of text to a number of tokens, at the end of a sentence or line if possible, or else between words.
 
-JSON, tags, and elements with both tags (``<a>…</a>``) are kept or dropped whole. In messages, text content and tool
-results may be cut, but no tool calls and no thinking.
+JSON, tags and XML elements with both tags (``<a>…</a>``) are kept or dropped whole. In messages, text content and tool
+results can be truncated, but tool calls and reasoning cannot.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ if TYPE_CHECKING:
     from lazyprompt.tokens.counter import Form
 
     _Change: TypeAlias = Callable[[str], str]
-    # The begin and the end of a part of a text.
+    # The start and end indices of a part of a text.
     _Span: TypeAlias = tuple[int, int]
 
 Cut: TypeAlias = Literal["end", "middle"]
 
 CUT_MARK = "[…]"
-"""The mark in place of text that was cut."""
+"""The marker that replaces the removed part of a truncated text."""
 
-# The end of a sentence or line. A Latin full stop ends a sentence only before white space: 3.14 is a number.
+# Matches the end of a sentence or line. A Latin full stop ends a sentence only before whitespace, unlike in 3.14.
 _SENTENCES = re.compile(r"[。！？；…]+[”’」』）)\"']*|(?<![.!?;])[.!?;]++[\"')\]]*+(?=\s)|\n+")
 _WORDS = re.compile(r"\s+|[、，：]")
-# An XML or HTML tag, or a prompt's own one: whether it is a closing one, its name, and whether it closes itself.
+# Matches an XML, HTML or custom tag. Groups: the slash of a closing tag, the name, the slash of a self-closing tag.
 _TAG = re.compile(r"<(/?)([^\W\d][\w.:-]*+)(?:\s[^<>]*?)?(/?)>")
-# If a cut wastes more than this share of the room, a finer cut is tried.
+# Share of the token limit that may stay unused before a finer cut is tried.
 _WASTED = 0.5
 _JOINERS = "\u200d\ufe0e\ufe0f"
 _NOWHERE = (sys.maxsize, sys.maxsize)
 
 
 def shorten(text: str, room: int, count_text: Callable[[str], int], cut: Cut = "end") -> str:
-    """Cut a text to a number of tokens.
+    """Truncate a text to a number of tokens.
 
     Args:
         text: The text.
-        room: The maximum number of tokens.
-        count_text: The token counter.
-        cut: The part to cut: ``end``, or ``middle`` to keep the beginning and the end.
+        room: The maximum number of tokens in the result.
+        count_text: A function that counts the tokens in a text.
+        cut: The part to remove: ``end``, or ``middle`` to keep the beginning and the end.
 
     Returns:
-        The unchanged text if it fits; otherwise the rest of it, with ``[…]`` in place of the cut. Only the mark if
-        nothing of the text can be kept, and an empty string if even the mark doesn't fit.
+        The unchanged text if it fits; otherwise the text with ``[…]`` in place of the removed part. If no part of the
+        text can be kept, only ``[…]``, or an empty string if even that doesn't fit.
     """
     if count_text(text) <= room:
         return text
@@ -73,12 +73,12 @@ def shorten(text: str, room: int, count_text: Callable[[str], int], cut: Cut = "
 
 
 def is_empty(text: str) -> bool:
-    """Return True if a cut kept nothing of a text."""
+    """Return True if truncation removed all of a text."""
     return text in ("", CUT_MARK)
 
 
 def _pieces(text: str, ends: re.Pattern[str] | None, unbroken: Sequence[_Span]) -> list[str]:
-    """Split a text at the places where it may be cut."""
+    """Split a text at every index where it may be cut."""
     places = _between_letters(text) if ends is None else (match.end() for match in ends.finditer(text))
     allowed = _outside(places, unbroken) if unbroken else places
     cuts = [0, *(place for place in allowed if 0 < place < len(text)), len(text)]
@@ -86,7 +86,7 @@ def _pieces(text: str, ends: re.Pattern[str] | None, unbroken: Sequence[_Span]) 
 
 
 def _outside(places: Iterable[int], spans: Iterable[_Span]) -> Iterator[int]:
-    """Yield the places that are not inside a span; both are in ascending order."""
+    """Yield the indices that are outside all spans; both arguments are in ascending order."""
     rest = iter(spans)
     begin, end = next(rest, _NOWHERE)
     for place in places:
@@ -97,7 +97,7 @@ def _outside(places: Iterable[int], spans: Iterable[_Span]) -> Iterator[int]:
 
 
 def _unbroken_spans(text: str) -> list[_Span]:
-    """Return the spans of a text that are kept or dropped whole, in order: all of JSON, or each tag and element."""
+    """Return the spans of a text that can't be split: the whole text if it is JSON, or else each tag and element."""
     if _is_json(text):
         return [(0, len(text))]
     spans: list[_Span] = []
@@ -108,7 +108,7 @@ def _unbroken_spans(text: str) -> list[_Span]:
         begin = begins.pop() if closing and begins else tag.start()
         if not closing and not closed:
             begins.append(begin)
-        # An element includes the spans within it.
+        # Merge the spans inside an element into the element's own span.
         while spans and spans[-1][1] > begin:
             begin = min(begin, spans.pop()[0])
         spans.append((begin, tag.end()))
@@ -116,7 +116,7 @@ def _unbroken_spans(text: str) -> list[_Span]:
 
 
 def _is_json(text: str) -> bool:
-    """Return True for a JSON object or array."""
+    """Return True if a text is a JSON object or array."""
     if text.strip()[:1] + text.strip()[-1:] not in ("{}", "[]"):
         return False
     try:
@@ -127,17 +127,17 @@ def _is_json(text: str) -> bool:
 
 
 def _between_letters(text: str) -> Iterator[int]:
-    """Yield the places between two characters, but not before a combining character."""
+    """Yield each index between two characters, except before a combining character."""
     for at in range(1, len(text)):
         if not (unicodedata.combining(text[at]) or text[at] in _JOINERS or text[at - 1] == _JOINERS[0]):
             yield at
 
 
 def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], int], cut: Cut) -> str | None:
-    """Return the text without the fewest pieces that must be dropped."""
+    """Drop as few pieces as possible and return the remaining text; None if no text fits."""
     count = len(pieces)
     middle = count // 2
-    # The pieces in the order in which they are dropped.
+    # Indices of the pieces, in the order in which they are dropped.
     order = range(count - 1, -1, -1) if cut == "end" else [at for pair in _outwards(middle, count) for at in pair]
 
     def without(gone: int) -> str:
@@ -152,25 +152,25 @@ def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], i
 
 
 def _outwards(middle: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Yield the indices around a middle, the nearest first; at each point they are consecutive."""
+    """Yield indices outwards from a middle; those yielded so far are always consecutive."""
     for distance in range(count):
         after, before = middle + distance, middle - 1 - distance
         yield tuple(at for at in (after, before) if 0 <= at < count)
 
 
-# The fields of content parts (as dicts) whose text may be cut, by type.
+# Keys of the truncatable text in a content part, by part type.
 _TEXT_KEYS = {"text": ("text",), "tool_result": ("content", "output")}
 
 
 def with_cut_of(item: Item, before: Item, after: Item) -> Item:
-    """Apply to an item the cut that changed ``before``, another form of it, into ``after``."""
+    """Truncate an item in the same way as ``before``, the same item in another format, was truncated to ``after``."""
     pairs = zip(cuttable_texts(before), cuttable_texts(after), strict=True)
     old, new = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     return with_text(item, old, new)
 
 
 def cuttable_texts(item: Item) -> list[str]:
-    """Return the texts of an item that may be cut."""
+    """Return the texts in an item that can be truncated."""
     texts: list[str] = []
 
     def seen(text: str) -> str:
@@ -182,14 +182,14 @@ def cuttable_texts(item: Item) -> list[str]:
 
 
 def with_text(item: Item, old: str, new: str) -> Item:
-    """Return a copy of an item with one of its texts replaced."""
+    """Return a copy of an item, with one text replaced by another."""
     return _map_texts(item, lambda text: new if text == old else text)
 
 
 def _map_texts(item: Item, change: _Change) -> Item:
     match item:
         case SlotValue(text=text, place=place):
-            # List items are never cut.
+            # List items are never truncated.
             return item if place is not None else SlotValue(item.slot, change(text))
         case Msg():
             return item.evolve(content=_content(item.content, change))
@@ -197,7 +197,7 @@ def _map_texts(item: Item, change: _Change) -> Item:
             return {**item, "content": _content(item["content"], change)} if "content" in item else item
 
 
-def _content(content: object, change: _Change) -> Any:  # noqa: ANN401 - a content in any form
+def _content(content: object, change: _Change) -> Any:  # noqa: ANN401 - content in any format
     if isinstance(content, str):
         return change(content)
     if is_sequence(content):
@@ -216,7 +216,7 @@ def _part(part: object, change: _Change) -> object:
 
 
 def _fields(part: Form, change: _Change) -> Iterator[tuple[str, object]]:
-    """Yield the fields of a part, its texts changed."""
+    """Yield the fields of a content part, with changed texts."""
     keys = _TEXT_KEYS.get(str(part.get("type")), ())
     for key, value in part.items():
         yield key, _content(value, change) if key in keys else value

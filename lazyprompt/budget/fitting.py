@@ -1,6 +1,6 @@
-"""The algorithm that fits a conversation to a budget, shared by all policies.
+"""The algorithm that fits a conversation to a budget, for all policies.
 
-items → units → order of dropping → number to drop → a cut text, or a summary → report
+It groups the items into units, sorts the units, drops as many units as necessary, and then truncates or summarizes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from lazyprompt.tokens.counter import Form
 
-    # Yields summary tasks, receives each summary or the summarizer's exception, and returns the result.
+    # A generator that yields summary tasks, receives summaries or the summarizer's exceptions, and returns the result.
     Steps: TypeAlias = Generator[Task, object, "Fitted"]
 
-# A message is cut rather than dropped only if it keeps at least this many tokens.
+# Minimum number of tokens that must remain for a message to be truncated rather than dropped.
 _LEAST = 32
-# The attempts to cut a text whose cost inside the request differs from its own count.
+# Maximum attempts to truncate a text, because its cost inside a request differs from its own token count.
 _TRIES = 8
 _ORPHAN = "a result without its call"
 
@@ -40,9 +40,9 @@ class Fitted(NamedTuple):
 
     Attributes:
         kept: The indices of the kept items, in order.
-        replaced: The new items at some of these indices: cut texts, or a summary.
-        fates: The outcome and the reason for each item that was dropped or changed.
-        report: The report.
+        replaced: The replacement items by index: truncated items, or a summary.
+        fates: The outcome, with its reason, for each item that was dropped or changed.
+        report: The report on all changes.
     """
 
     kept: list[int]
@@ -52,21 +52,21 @@ class Fitted(NamedTuple):
 
 
 class FitPlan(NamedTuple):
-    """The settings of a budget, resolved for one conversation.
+    """A budget's settings, resolved for one conversation.
 
     Attributes:
-        limit: The maximum number of tokens; None for no limit.
+        limit: The maximum number of tokens; None if there is no limit.
         order: A function that sorts the units into the order in which they are dropped.
-        reason: The report's reason for dropping messages.
-        item_reason: The report's reason for dropping list items.
+        reason: The reason that the report states for dropped messages.
+        item_reason: The reason that the report states for dropped list items.
         is_protected: A function that returns True for each item to keep.
-        cut: The part of long texts to cut; None to cut none.
-        low: The low-water mark of dropping in steps; None to drop as few messages as possible.
-        grid: The step, in tokens, by which a summary replaces more messages.
-        summary: The maximum number of tokens of a summary; 0 for no summaries.
-        counts: The cached counts.
+        cut: The part to remove from text that is too long; None to never truncate text.
+        low: The number of tokens to drop down to in one step; None to drop as few messages as possible.
+        grid: The step size, in tokens, by which a summary covers more messages.
+        summary: The maximum number of tokens in a summary; 0 for no summaries.
+        counts: The cached token counts.
         summaries: The cached summaries.
-        start_on: The role of the first turn after dropping; None for any.
+        start_on: The required role of the first remaining turn; None for any role.
     """
 
     limit: int | None
@@ -98,24 +98,25 @@ def fit_steps(
     Args:
         plan: The budget's settings.
         items: Messages and slot values. They are not modified.
-        tools: The tools that are sent with them.
-        cost: The cost of items in the form in which they are sent; None for OpenAI's form, where results without a
-            call are dropped.
+        tools: The tools that are sent with the messages.
+        cost: A function that returns the cost of items in the format that is sent. None for OpenAI's format, in which
+            tool results without a call are dropped.
         keep_newest: True if the items include the newest user turn.
-        together: More groups of items to drop together.
-        past: The cost of items in an earlier request, without newer input; by default, ``cost``.
+        together: Additional groups of item indices to drop together.
+        past: A function that returns the cost of items in an earlier request, without the latest input; by default,
+            ``cost``.
 
     Returns:
         A generator that yields summary tasks and returns the result.
 
     Raises:
         BudgetError: The items that are never dropped exceed the limit.
-        HistoryError: An item is not a message.
+        HistoryError: An item is neither a message nor a slot value.
     """
     talk = group_units(items, plan.is_protected, keep_newest=keep_newest, together=together)
     orphans = talk.orphans
     if cost is not None:
-        # The sender handles results without a call.
+        # The caller handles tool results without a call.
         talk, orphans = talk._replace(fixed=sorted((*talk.fixed, *orphans))), []
     order = plan.order(items, talk.units)
     meter: Meter
@@ -166,17 +167,17 @@ class _Work:
         self._replaced: dict[int, Item] = {}
         self._summary: int | None = None
         self._failure: str | None = None
-        # The messages whose signed thinking is dropped.
+        # The indices of the messages whose signed thinking is dropped.
         self._void: list[int] = []
-        # The first answer whose request dropped the same messages as this one.
+        # The index of the first assistant message whose request dropped the same messages as this request.
         self._since: int | None = None
 
     def mark(self, indices: Iterable[int], fate: Outcome, reason: str) -> None:
-        """Record that items are not kept, with the reason."""
+        """Record the outcome and its reason for items that are not kept."""
         self._lost |= dict.fromkeys(indices, (fate, reason))
 
     def drop(self, count: int) -> None:
-        """Drop the first units of the order."""
+        """Drop this many units, in dropping order."""
         going = {at for unit in self._order[:count] for at in unit}
         items = {at for at in going if self._is_list_item(at)}
         self.mark(going - items, "dropped", self._plan.reason)
@@ -186,8 +187,8 @@ class _Work:
         """Drop the oldest units, many at a time; without a low-water mark, only as many as necessary.
 
         Args:
-            gone: The fewest units to drop.
-            past: The cost of items in an earlier request.
+            gone: The smallest number of units to drop.
+            past: A function that returns the cost of items in an earlier request.
         """
         if self._plan.low is None:
             self.drop(gone)
@@ -201,15 +202,15 @@ class _Work:
         self.mark(step.dropped, "dropped", self._plan.reason)
 
     def _step(self, past: Cost) -> Step:
-        """Return the messages to drop in steps."""
+        """Return the messages to drop, according to the replayed earlier requests."""
         count = len(self._items)
         roles = [role_of(item) for item in self._items if not isinstance(item, SlotValue)]
         units = self._order[: self._message_units]
         alone = {*range(len(roles))}.difference(*units)
         first = next((at for at, role in enumerate(roles, 1) if role == "user"), len(roles))
         values = range(len(roles), count)
-        # The cost of a message is measured in the first request. So it is equal in all requests, and each of them
-        # drops the same messages.
+        # Measure each message's cost in the first request, so that all later requests compute the same cost.
+        # Otherwise, consecutive requests could drop different messages.
         least = past([*range(first), *values], {})
         share = self._plan.counts.share
         tokens = dict.fromkeys(range(len(roles)), 0)
@@ -225,7 +226,7 @@ class _Work:
 
     @property
     def _message_units(self) -> int:
-        """The number of units before the first list item in the order."""
+        """The number of units before the first list item, in dropping order."""
         return next((at for at, unit in enumerate(self._order) if self._is_list_item(unit[0])), len(self._order))
 
     def _is_list_item(self, at: int) -> bool:
@@ -238,21 +239,21 @@ class _Work:
         return len(self._order) if gone is None else gone
 
     def cut_last(self, gone: int) -> None:
-        """Cut the last dropped unit instead of dropping it, if possible."""
+        """Truncate the last dropped unit instead of dropping it, if possible."""
         if self._plan.cut is not None and self._plan.low is None:
             self._cut(self._order[gone - 1], _LEAST)
 
     def cut_protected(self) -> None:
-        """Cut the newest user turn or a slot value, which are never dropped."""
+        """Truncate the newest user turn or a slot value, because neither can be dropped."""
         slots = tuple(at for at, item in enumerate(self._items) if isinstance(item, SlotValue))
         if self._plan.cut is None or not self._cut((*self._talk.newest, *slots), 0):
             raise BudgetError(self._describe_excess())
 
     def _cut(self, unit: Unit, least: int) -> bool:
-        """Cut one text of a unit, the longest if possible, so that the conversation fits.
+        """Truncate one text in a unit, preferably the longest, so that the conversation fits.
 
         Returns:
-            False if cutting one text is not enough.
+            False if truncating a single text is not enough.
         """
         texts = [(text, at) for at in unit for text in cuttable_texts(self._items[at])]
         texts.sort(key=lambda each: len(each[0]), reverse=True)
@@ -281,9 +282,9 @@ class _Work:
         return False
 
     def summarize(self, gone: int) -> Generator[Task, object, None]:
-        """Replace dropped messages by a summary; without a summary, drop only as many as necessary."""
+        """Replace dropped messages with a summary; if there is no summary, drop only as many as necessary."""
         plan = self._plan
-        # If counts are not monotonic, fewer units than `gone` may reach the target; then nothing would be summarized.
+        # Use at least `gone` units: if counts are not monotonic, fewer units could already reach the target.
         units = min(max(gone, self._fewest_to(self._limit - plan.summary)), self._message_units)
         going = sorted(at for unit in self._order[:units] for at in unit)
         self.drop(gone)
@@ -322,16 +323,16 @@ class _Work:
                 self.mark(going, "summarized", _REASON_SUMMARY)
                 self._replaced[first], self._summary = message, first
                 return
-            # A text can cost more inside the request than on its own, so the excess may exceed its own count.
+            # A text can cost more tokens inside the request than alone, so the excess may exceed its own count.
             room = room - over if room > over else room // 2
-        raise BudgetError(f"there was no room for one of {plan.summary} tokens")
+        raise BudgetError(f"a summary of at most {plan.summary} tokens does not fit")
 
     def start_on(self, role: str, *, follows: bool) -> None:
-        """Drop the units before the first turn of a role, except system text and protected items.
+        """Drop all units before the first turn with a role, except system text and protected items.
 
         Args:
-            role: The role.
-            follows: True if such a turn follows the items.
+            role: The required role of the first turn.
+            follows: True if a turn with this role follows the items.
         """
         kept = self._kept() if self._summary is None else sorted((*self._kept(), self._summary))
         begins = {at: unit[0] for unit in self._order for at in unit}
@@ -349,11 +350,11 @@ class _Work:
                     self._cuts.pop(at, None)
 
     def _is_value(self, unit: Unit) -> bool:
-        """Return True if a unit is a slot value, which is not part of the turns."""
+        """Return True if a unit is a slot value rather than a message."""
         return isinstance(self._items[unit[0]], SlotValue)
 
     def drop_void_thinking(self) -> None:
-        """Drop thinking that was signed before the current messages were dropped."""
+        """Drop signed thinking whose signature covers messages that are now dropped."""
         if not self._lost and not self._cuts:
             return
         since = len(self._items) if self._since is None else self._since
@@ -366,7 +367,7 @@ class _Work:
 
     @property
     def _ends_prefix(self) -> bool:
-        """True if the dropped messages differ from those of the last answer's request."""
+        """True if the request for the last assistant message dropped different messages."""
         roles = [role_of(item) for item in self._items]
         last = max((at for at, role in enumerate(roles) if role == "assistant"), default=0)
         return bool(self._lost) and (self._since is None or self._since > last)
@@ -375,7 +376,7 @@ class _Work:
         return [at for at in range(len(self._items)) if at not in self._lost]
 
     def result(self) -> Fitted:
-        """Return the fitted conversation."""
+        """Return the fitted conversation, with its report."""
         kept = self._kept()
         if self._summary is not None:
             kept = sorted((*kept, self._summary))
@@ -410,7 +411,7 @@ class _Work:
         if self._tools:
             slots["tools"] = Tokens(counts.tools(self._tools), counts.tools(self._tools))
         before = self._meter.cost(range(len(items)), {})
-        # Don't count an unchanged conversation again: some counters call a provider.
+        # Don't count an unchanged conversation again, because some counters call a provider.
         after = self._meter.cost(sent, self._replaced) if self._lost or self._cuts else before
         return Account(before, after, found, slots)
 

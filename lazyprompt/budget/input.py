@@ -1,4 +1,4 @@
-"""The messages passed to ``Budget.fit``: parsed, counted in the form in which they are sent, and returned as passed."""
+"""Messages passed to ``Budget.fit``: parsed, counted in the format that is sent, and returned in the format passed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class BudgetInput(NamedTuple):
-    """A conversation as passed and as counted.
+    """A conversation in two formats: as passed by the caller, and as counted by the budget.
 
     Attributes:
-        items: The items as passed.
-        messages: The items if each is a Msg or a message dict; otherwise the parsed messages.
-        counted: The messages as they are sent, at the same indices.
-        sources: The indices of the items that each message was parsed from; None if each item is a message.
-        together: The groups of messages that were parsed from one item.
+        items: The items passed by the caller.
+        messages: The same items if each is a Msg or a message dict; otherwise the messages parsed from them.
+        counted: The messages in the format that is sent, at the same indices.
+        sources: The indices of the items from which each message was parsed; None if each item is a message.
+        together: The groups of messages that were parsed from the same item.
     """
 
     items: Sequence[object]
@@ -40,7 +40,7 @@ class BudgetInput(NamedTuple):
 
     @classmethod
     def parse(cls, items: Iterable[object]) -> BudgetInput:
-        """Parse items in any form that a history accepts.
+        """Parse items in any format that a history accepts.
 
         Raises:
             HistoryError: The argument is not a list, or an item is not a message.
@@ -60,7 +60,7 @@ class BudgetInput(NamedTuple):
         return cls(given, [*parsed.messages], counted, sources, together)
 
     def restore(self, fitted: Fitted) -> tuple[list[Any], TrimReport]:
-        """Return the fitted items, each of the type that was passed, and the report."""
+        """Return the fitted items, as the types that the caller passed, and the report."""
         replaced = {at: self._replaced(at, fitted) for at in fitted.replaced}
         if self.sources is None:
             left: list[object] = [replaced[at] if at in replaced else self.messages[at] for at in fitted.kept]
@@ -69,14 +69,14 @@ class BudgetInput(NamedTuple):
         return [_copied(item) for item in left], fitted.report
 
     def _replaced(self, at: int, fitted: Fitted) -> Item:
-        """Return a cut message, or a summary, of the type that was passed."""
+        """Return a truncated message, or a summary, as the type that the caller passed."""
         item, given = fitted.replaced[at], self.messages[at]
         if fitted.fates[at][0] == "cut":
             return with_cut_of(given, self.counted[at], item)
         return {"role": "user", "content": item.text} if isinstance(item, Msg) and not isinstance(given, Msg) else item
 
     def _items(self, kept: Sequence[int], replaced: Mapping[int, Item], sources: Sequence[range]) -> list[object]:
-        """Return the items of the kept messages. An item with a replaced message is returned as its messages."""
+        """Return the items of the kept messages; an item with a replaced message is split into its messages."""
         changed = {sources[at].start for at in replaced}
         left: list[object] = []
         done: set[int] = set()
@@ -92,22 +92,22 @@ class BudgetInput(NamedTuple):
 
 def _check_list(items: object) -> None:
     if is_dict(items) or isinstance(items, Msg | str):
-        raise HistoryError(f"messages is a {type(items).__name__}; give a list of Msg or message dicts")
+        raise HistoryError(f"messages must be a list of Msg or message dicts, not {type(items).__name__}")
 
 
 def _are_messages(items: list[object]) -> TypeGuard[list[Message]]:
     return all(isinstance(item, dict | Msg) for item in items)
 
 
-def _copied(message: Any) -> object:  # noqa: ANN401 - a cast would be a call for each message
-    """Copy a message; a Msg is immutable and is returned as it is."""
-    # Most messages have only a role and a text, so a shallow copy is enough.
+def _copied(message: Any) -> object:  # noqa: ANN401 - casts would slow this down
+    """Return a copy of a message; a Msg is immutable and is returned unchanged."""
+    # Most messages contain only a role and text, so a shallow copy is enough.
     if message.__class__ is dict and message.keys() == {"role", "content"} and type(message["content"]) is str:
         return message.copy()
     if isinstance(message, Msg):
         return message
     try:
-        return marshal.loads(marshal.dumps(message))  # noqa: S302 - bytes of our own making
+        return marshal.loads(marshal.dumps(message))  # noqa: S302 - bytes from marshal.dumps
     except ValueError:
-        # Not plain data, such as a block inside a dict, or a client's object.
+        # The message is not plain data: for example, a dict that contains a block or a client library's object.
         return deepcopy(message)

@@ -1,4 +1,4 @@
-"""The report of a budget: dropped, cut and summarized messages, and token counts."""
+"""The report on a trimmed conversation: token counts, and the dropped, truncated and summarized messages."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Outcome: TypeAlias = Literal["kept", "dropped", "cut", "summarized"]
 
 
 class Tokens(NamedTuple):
-    """Token counts before and after trimming."""
+    """The token counts before and after trimming."""
 
     before: int
     after: int
 
 
 class ListItems(NamedTuple):
-    """The outcome for a list in a slot, as indices in the list.
+    """The outcome for a slot whose value is a list.
 
     Attributes:
-        kept: The kept items.
-        dropped: The dropped items.
-        start: The index of the first item in the report's messages.
+        kept: The list indices of the kept items.
+        dropped: The list indices of the dropped items.
+        start: The index of the list's first item in the report's ``messages``.
     """
 
     kept: tuple[int, ...]
@@ -39,16 +39,16 @@ class ListItems(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """The outcome for a message, a slot value, or a list item in a slot.
+    """The outcome for a message, a slot value, or one item of a list value.
 
     Attributes:
-        index: The index among the messages that were passed.
-        role: The role; ``slot`` for a slot value.
+        index: The index in the report's ``messages``.
+        role: The message role; ``slot`` for a slot value.
         slot: The part of the prompt: ``system``, ``history``, ``input`` (the newest user turn), or a slot's name.
-        fate: ``kept``, ``dropped``, ``cut`` or ``summarized``.
-        reason: The reason; empty for a kept message.
-        before: The tokens before trimming.
-        after: The tokens after trimming.
+        fate: The outcome: ``kept``, ``dropped``, ``cut`` or ``summarized``.
+        reason: The reason for the outcome; empty for a kept message.
+        before: The token count before trimming.
+        after: The token count after trimming.
         item: The index of the item in its list; None for a message or a whole value.
     """
 
@@ -63,18 +63,18 @@ class Trimmed:
 
 
 class TrimReport:
-    """A report of what a budget changed in a conversation.
+    """A report on the changes that a budget made to a conversation.
 
     Token counts are computed on first access.
 
     Attributes:
-        max_tokens: The maximum number of tokens, without the reserve for the answer; None if only slots had limits.
-        failure: The reason for a missing summary, if summarizing failed.
+        max_tokens: The maximum number of tokens, excluding the reserve for the response; None if only slots had limits.
+        failure: The reason why summarizing failed; None if it did not fail.
         lists: The kept and dropped items of each list, by slot name.
-        void: The indices of the messages whose signed thinking was dropped, because the signature covered messages
-            that are now dropped.
-        ends_prefix: True if the dropped messages differ from those of the last answer's request, so a prompt cache
-            can't serve the rest.
+        void: The indices of the messages whose signed thinking was dropped because its signature covered messages that
+            are now dropped.
+        ends_prefix: True if the previous request dropped different messages, so that a prompt cache can't serve the
+            remaining messages.
     """
 
     def __init__(
@@ -97,22 +97,22 @@ class TrimReport:
         self._count = account
 
     def __bool__(self) -> bool:
-        """Return True if anything was changed."""
+        """Return True if the budget changed the conversation."""
         return bool(self._fates)
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """The indices of the dropped messages, values and items."""
+        """The indices of the dropped messages, slot values and list items."""
         return self._of("dropped")
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """The indices of the cut messages and values."""
+        """The indices of the truncated messages and slot values."""
         return self._of("cut")
 
     @property
     def summarized(self) -> tuple[int, ...]:
-        """The indices of the messages that a summary replaced."""
+        """The indices of the messages that were replaced by a summary."""
         return self._of("summarized")
 
     def _of(self, kind: Outcome) -> tuple[int, ...]:
@@ -124,12 +124,12 @@ class TrimReport:
 
     @property
     def before(self) -> int:
-        """The tokens before trimming."""
+        """The token count before trimming."""
         return self._account.before
 
     @property
     def after(self) -> int:
-        """The tokens after trimming."""
+        """The token count after trimming."""
         return self._account.after
 
     @property
@@ -144,7 +144,7 @@ class TrimReport:
 
     @property
     def slots(self) -> dict[str, Tokens]:
-        """The tokens of each slot, of ``tools``, and of the rest (``framing``)."""
+        """The token counts by slot name, plus ``tools`` and ``framing`` (all other tokens)."""
         account = self._account
         found = dict(account.slots)
         rest = Tokens(
@@ -157,7 +157,7 @@ class TrimReport:
         return found
 
     def as_dict(self) -> JsonObject:
-        """Return the report as JSON values."""
+        """Return the report as a JSON-serializable dict."""
         return {
             "max_tokens": self.max_tokens,
             "before": self.before,
@@ -198,26 +198,26 @@ class TrimReport:
         return f"{before}{self.after:,}{limit} tokens: {self._describe_changes()}"
 
     def __repr__(self) -> str:
-        # Without token counts: some counters call a provider.
+        # Omit token counts, because some counters call a provider.
         return f"<TrimReport: {self._describe_changes()}>"
 
     def _repr_html_(self) -> str:
         return html_of(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a pickle, with the counts computed."""
+        """Return the state for a pickle, with computed token counts."""
         account = self._account
         return {**self.__dict__, "_count": None, "_account": account}
 
 
 class ItemTokens(NamedTuple):
-    """The tokens of one item.
+    """The token counts for one item.
 
     Attributes:
-        role: The role.
+        role: The message role; ``slot`` for a slot value.
         slot: The part of the prompt; see :class:`Trimmed`.
-        before: The tokens before trimming.
-        after: The tokens after trimming; 0 if the item was dropped.
+        before: The token count before trimming.
+        after: The token count after trimming; 0 if the item was dropped.
         item: The index of the item in its list; None for a message or a whole value.
     """
 
@@ -229,13 +229,13 @@ class ItemTokens(NamedTuple):
 
 
 class Account(NamedTuple):
-    """The token counts of a conversation.
+    """The token counts for a conversation.
 
     Attributes:
-        before: The tokens before trimming.
-        after: The tokens after trimming.
-        items: The tokens of each item.
-        slots: The tokens of each slot.
+        before: The token count before trimming.
+        after: The token count after trimming.
+        items: The token counts for each item.
+        slots: The token counts by slot name.
     """
 
     before: int

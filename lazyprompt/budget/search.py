@@ -1,4 +1,4 @@
-"""Search for the number of units to drop."""
+"""Binary search for the number of pieces to drop."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 def find_fewest(count: int, cost: Callable[[int], int], target: int) -> int | None:
-    """Find the fewest pieces to drop, by binary search.
+    """Find the smallest number of pieces to drop, by binary search.
 
     Args:
         count: The number of pieces.
-        cost: A function from the number of dropped pieces to the cost of the rest. It should never increase.
+        cost: A function that maps the number of dropped pieces to the cost of the rest. The cost should never increase.
         target: The maximum cost.
 
     Returns:
-        The smallest number of dropped pieces with a cost of at most ``target``; None if there is none.
+        The smallest number of dropped pieces with a cost of at most ``target``; None if even dropping all costs more.
     """
     found = bisect_left(range(count + 1), -target, key=lambda gone: -cost(gone))
     return found if found <= count else None

@@ -1,7 +1,8 @@
-"""Messages as ``ChatFormatter("openai")`` sends them, which a budget without a formatter counts.
+"""Conversion of messages to the format that ``ChatFormatter("openai")`` sends, for budgets without a formatter.
 
-Each message is counted on its own, with the formatter's changes: valid names and ids, media of results in a user
-message, and a result for each call without one. Content that the formatter omits may count; added content always does.
+Each message is counted separately, after the formatter's changes: valid names and ids, media from tool results in a
+user message, and a placeholder result for each call without a result. Content that the formatter adds is always
+counted; content that it omits may be counted.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def link_calls(messages: Sequence[Msg]) -> list[Msg]:
-    """Return messages with unique call ids, and with a result for each call."""
+    """Return messages in which every call has a unique id and a result."""
     found: list[Msg] = []
-    # The new ids of calls without a result, by original id.
+    # The new ids of calls that have no result yet, by original id.
     waiting: dict[str, deque[str]] = {}
-    # The message index and tool name of each call, by new id.
+    # The message index and the tool name of each call, by new id.
     calls: dict[str, tuple[int, str]] = {}
-    # The next suffix for a repeated id: some servers give every call the same id.
+    # The next suffix for a repeated id; some servers assign the same id to every call.
     numbers: dict[str, int] = {}
     for at, message in enumerate(messages):
         linked = message
@@ -54,7 +55,7 @@ def _link_block(
     calls: dict[str, tuple[int, str]],
     numbers: dict[str, int],
 ) -> Block:
-    """Return a call with a unique id, or a result with the id and tool name of its call."""
+    """Return a call with a unique id, a result with the id and tool name of its call, or any other block unchanged."""
     if isinstance(block, ToolUseBlock):
         new, number = block.id, numbers.get(block.id, 2)
         while new in calls:
@@ -73,7 +74,7 @@ def _link_block(
 
 
 def sent_forms(messages: Iterable[Msg | Form]) -> list[Form]:
-    """Return messages as the OpenAI dicts that are sent; dicts stay unchanged."""
+    """Convert each Msg to the OpenAI dicts that are sent; dicts are returned unchanged."""
     found: list[Form] = []
     for message in messages:
         if isinstance(message, Msg):
@@ -87,7 +88,7 @@ _SENT = replace(COUNTED, named_results=False)
 
 
 def _turns(message: Msg) -> list[Turn]:
-    """Return the turns of a message: its results, their media, and the remaining blocks with valid names."""
+    """Return the turns in a message: its tool results, their media, and its other blocks with valid names."""
     speaker = fitted(no_imitation(message.speaker, message.role), NAMES) if message.speaker else ""
     turns: list[Turn] = []
     blocks: list[Block] = []
@@ -110,7 +111,7 @@ def _turns(message: Msg) -> list[Turn]:
 
 
 def _result_turns(block: ToolResultBlock) -> list[Turn]:
-    """Return the turn of a result, and the user turn with its media."""
+    """Return the turn for a tool result and, if the result contains media, a user turn with the media."""
     media = [] if isinstance(block.output, str) else [each for each in block.output if not isinstance(each, TextBlock)]
     text = block.text if block.text or not media else f"({', '.join(each.kind for each in media)}: in the next message)"
     result = ToolResultBlock(fitted(block.id, IDS, ID_LENGTH), output=text)

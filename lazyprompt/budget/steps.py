@@ -1,8 +1,8 @@
-"""Steps: the oldest messages are dropped many at a time, so that many requests share a prefix.
+"""Dropping the oldest messages in large steps, so that many consecutive requests share a prefix.
 
-A budget keeps no state of a conversation. Each time, it replays all requests of the conversation so far: whenever one
-was too long, messages were dropped down to the low-water mark. The next requests drop the same messages, until one is
-too long again.
+A budget stores no state for a conversation. Instead, it replays all earlier requests of the conversation. Whenever a
+request is too long, messages are dropped down to the low-water mark. The following requests drop the same messages
+until a request is too long again.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from lazyprompt.budget.units import Unit
 
 
-# The tolerance of estimates, as a factor of the limit.
+# Factor of the limit up to which an estimated token count may still have been within the limit.
 _SURE = 1.05
 
 
 class Step(NamedTuple):
-    """The messages that are dropped for a request.
+    """The set of messages that a request drops.
 
     Attributes:
-        dropped: The indices of the messages.
-        since: The index of the first answer that was requested without them; the number of messages if this request
-            is the first.
+        dropped: The indices of the dropped messages.
+        since: The index of the first assistant message whose request dropped these messages; the number of messages
+            if this request is the first.
     """
 
     dropped: frozenset[int]
@@ -42,22 +42,22 @@ def last_step(
     limit: float,
     low: float,
 ) -> Step:
-    """Return the step of the latest request of a conversation.
+    """Return the messages that the latest request of a conversation drops.
 
     Args:
-        units: The units that may be dropped, the oldest first.
-        tokens: The tokens of each message.
-        roles: The role of each message. One request preceded each assistant message; the latest follows them all.
-        beside: The tokens of the request without its messages.
-        newer: The tokens of the latest request's input, which is not one of the messages.
-        limit: The maximum number of tokens of a request.
-        low: The low-water mark: the number of tokens to drop down to.
+        units: The droppable units, oldest first.
+        tokens: The token count of each message.
+        roles: The role of each message. A request preceded each assistant message; the latest request follows all.
+        beside: The token count of the request without its messages.
+        newer: The token count of the latest request's input, which is not among the messages.
+        limit: The maximum number of tokens in a request.
+        low: The low-water mark, which is the number of tokens to drop down to.
     """
     dropped: set[int] = set()
     since, sent, done, newest = 0, beside, 0, -1
-    # The index of the first unit that is not dropped, and of the newest dropped message.
+    # The index of the first unit that is not dropped, and the index of the newest dropped message.
     first, latest = 0, -1
-    # The tokens of a request before the last step, while the estimate is too close to the limit to date that step.
+    # The tokens of the latest request before the last step, while estimates can't tell which request took that step.
     unsure: float | None = None
     for end in [*(at for at, role in enumerate(roles) if role == "assistant" and at), len(roles)]:
         new = sum(tokens[done:end])
@@ -72,8 +72,8 @@ def last_step(
         unit = next(left, None)
         while unit is not None:
             following = next(left, None)
-            # The model continues from the last unit, so drop it only if necessary. A step also drops every unit older
-            # than the newest dropped one, such as a question whose tool calls were dropped before it.
+            # The model continues from the last unit, so drop it only if necessary.
+            # Also drop every unit older than the newest dropped unit, such as a question whose tool calls were dropped.
             if sent <= (limit if following is None else low) and unit[0] > latest:
                 break
             dropped.update(unit)
@@ -92,12 +92,12 @@ def last_step(
 
 
 def _droppable(units: Sequence[Unit], first: int, end: int, newest: int, dropped: set[int]) -> Iterator[Unit]:
-    """Yield the units of a request that may be dropped, oldest first.
+    """Yield the droppable units of a request, oldest first.
 
     Args:
         units: All units.
         first: The index of the first unit to consider.
-        end: The number of messages of the request.
+        end: The number of messages in the request.
         newest: The index of the newest user message, which is kept.
         dropped: The indices of the messages that earlier requests dropped.
     """

@@ -1,4 +1,4 @@
-"""Summaries in place of dropped messages: requested once, cached, and extended when more messages are dropped."""
+"""Cached summaries of dropped messages, which are extended when more messages are dropped."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from lazyprompt.budget.units import Item, Message
 
 SUMMARY = "Summary of the earlier conversation: "
-"""The beginning of each summary message."""
+"""The text at the start of each summary message."""
 
-# The number of cached summaries.
+# Maximum number of cached summaries.
 _KEPT = 64
 
 
@@ -28,16 +28,16 @@ class Summarizer(Protocol):
     """A function that summarizes messages."""
 
     def __call__(self, messages: list[dict[str, Any]], /) -> str | Awaitable[str]:
-        """Return the summary of OpenAI message dicts, the oldest first; may be async."""
+        """Return a summary of OpenAI message dicts, which are sorted oldest first; may be async."""
         ...
 
 
 class Task(NamedTuple):
-    """Messages to summarize.
+    """A request for a summary.
 
     Attributes:
-        messages: The messages as OpenAI dicts. The first may be the summary of earlier messages.
-        key: The digests of all messages that the summary covers.
+        messages: The messages to summarize, as OpenAI dicts. The first may be a summary of earlier messages.
+        key: The hashes of all messages that the summary covers.
     """
 
     messages: list[dict[str, Any]]
@@ -45,7 +45,7 @@ class Task(NamedTuple):
 
 
 class Summaries:
-    """A cache of the latest summaries, by the messages that they cover."""
+    """A cache for the latest summaries, keyed by the messages that they cover."""
 
     __slots__ = ("_made",)
 
@@ -53,31 +53,31 @@ class Summaries:
         self._made: OrderedDict[tuple[Hashable, ...], str] = OrderedDict()
 
     def task(self, messages: Sequence[Message]) -> Task | str:
-        """Return the task of summarizing messages, or their cached summary."""
+        """Return a task that summarizes messages, or their cached summary."""
         key = tuple(digest(forms([message])) for message in messages)
         known = max((made for made in list(self._made) if key[: len(made)] == made), key=len, default=())
         if known and len(known) == len(key):
             return self._made[known]
         before: list[Form] = [{"role": "user", "content": f"{SUMMARY}{self._made[known]}"}] if known else []
-        # Copies, so that a summarizer can't change the caller's messages.
+        # Copy the messages, so that a summarizer can't modify the caller's messages.
         return Task([deepcopy(dict(form)) for form in before + forms(messages[len(known) :])], key)
 
     def keep(self, task: Task, summary: str) -> None:
-        """Cache a summary."""
+        """Store a summary in the cache, which drops the oldest summary when full."""
         self._made[task.key] = summary
         while len(self._made) > _KEPT:
             self._made.popitem(last=False)
 
     def __reduce__(self) -> tuple[type[Summaries], tuple[()]]:
-        """Pickle without the cached summaries."""
+        """Omit the cached summaries from pickles."""
         return Summaries, ()
 
 
 def checked_summary(made: object) -> str:
-    """Return a summarizer's result if it is a summary.
+    """Return a summarizer's result after checking that it is a non-empty string.
 
     Raises:
-        BudgetError: The result is not a string, or is empty.
+        BudgetError: The result is not a string, or it is empty.
     """
     if not isinstance(made, str):
         raise BudgetError(f"the summarizer returned a {type(made).__name__}; it must return the summary as a string")
@@ -88,6 +88,6 @@ def checked_summary(made: object) -> str:
 
 
 def summary_message(text: str, like: Item) -> Message:
-    """Return a summary as a user message, of the same type as another. It's untrusted, so it can't be system text."""
+    """Return a summary as a message of the same type as another. The role is ``user``: summaries are untrusted."""
     content = f"{SUMMARY}{text}"
     return message_of("", content, "user") if isinstance(like, Msg) else {"role": "user", "content": content}

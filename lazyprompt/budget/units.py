@@ -1,6 +1,6 @@
-"""Units: messages that a budget drops or keeps together.
+"""Units: groups of messages that a budget drops or keeps together.
 
-A tool call and all its results form one unit; every other message is its own unit. System text, protected items and
+A tool call and its results form one unit; every other message is a unit by itself. System text, protected items and
 the newest user turn are never dropped.
 """
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class SlotValue(NamedTuple):
-    """The value of a slot, or an item of a list in a slot, trimmed along with the prompt's messages.
+    """The value of a slot, or one item of a list value, which is trimmed along with the prompt's messages.
 
     Attributes:
         slot: The slot's name.
         text: The value's text.
         place: The index of the item in its list; None for a whole value.
-        rank: The number of list items that are dropped before this one; None for the one that is always kept.
+        rank: The number of list items that are dropped before this item; None for the item that is always kept.
     """
 
     slot: str
@@ -41,17 +41,17 @@ Item: TypeAlias = "Msg | Form | SlotValue"
 Unit: TypeAlias = "tuple[int, ...]"
 
 
-# The keys of a message that is only a text.
+# Keys of a message that contains only text.
 _PLAIN_KEYS: AbstractSet[str] = frozenset(("role", "content"))
 
 
 class ConversationUnits(NamedTuple):
-    """A conversation, divided into units.
+    """A conversation that is divided into units.
 
     Attributes:
-        units: The units that may be dropped, as item indices, in the order of their first items.
+        units: The droppable units, each as a tuple of item indices, sorted by their first item.
         fixed: The indices of the items that are never dropped.
-        orphans: The indices of results without a call, which providers reject.
+        orphans: The indices of tool results without a call, which providers reject.
         newest: The indices of the newest user turn, or of the last unit if there is no user turn.
     """
 
@@ -72,19 +72,19 @@ def group_units(
 
     Args:
         items: Messages (Msg or OpenAI dicts) and slot values.
-        is_protected: A function that returns True for each additional item to keep. It decides for every slot value.
-        keep_newest: True if the items include the newest user turn; False if it follows them.
-        together: More groups of items to drop together.
+        is_protected: A function that returns True for each additional item to keep, including slot values.
+        keep_newest: True if the items include the newest user turn; False if that turn follows the items.
+        together: Additional groups of item indices to drop together.
 
     Returns:
-        The units.
+        The droppable units and the indices of the items to keep.
 
     Raises:
-        HistoryError: An item is not a message.
+        HistoryError: An item is neither a message nor a slot value.
     """
     fixed: set[int] = set()
     orphans: list[int] = []
-    # The index of the first item of each item's unit (a union-find forest).
+    # Maps each linked item to an earlier item of its unit (a union-find forest).
     first_of: dict[int, int] = {}
     waiting: dict[str, deque[int]] = {}
     newest, last = -1, -1
@@ -99,7 +99,7 @@ def group_units(
         else:
             role = item.get("role")
             plain = item.keys() == _PLAIN_KEYS and isinstance(item["content"], str)
-        # Most messages are plain text, which has no links.
+        # Most messages are plain text, so they contain no calls or results to link.
         if plain or not _is_linked(item, at, waiting, first_of, orphans):
             last = at
             if role == "user":
@@ -110,7 +110,7 @@ def group_units(
         _join([*unit], first_of)
     if is_protected is not None:
         fixed |= {at for at, item in enumerate(items) if is_protected(at, item)}
-    # Without a user turn, the last message is the one to answer.
+    # Without a user turn, keep the last message, to which the model responds.
     return _in_units(len(items), fixed, orphans, first_of, (newest if newest >= 0 else last) if keep_newest else -1)
 
 
@@ -121,7 +121,7 @@ def _in_units(
     for at in sorted(first_of):
         first = _root(at, first_of)
         groups[first] = (*groups.get(first, ()), at)
-    # Items that begin no unit of their own.
+    # Items that are not the first of a droppable unit.
     elsewhere = {*orphans, *(at for group in groups.values() for at in group[1:])}
     units = [groups.get(at, (at,)) for at in range(count) if at not in elsewhere]
     kept = next((unit for unit in units if newest in unit), ())
@@ -131,7 +131,7 @@ def _in_units(
 
 
 def _join(items: list[int], first_of: dict[int, int]) -> None:
-    """Merge the units of some items."""
+    """Merge the units of several items into one."""
     roots = {_root(at, first_of) for at in items}
     first = min(roots)
     for at in (*roots, *items):
@@ -145,7 +145,7 @@ def _root(at: int, first_of: dict[int, int]) -> int:
 
 
 def _find_call(result: str, waiting: dict[str, deque[int]]) -> int | None:
-    """Return the index of a result's call. A result without an id belongs to the oldest open call."""
+    """Return the index of a result's call. A result without an id is matched to the oldest call without a result."""
     if not result:
         result = next((call for call, places in waiting.items() if places), "")
     places = waiting.get(result)
@@ -155,7 +155,7 @@ def _find_call(result: str, waiting: dict[str, deque[int]]) -> int | None:
 def _check(items: Sequence[object]) -> None:
     for at, item in enumerate(items):
         if not isinstance(item, Msg | Mapping | SlotValue):
-            raise HistoryError(f"messages[{at}] is a {type(item).__name__}; give Msg or OpenAI dicts")
+            raise HistoryError(f"messages[{at}] must be a Msg or an OpenAI dict, not {type(item).__name__}")
 
 
 def _is_linked(
@@ -164,7 +164,7 @@ def _is_linked(
     """Link a message's results to their calls, and register its own calls.
 
     Returns:
-        True if the message is linked, or is an orphan.
+        True if the message contains a result that was linked, or only results without a call.
     """
     calls, results = _msg_links(item) if isinstance(item, Msg) else _dict_links(item)
     for call in calls:
@@ -180,7 +180,7 @@ def _is_linked(
 
 
 def _msg_links(message: Msg) -> tuple[list[str], list[str]]:
-    """Return the ids of the calls and of the results in a message."""
+    """Return the ids of the tool calls in a message, and the ids of its tool results."""
     blocks = message.blocks
     calls = [block.id for block in blocks if isinstance(block, ToolUseBlock)]
     return calls, [block.id for block in blocks if isinstance(block, ToolResultBlock)]
@@ -211,7 +211,7 @@ def _id(holder: Mapping[str, Any], *keys: str) -> str:
 
 
 def _has_other_content(item: Message) -> bool:
-    """Return True if a message contains anything besides results."""
+    """Return True if a message contains anything besides tool results."""
     if isinstance(item, Msg):
         return any(not isinstance(block, ToolResultBlock) for block in item.blocks) or bool(item.urls)
     return any(part.get("type") != "tool_result" for part in _dicts(item.get("content")))

@@ -41,26 +41,26 @@ def contents(messages: Sequence[Form]) -> list[Any]:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"max_tokens": 0}, "max_tokens is 0; give a whole number of tokens, at least 1"),
-        ({"max_tokens": 1.5}, r"max_tokens is 1\.5"),
-        ({"max_tokens": True}, "max_tokens is True"),
-        ({"max_tokens": 9, "reserve": 9}, "reserve=9 leaves nothing of max_tokens=9"),
-        ({"max_tokens": 9, "reserve": -1}, "reserve is -1"),
+        ({"max_tokens": 0}, "max_tokens must be a whole number of tokens, at least 1, not 0"),
+        ({"max_tokens": 1.5}, r"max_tokens must be .*, not 1\.5"),
+        ({"max_tokens": True}, "max_tokens must be .*, not True"),
+        ({"max_tokens": 9, "reserve": 9}, "reserve=9 must be less than max_tokens=9"),
+        ({"max_tokens": 9, "reserve": -1}, "reserve must be .*, not -1"),
         (
             {"max_tokens": 9, "policy": "newest"},
-            "policy 'newest' is unknown.*expected one of oldest, priority, cache, or a f",
+            "unknown policy 'newest'.*expected one of oldest, priority, cache, or a f",
         ),
         ({"max_tokens": 9, "policy": "chache"}, r"did you mean 'cache'\?"),
-        ({"max_tokens": 9, "cut": "start"}, "cut is 'start'; give 'end', 'middle' or None"),
-        ({"max_tokens": 9, "priority": {}}, "priority= is for policy='priority'"),
-        ({"max_tokens": 9, "low_water": 0}, "low_water is 0; give a share"),
-        ({"max_tokens": 9, "low_water": 1.1}, "low_water is 1.1; give a share"),
+        ({"max_tokens": 9, "cut": "start"}, "cut must be 'end', 'middle' or None, not 'start'"),
+        ({"max_tokens": 9, "priority": {}}, "priority= requires policy='priority'"),
+        ({"max_tokens": 9, "low_water": 0}, "low_water must be a fraction above 0 and at most 1, not 0"),
+        ({"max_tokens": 9, "low_water": 1.1}, "low_water must be a fraction above 0 and at most 1, not 1.1"),
         (
             {"max_tokens": 9, "counter": len},
-            r"a builtin_function_or_method without a method count\(messages",
+            r"method count\(messages, tools\), which builtin_function_or_method lacks",
         ),
-        ({"max_tokens": None, "slots": {"a": 0}}, r"slots\['a'\] is 0"),
-        ({"max_tokens": 9, "summary_tokens": 0}, "summary_tokens is 0"),
+        ({"max_tokens": None, "slots": {"a": 0}}, r"slots\['a'\] must be .*, not 0"),
+        ({"max_tokens": 9, "summary_tokens": 0}, "summary_tokens must be .*, not 0"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], match: str) -> None:
@@ -81,7 +81,7 @@ def test_a_budget_can_be_pickled() -> None:
 
 @pytest.mark.parametrize("bad", ["text", said("user", "x"), Msg("user", "x", "user"), [1], ["text"], [None]])
 def test_what_is_no_list_of_messages_is_refused(bad: Any) -> None:
-    with pytest.raises(HistoryError, match="give a list of Msg or message dicts|a history holds a pair"):
+    with pytest.raises(HistoryError, match="must be a list of Msg or message dicts|a history holds a pair"):
         Budget(40, CHARS).fit(bad)
 
 
@@ -399,7 +399,7 @@ def test_a_counter_that_gives_no_number_is_told_so() -> None:
         def count(self, messages: Any) -> str:
             return f"{len(messages)}"
 
-    with pytest.raises(BudgetError, match="Texts.count returned a str; it must return an int and not be async"):
+    with pytest.raises(BudgetError, match="Texts.count returned a str; it must be sync and return an int"):
         Budget(9, Texts()).fit(talk(3))  # type: ignore[arg-type]
     with (
         pytest.warns(RuntimeWarning, match="was never awaited"),
@@ -453,14 +453,14 @@ def test_a_report_is_data() -> None:
 @pytest.mark.parametrize(
     ("give", "advice"),
     [
-        (lambda: ChatPrompter(budget=2000), r"not 2000: give Budget\(2000\)"),  # type: ignore[arg-type]
+        (lambda: ChatPrompter(budget=2000), r"not 2000; use Budget\(2000\)"),  # type: ignore[arg-type]
         (lambda: ChatPrompter().with_budget("2000"), "dict of token limits by slot name, not '2000'"),  # type: ignore[arg-type]
-        (lambda: ChatFormatter("openai", budget=2000), r"give Budget\(2000\)"),  # type: ignore[arg-type]
-        (lambda: OnlineChatModule(budget=2000), r"give Budget\(2000\)"),  # type: ignore[arg-type]
-        (lambda: TrainableModule("qwen", budget=2000), r"give Budget\(2000\)"),  # type: ignore[arg-type]
+        (lambda: ChatFormatter("openai", budget=2000), r"use Budget\(2000\)"),  # type: ignore[arg-type]
+        (lambda: OnlineChatModule(budget=2000), r"use Budget\(2000\)"),  # type: ignore[arg-type]
+        (lambda: TrainableModule("qwen", budget=2000), r"use Budget\(2000\)"),  # type: ignore[arg-type]
         (lambda: Budget(2000, "gpt-4o"), r"pass a counter, such as TiktokenCounter\('gpt-4o'\)"),  # type: ignore[arg-type]
         (lambda: Budget(2000, CharTokenCounter), r"pass an instance: CharTokenCounter\(...\)"),  # type: ignore[arg-type]
-        (lambda: Budget(2000, 3), "counter is a int without a method count"),  # type: ignore[arg-type]
+        (lambda: Budget(2000, 3), r"counter must have a method count\(messages, tools\), which int lacks"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_budget_or_no_counter_is_told_with_what_to_give(give: Callable[[], object], advice: str) -> None:

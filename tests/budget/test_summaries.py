@@ -82,7 +82,7 @@ def test_where_there_can_be_no_summary_the_oldest_go(summarizer: Any, why: str) 
 def test_a_summary_that_has_no_room_is_left_out() -> None:
     kept, report = Budget(100, CHARS, lambda _: "x", summary_tokens=len(PREFIX)).fit(talk(30))
     assert kept == talk(30)[20:]
-    assert report.failure == f"no summary: there was no room for one of {len(PREFIX)} tokens"
+    assert report.failure == f"no summary: a summary of at most {len(PREFIX)} tokens does not fit"
 
 
 def test_a_long_summary_is_cut() -> None:
