@@ -1,1 +1,1 @@
-"""Answers of local models: text, thoughts and tool calls, read whole or piece by piece. Read parser.py first."""
+"""Parsers for local models' responses: text, reasoning and tool calls, whole or streamed. Read parser.py first."""

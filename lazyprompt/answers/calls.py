@@ -1,4 +1,4 @@
-"""Tool calls: JSON, which is parsed while it arrives, and other syntaxes, which are parsed as a whole."""
+"""Parsers for tool calls: JSON is parsed while it arrives, other syntaxes only when complete."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Body(NamedTuple):
-    """The text between the markers of a call.
+    """The text between the start and end markers of a tool call.
 
     Args:
-        text: The text.
-        whole: True if an end marker follows, False if the answer ended.
-        tools: The known tools.
+        text: The text between the markers.
+        whole: True if an end marker follows; False if the response ended first.
+        tools: The tools that the model was offered.
     """
 
     text: str
@@ -30,22 +30,22 @@ class Body(NamedTuple):
     tools: Tools
 
 
-# Returns no calls if the text has another syntax.
+# Returns an empty list if the text has a different syntax.
 Reader: TypeAlias = "Callable[[Body], list[WrittenCall]]"
 
 
 class _Tags:
-    """Calls written in tags.
+    """A parser for tool calls in tag syntax.
 
-    A value ends at an end tag before the next parameter or the end of the text. So it may contain tags, which begin no
-    call.
+    A value ends at an end tag that precedes the next parameter or the end of the text. Therefore, a value may itself
+    contain tags; they never start a call.
 
     Args:
-        call: The tag that opens a call, with its name.
-        call_end: The tag that closes it.
-        key: The tag that opens a parameter, with its name.
-        value_end: The tag that closes it.
-        around: The text around a value besides its tags.
+        call: A pattern for the tag that opens a call, with a group for the tool name.
+        call_end: The tag that closes a call.
+        key: A pattern for the tag that opens a parameter, with a group for the parameter name.
+        value_end: The tag that closes a parameter.
+        around: The text between a value and its tags.
     """
 
     def __init__(self, call: str, call_end: str, key: str, value_end: str, around: str = "") -> None:
@@ -57,7 +57,7 @@ class _Tags:
         self.around = around
 
     def read(self, body: Body) -> list[WrittenCall]:
-        """Parse all calls."""
+        """Parse all calls in a text."""
         *closed, rest = self.next_call.split(body.text)
         bodies = [(text, True) for text in closed] + ([(rest, body.whole)] if rest.strip(SPACE) else [])
         matches = [(self.call.fullmatch(text), whole) for text, whole in bodies]
@@ -65,12 +65,12 @@ class _Tags:
         return calls if len(calls) == len(matches) else []
 
     def written(self, name: str, text: str, body: Body) -> WrittenCall:
-        """Parse one call; a call without its end tag may have been cut off inside a value."""
+        """Parse one call; without an end tag, the arguments are None, because a value may be truncated."""
         name = name.strip(_AROUND_NAME)
         return WrittenCall(name, text, self.arguments(name, text, body.tools) if body.whole else None)
 
     def arguments(self, tool: str, text: str, tools: Tools) -> JsonObject | None:
-        """Parse the arguments; ``None`` if the text contains anything else."""
+        """Parse the arguments of a call; None if the text contains anything besides parameters."""
         found: JsonObject = {}
         for part in self.next_parameter.split(text):
             if not part.strip(SPACE):
@@ -86,7 +86,7 @@ class _Tags:
 _AROUND_NAME = SPACE + "\"'"
 _FUNCTIONS = _Tags(r"<function=([^>\n]+)>", "</function>", r"<parameter=([^>\n]+)>", "</parameter>", "\n")
 _INVOKES = _Tags(r"<invoke name=([^>\n]+)>", "</invoke>", r"<parameter name=([^>\n]+)>", "</parameter>")
-# GLM 4.5 has the name without a tag, and keys and values in tags of their own.
+# GLM 4.5 writes the name without a tag, and each key and value in a separate tag.
 _KEYED = _Tags(r"(?!)", "(?!)", r"<arg_key>([^<]*)</arg_key>\s*<arg_value>", "</arg_value>")
 _KEYED_CALL = re.compile(r"\s*([^\s<>{}()\[\]\"']+)\s*((?:<arg_key>.*)?)", re.DOTALL)
 _GEMMA_CALL = re.compile(r"\s*call:([^\s{}]+)(\{.*)", re.DOTALL)
@@ -94,7 +94,7 @@ _GEMMA_CALL = re.compile(r"\s*call:([^\s{}]+)(\{.*)", re.DOTALL)
 
 def _keyed(body: Body) -> list[WrittenCall]:
     match = _KEYED_CALL.fullmatch(body.text)
-    # A name and nothing else could be any word.
+    # A name without arguments could be any word, so it must be a known tool.
     if match is None or not (match[2] or body.tools.may_be(match[1])):
         return []
     return [_KEYED.written(match[1], match[2], body)]
@@ -116,13 +116,13 @@ def _python(body: Body) -> list[WrittenCall]:
 
 
 def _builtin(body: Body) -> list[WrittenCall]:
-    """Parse a call of one of Llama's built-in tools, whose name ends in ``.call``; other Python is code to run."""
+    """Parse a call to a built-in Llama tool, whose name ends in ``.call``; any other Python is code to run."""
     calls = [call._replace(name=call.name.removesuffix(".call")) for call in _python(body)]
     return calls if all(call.arguments is not None for call in calls) else []
 
 
 def _loose(body: Body) -> list[WrittenCall]:
-    """Parse a call in JSON with Python's quotes."""
+    """Parse a call in JSON syntax with Python quotes."""
     try:
         value = literal(body.text)
     except ValueError:
@@ -146,27 +146,27 @@ READERS: dict[str, Reader] = {
     "builtin": _builtin,
     "loose": _loose,
 }
-# The characters that a text of each kind can begin with; other kinds can begin with anything.
+# Possible first characters of each syntax; the other syntaxes can start with any character.
 FIRST = {"json": "{[", "loose": "{[", "functions": "<", "invokes": "<"}
 
-# The keys of name, arguments and id in all forms. The first key that is present counts.
+# Keys for the name, arguments and id of a call in any format, in order of precedence.
 _NAME = ("name", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _ID = ("id", "tool_call_id", "call_id")
-# Without a marker before it, an object with any other key is not a call.
+# All keys that a call without a start marker can contain.
 _KEYS = frozenset((*_NAME, *_ARGUMENTS, *_ID, "type"))
 _BETWEEN = re.compile(r"[,;\s]*")
 _WITHIN = re.compile(r"[,\s]*")
 
 
 class AnswerPlan:
-    """The form of an answer, with the markers that count in each part of it.
+    """A response format, with the markers to search for in each part of a response.
 
     Args:
-        form: The form of the answer.
-        begins: The beginning of the answer.
-        final: The markers that end the answer.
-        tools: The known tools.
+        form: The format of the response.
+        begins: The kind of content at the start of the response.
+        final: The markers that end the response.
+        tools: The tools that the model was offered.
     """
 
     def __init__(self, form: AnswerForm, begins: Begins, final: frozenset[str], tools: Tools) -> None:
@@ -174,29 +174,29 @@ class AnswerPlan:
         self.begins = begins
         self.final = final
         self.tools = tools
-        # The calls that count, by the marker that starts them.
+        # The call syntaxes to parse, by start marker.
         self.calls = {calls.start: calls for calls in form.calls if tools.known or not calls.known_tools}
         thought = form.thought or ()
-        # A start marker that is also part of its body is text inside other bodies.
+        # A start marker that overlaps its body is treated as plain text inside other bodies.
         base = final.union((calls.start for calls in form.calls if not calls.keep), form.drop)
         starts = base.union(self.calls)
-        # The markers in text. The end markers of calls are among them to be dropped behind a call.
+        # The markers in text, including the end markers of calls, which are removed after a call.
         self.text = cuts_of(starts.union((calls.end for calls in form.calls), thought[:1]) - {""})
-        # The markers that show if the prompt had opened a thought, and those in a thought, which may open it again.
+        # The markers that show whether the prompt opened a reasoning section, and the markers inside such a section.
         self.either = cuts_of(starts.union(thought))
         self.thought = cuts_of(final.union(thought[1:]))
         self.prompted_thought = cuts_of(final.union(thought))
-        # The markers inside a call, by its start marker.
+        # The markers inside each call, by the call's start marker.
         self.bodies = {calls.start: cuts_of(base | ({calls.end, calls.quote} - {""})) for calls in form.calls}
 
 
 class CallReader:
-    """Reads tool calls while they arrive.
+    """A parser for tool calls that arrive in chunks.
 
     Args:
-        plan: The form, and the tools.
-        source: The text.
-        builder: The builder of the message.
+        plan: The response format and the known tools.
+        source: The streamed text.
+        builder: The builder for the parsed message.
     """
 
     def __init__(self, plan: AnswerPlan, source: StreamedText, builder: MessageBuilder) -> None:
@@ -207,12 +207,12 @@ class CallReader:
         self._builder = builder
 
     def _arguments(self, name: str, own_id: str = "", begun: str = "") -> Waiting[None]:
-        """Read the arguments of a call; an object is read piece by piece.
+        """Read the arguments of a call; an object is passed on in pieces.
 
         Args:
             name: The name of the tool.
-            own_id: The id in the answer.
-            begun: The beginning of the arguments that was read already.
+            own_id: The id that the model wrote.
+            begun: The part of the arguments that was already read.
         """
         source, builder = self._source, self._builder
         first = begun or (yield from source.peek())
@@ -223,7 +223,7 @@ class CallReader:
             return
         pieces = [begun]
         if first == '"':
-            # JSON in a JSON string; the end of a fence may follow.
+            # JSON inside a JSON string, possibly followed by the end of a code fence.
             yield from source.value(pieces.append)
         else:
             pieces.append((yield from source.rest())[0].rstrip(SPACE))
@@ -231,14 +231,14 @@ class CallReader:
         builder.call(WrittenCall(name, raw, arguments_of(raw)), own_id)
 
     def _json_calls(self, opened: str = "", *, bare: bool = False) -> Waiting[tuple[int, str]]:
-        """Read calls that are JSON objects: one, several in a row, or a list.
+        """Read calls that are JSON objects: a single object, consecutive objects, or a list.
 
         Args:
-            opened: The bracket that opens a list, if it was read already.
-            bare: True without a marker before the calls: they must then have only keys of calls, and known names.
+            opened: The opening bracket of a list, if it was already read.
+            bare: True if no marker precedes the calls. Then they must contain only call keys and known tool names.
 
         Returns:
-            The number of calls, and the text behind them that was read but is no call.
+            The number of calls, and the text after the calls that was read but is not a call.
         """
         source = self._source
         raw = [opened]
@@ -257,11 +257,11 @@ class CallReader:
             raw = [(yield from source.run(_BETWEEN))]
 
     def _object(self, raw: list[str], *, bare: bool) -> Waiting[bool]:
-        """Read one object; return True if it was a call.
+        """Read one object; return True if the object is a call.
 
         Args:
-            raw: A list to which all text that is read is added, in case it is no call.
-            bare: True without a marker before the call.
+            raw: A list that collects the text, in case the object is not a call.
+            bare: True if no marker precedes the call.
         """
         source, builder = self._source, self._builder
         fields: dict[str, str] = {}
@@ -293,19 +293,19 @@ class CallReader:
             builder.end_call(_own_id(fields))
             return True
         if not whole and not bare:
-            # Text behind a broken object belongs to it.
+            # Treat text after an invalid object as part of the object.
             raw.append((yield from source.rest())[0])
         return self._add(fields, "".join(raw), whole=whole, bare=bare)
 
     def _add(self, fields: dict[str, str], raw: str, *, whole: bool, bare: bool) -> bool:
-        """Add a call that is read as a whole; return True if it was one."""
+        """Add a completely read object as a call; return True if the object is a call."""
         name = _name(fields)
         written = next((fields[key] for key in _ARGUMENTS if key in fields), None)
         if bare and not (whole and name and written is not None):
             return False
         if name in self._form.silent:
             return whole
-        # A call that was cut off before its arguments isn't a call without arguments.
+        # A call that was truncated before its arguments must not become a call without arguments.
         text = ("" if whole else raw) if written is None else written
         call = WrittenCall(name, text, arguments_of(text)) if name else _nested_call(fields.get("function", ""))
         if call is not None:
@@ -313,7 +313,7 @@ class CallReader:
         return call is not None
 
     def _key(self, raw: list[str]) -> Waiting[str | None]:
-        """Read a key and its colon; return None if there is none."""
+        """Read a key and its colon; return None if the text is not a key."""
         source = self._source
         if (yield from source.peek()) != '"':
             return None
@@ -327,7 +327,7 @@ class CallReader:
 
 
 def _nested_call(raw: str) -> WrittenCall | None:
-    """Return the call in a ``function``, as in OpenAI's form."""
+    """Parse a call from a ``function`` object, as in OpenAI's format."""
     fields = arguments_of(raw) or {}
     name = fields.get("name")
     if not isinstance(name, str) or not name:
@@ -338,7 +338,7 @@ def _nested_call(raw: str) -> WrittenCall | None:
 
 
 def _text(raw: str) -> str:
-    """Return the text of a JSON string; ``""`` for anything else."""
+    """Return the value of a JSON string, or an empty string for any other JSON."""
     if not raw.startswith('"'):
         return ""
     try:
@@ -352,6 +352,6 @@ def _name(fields: dict[str, str]) -> str:
 
 
 def _own_id(fields: dict[str, str]) -> str:
-    """Return the id in the answer, which may be a number."""
+    """Return the id that the model wrote, which may be a JSON number."""
     written = (fields.get(key, "") for key in _ID)
     return next((own for raw in written if (own := raw if raw.isdecimal() else _text(raw))), "")

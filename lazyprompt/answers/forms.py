@@ -1,7 +1,8 @@
-"""The forms of models' answers, and the form of each model.
+"""The response formats of local models.
 
-A comment names the source of each form: mostly the model's own chat template, which writes past calls as the model must
-write new ones. Templates are named by their file in trl 1.16 (``chat_templates``) or by their model on the Hub.
+A comment on each format cites its source. In most cases, that is the model's own chat template, which renders past
+calls in the format that the model must use for new calls. Templates are cited by file name in trl 1.16
+(``chat_templates``) or by model name on the Hugging Face Hub.
 """
 
 from __future__ import annotations
@@ -16,29 +17,29 @@ from lazyprompt.rendering.families import FAMILIES
 from lazyprompt.rendering.family_names import PUBLISHER, bare
 from lazyprompt.rendering.markers import Markers
 
-# The syntax between the markers of a call: JSON, JSON with Python's quotes, tags ...
+# The syntax of the text between call markers, such as JSON, JSON with Python quotes, or tags.
 Body: TypeAlias = Literal["json", "loose", "functions", "invokes", "keyed", "gemma", "python", "builtin"]
-# Calls without a marker: JSON, a list of Python calls, or a name with JSON on the next line.
+# The syntax of calls without a marker: JSON, a list of Python calls, or a name followed by a line of JSON.
 Bare: TypeAlias = Literal["json", "python", "line"]
-# The beginning of an answer: in its text, in a thought that the prompt opened, or in either.
+# The content at the start of a response: text, reasoning that the prompt opened, or either.
 Begins: TypeAlias = Literal["answer", "thought", "either"]
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Markers of calls in an answer.
+    """The markers around tool calls in a response.
 
     Args:
-        start: The marker before one call, or before all calls.
-        end: The marker behind them; empty if there is none.
-        bodies: The syntaxes that the text between the markers may have, the likely one first.
-        keep: The end of ``start`` that is a part of the body.
-        separator: The marker between a name and its arguments, if they are not in one body.
-        head: A pattern for the text before those arguments, with groups for the ``name`` and the ``id``. If the text
-            does not contain the separator, the arguments must be an object.
-        quote: A marker that opens and closes quotes in the body.
-        known_tools: True if other text may have these markers, so that only calls of known tools count.
-        plain: True if the markers are dropped from text that is no call.
+        start: The marker before a single call or before all calls.
+        end: The marker after a single call or after all calls; empty if the format has no end marker.
+        bodies: The possible syntaxes of the text between the markers, most likely first.
+        keep: The suffix of ``start`` that is also part of the body.
+        separator: The marker between a tool name and its arguments, if they are not in the same body.
+        head: A pattern for the text before the arguments, with groups ``name`` and ``id``. If the text does not contain
+            the separator, the arguments must be an object.
+        quote: A marker that opens and closes quoted text in the body.
+        known_tools: True if ordinary text may contain these markers, so that only calls to known tools are parsed.
+        plain: True if the markers are removed from text that is not a call.
     """
 
     start: str
@@ -54,17 +55,17 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """The form of an answer.
+    """A response format.
 
     Args:
-        calls: The markers of calls.
-        thought: The markers around a thought.
-        begins: The beginning of an answer.
-        bare: The syntaxes of calls without a marker, which count only at the beginning.
-        drop: Markers that are dropped.
-        stop: Markers that end the answer: the end of a turn, or the beginning of another.
-        silent: Names of calls that are dropped.
-        channels: True for messages with headers, as in harmony; all other fields but ``stop`` are then ignored.
+        calls: The markers around tool calls.
+        thought: The markers around reasoning.
+        begins: The kind of content at the start of a response.
+        bare: The syntaxes of calls without a marker, which are parsed only at the start of a response.
+        drop: The markers that are removed from the text.
+        stop: The markers that end the response, because they end a turn or start the next turn.
+        silent: The names of tools whose calls are removed.
+        channels: True if messages have headers, as in OpenAI's harmony format. Only ``stop`` is then also used.
     """
 
     calls: tuple[Calls, ...] = ()
@@ -87,10 +88,11 @@ _LLAMA = (
 _TOOL_CALL = Calls("<tool_call>", "</tool_call>", ("json", "functions", "loose"))
 
 FORMS: dict[str, AnswerForm] = {
-    # qwen2_5.jinja, qwen3.jinja; the model card of Hermes-2-Pro. lazyprompt writes it where a family has no form of its
-    # own: Markers.call_pattern in rendering/markers.py.
+    # Source: qwen2_5.jinja, qwen3.jinja and the model card for Hermes-2-Pro.
+    # This is lazyprompt's default format for calls; see Markers.call_pattern in rendering/markers.py.
     "hermes": AnswerForm((_TOOL_CALL,), THINK, "either", stop=_CHATML),
-    # qwen3_5_think.jinja, nemotron_3_super.jinja. vLLM's qwen3coder_tool_parser.py knows that the outer tag gets lost.
+    # Source: qwen3_5_think.jinja and nemotron_3_super.jinja.
+    # Models sometimes omit the outer tag, as vLLM's qwen3coder_tool_parser.py documents.
     "qwen-xml": AnswerForm(
         (
             replace(_TOOL_CALL, bodies=("functions", "json", "loose")),
@@ -99,10 +101,12 @@ FORMS: dict[str, AnswerForm] = {
         *(THINK, "either"),
         stop=_CHATML,
     ),
-    # llama3_1.jinja (with the built-in tools behind <|python_tag|>), llama3_2.jinja; ";" between calls and lists of
-    # Python calls: Meta's "Llama 3.2 model cards and prompt formats", vLLM's llama_tool_parser.py. Llama 4 marks its
-    # lists ("Llama 4 model card & prompt format"); its template puts the text before calls between the same markers.
-    # Behind text, lazyprompt writes calls on a line of their own.
+    # Source of JSON calls: llama3_1.jinja (built-in tools after <|python_tag|>) and llama3_2.jinja.
+    # Source of ";" separators and Python lists: Meta's "Llama 3.2 model cards and prompt formats" and vLLM's
+    # llama_tool_parser.py.
+    # Source of the markers around lists: Meta's "Llama 4 model card & prompt format".
+    # The Llama 4 template also writes the text before calls between these markers.
+    # If text precedes a call, lazyprompt writes the call on a separate line.
     "llama": AnswerForm(
         (
             Calls("<|python_tag|>", bodies=("json", "builtin")),
@@ -112,12 +116,14 @@ FORMS: dict[str, AnswerForm] = {
         bare=("json", "python"),
         stop=_LLAMA,
     ),
-    # The same documents; for other models whose prompt asks for such calls.
+    # Llama's lists of Python calls, for other models that are prompted to use this format.
     "pythonic": AnswerForm(bare=("python",), stop=(*_LLAMA, *_CHATML)),
-    # lfm2_v2.jinja, lfm2_2_5.jinja; the model card of LFM2-1.2B ("Tool use") also has JSON, if asked for.
+    # Source: lfm2_v2.jinja and lfm2_2_5.jinja.
+    # JSON calls are optional, according to the model card for LFM2-1.2B ("Tool use").
     "lfm2": AnswerForm((Calls("<|tool_call_start|>", "<|tool_call_end|>", ("json", "python")),), THINK, stop=_CHATML),
-    # mistral-common, tokens/tokenizers/instruct.py: a list up to V7, name and arguments from V11 on (with an id in V11
-    # alone), [THINK] from V13 on. vLLM's mistral_tool_parser.py knows that [ARGS] gets lost.
+    # Source: tokens/tokenizers/instruct.py in mistral-common.
+    # Calls are a list up to V7, and a name with arguments since V11. Only V11 writes an id. V13 added [THINK].
+    # Models sometimes omit [ARGS], as vLLM's mistral_tool_parser.py documents.
     "mistral": AnswerForm(
         (
             Calls(
@@ -130,15 +136,15 @@ FORMS: dict[str, AnswerForm] = {
         ("[THINK]", "[/THINK]"),
         stop=("</s>", "[INST]", "[TOOL_RESULTS]", "[AVAILABLE_TOOLS]", "[SYSTEM_PROMPT]"),
     ),
-    # deepseekv3.jinja (V3, R1: "function", then the name and JSON in a fence); the template of DeepSeek-V3.1 (the name,
-    # then JSON).
+    # Source: deepseekv3.jinja for V3 and R1, which write "function", the name, and JSON in a code fence.
+    # DeepSeek-V3.1's template writes the name and plain JSON.
     "deepseek": AnswerForm(
         (
             Calls(
                 *("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
                 separator="<｜tool▁sep｜>",
-                # Behind "function" come the name, and a fence with its language.
-                head=rf"(?>(?P<type>function<｜tool▁sep｜>\s*)?){_NAME}(?(type)(?:`+[a-z]*\s*)?|(?:<｜tool▁sep｜>\s*)?)",
+                # The word "function" precedes the name and a code fence with its language.
+                head=rf"(?P<type>function<｜tool▁sep｜>\s*)?+{_NAME}(?(type)(?:`+[a-z]*\s*)?|(?:<｜tool▁sep｜>\s*)?)",
             ),
         ),
         *(THINK, "either"),
@@ -148,19 +154,20 @@ FORMS: dict[str, AnswerForm] = {
             *("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
         ),
     ),
-    # The template of THUDM/glm-4-9b-chat; ms-swift's glm4 agent template reads it so.
+    # Source: the chat template of THUDM/glm-4-9b-chat, and ms-swift's glm4 agent template.
     "glm-4": AnswerForm(
         bare=("line",),
         drop=("<|assistant|>",),
         stop=("<|observation|>", "<|user|>", "<|system|>", "<|endoftext|>"),
     ),
-    # glm4moe.jinja; GLM 4.6 and 4.7 write the same without line breaks (vLLM's glm4_moe_tool_parser.py).
+    # Source: glm4moe.jinja.
+    # GLM 4.6 and 4.7 omit the line breaks, as vLLM's glm4_moe_tool_parser.py shows.
     "glm-4.5": AnswerForm(
         (replace(_TOOL_CALL, bodies=("keyed",)),),
         *(THINK, "either"),
         stop=("<|observation|>", "<|user|>", "<|assistant|>", "<|system|>", "<|endoftext|>"),
     ),
-    # InternLM's chat/chat_format.md; vLLM's internlm2_tool_parser.py.
+    # Source: InternLM's chat/chat_format.md and vLLM's internlm2_tool_parser.py.
     "internlm": AnswerForm(
         tuple(
             Calls(f"<|action_start|>{space}<|plugin|>", "<|action_end|>", ("json", "loose"))
@@ -168,14 +175,15 @@ FORMS: dict[str, AnswerForm] = {
         ),
         stop=_CHATML,
     ),
-    # Cohere's "Prompting Command R and R+", and the tool_use template of c4ai-command-r-v01: directly_answer is no call
-    # but the wish to answer in text.
+    # Source: Cohere's "Prompting Command R and R+" and the tool_use template of c4ai-command-r-v01.
+    # A call to directly_answer means that the model responds with text, so the call is removed.
     "command-r": AnswerForm(
         tuple(Calls(f"Action:{space}```json", "```", ("json",)) for space in ("", " ", "\n")),
         stop=("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<EOS_TOKEN>"),
         silent=("directly_answer", "directly-answer"),
     ),
-    # The tool_use template of c4ai-command-r7b-12-2024, cohere2.jinja; Command A names its answer TEXT (vLLM's tests).
+    # Source: cohere2.jinja, which is the tool_use template of c4ai-command-r7b-12-2024.
+    # Command A marks its response as TEXT, as vLLM's tests show.
     "command-r7b": AnswerForm(
         (Calls("<|START_ACTION|>", "<|END_ACTION|>", ("json", "loose")),),
         ("<|START_THINKING|>", "<|END_THINKING|>"),
@@ -183,8 +191,8 @@ FORMS: dict[str, AnswerForm] = {
         stop=("<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<EOS_TOKEN>"),
         silent=("directly_answer", "directly-answer"),
     ),
-    # The template of Phi-4-mini-instruct; "functools" is the word its model card's tool prompt asks for (vLLM's
-    # phi4mini_tool_parser.py).
+    # Source: the chat template of Phi-4-mini-instruct, and vLLM's phi4mini_tool_parser.py.
+    # The model card's tool prompt tells the model to write "functools".
     "phi-4-mini": AnswerForm(
         (
             Calls("<|tool_call|>", "<|/tool_call|>", ("json", "loose")),
@@ -192,23 +200,25 @@ FORMS: dict[str, AnswerForm] = {
         ),
         stop=("<|end|>", "<|user|>", "<|system|>", "<|assistant|>", "<|tool_response|>", "<|endoftext|>"),
     ),
-    # vLLM's granite_tool_parser.py: a token in 3.0, plain text from 3.1 on, no end; 4.0 writes as Hermes does. The
-    # tags of thoughts and <response> are those of granite-3.3-8b-instruct.
+    # Source: vLLM's granite_tool_parser.py.
+    # The start marker is a token in 3.0 and plain text since 3.1; there is no end marker. 4.0 uses the Hermes format.
+    # The tags for reasoning and <response> are from granite-3.3-8b-instruct.
     "granite": AnswerForm(
         (Calls("<|tool_call|>", bodies=("json", "loose")), _TOOL_CALL),
         THINK,
         drop=("<response>", "</response>"),
         stop=("<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>"),
     ),
-    # gemma4_v5.jinja.
+    # Source: gemma4_v5.jinja.
     "gemma-4": AnswerForm(
         (Calls("<|tool_call>", "<tool_call|>", ("gemma",), quote='<|"|>'),),
         ("<|channel>thought", "<channel|>"),
         stop=("<turn|>", "<|turn>", "<|tool_response>", "<eos>"),
     ),
-    # OpenAI's harmony, docs/format.md; gptoss.jinja, where a call's recipient stands before the channel.
+    # Source: docs/format.md in openai/harmony, and gptoss.jinja, in which a call's recipient precedes its channel.
     "harmony": AnswerForm(channels=True, stop=("<|return|>", "<|endoftext|>")),
-    # The template of Kimi-K2-Thinking, and docs/tool_call_guidance.md of Kimi-K2: the id holds the name.
+    # Source: the chat template of Kimi-K2-Thinking, and Kimi-K2's docs/tool_call_guidance.md.
+    # The call id contains the tool name.
     "kimi-k2": AnswerForm(
         (
             Calls(
@@ -221,30 +231,31 @@ FORMS: dict[str, AnswerForm] = {
         drop=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
         stop=("<|im_end|>", "<|im_user|>", "<|im_system|>", "<|im_assistant|>", "[EOS]"),
     ),
-    # The template of MiniMax-M2, which always opens a thought.
+    # Source: the chat template of MiniMax-M2, which always opens a reasoning section.
     "minimax-m2": AnswerForm(
         (Calls("<minimax:tool_call>", "</minimax:tool_call>", ("invokes",)),), THINK, "thought", stop=("[e~[", "]~b]")
     ),
-    # The template of Seed-OSS-36B-Instruct.
+    # Source: the chat template of Seed-OSS-36B-Instruct.
     "seed-oss": AnswerForm(
         (Calls("<seed:tool_call>", "</seed:tool_call>", ("functions",)),),
         ("<seed:think>", "</seed:think>"),
         stop=("<seed:eos>", "<seed:bos>"),
     ),
-    # The template of NVIDIA-Nemotron-Nano-9B-v2, which opens a thought or an empty one.
+    # Source: the chat template of NVIDIA-Nemotron-Nano-9B-v2, which opens a reasoning section or writes an empty one.
     "nemotron-nano-2": AnswerForm(
         (Calls("<TOOLCALL>", "</TOOLCALL>", ("json", "loose")),),
         *(THINK, "either"),
         stop=("<SPECIAL_12>", "<SPECIAL_11>", "<SPECIAL_10>"),
     ),
-    # The template of EXAONE-Deep-7.8B, which always opens a thought. EXAONE 4 writes as Hermes does.
+    # Source: the chat template of EXAONE-Deep-7.8B, which always opens a reasoning section.
+    # EXAONE 4 uses the Hermes format.
     "exaone-deep": AnswerForm(
         (_TOOL_CALL,), ("<thought>", "</thought>"), "thought", stop=("[|endofturn|]", "[|user|]")
     ),
 }
 
-# The form of each family or model: the first pattern that matches the beginning of its name. All other families have
-# the form of Hermes, in which lazyprompt writes their calls.
+# The response format of each model family. The first pattern that matches the start of a model's name applies.
+# All other families use the Hermes format, which is lazyprompt's default format for calls.
 _WRITERS = (
     (r"qwen-?3(?:-coder|[.-][5-9])|nemotron-3(?:[.-]\d)?", "qwen-xml"),
     (r"llama-?(?:3[.-][1-9]|4)", "llama"),
@@ -266,21 +277,21 @@ _WRITERS = (
     (r"lfm-?2(?:[.-]5)?", "lfm2"),
     (r"exaone-deep", "exaone-deep"),
 )
-# Families whose prompt decides if the model thinks, although its markers don't show the decision.
+# Families whose prompt turns reasoning on or off in a way that the family's markers don't show.
 _THINK_AT_WILL = ("qwen3", "glm-4.5")
 
 
 def form_of(name: str) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
-    """Return the form in which a model answers.
+    """Return the response format of a model.
 
     Args:
-        name: A form, a family, or a model: its name, its repository, or the path of its file.
+        name: The name of a format, a model family or a model, a model repository, or the path of a model file.
 
     Returns:
-        The form, the beginning of an answer, and the markers that end it.
+        The format, the kind of content at the start of a response, and the markers that end a response.
 
     Raises:
-        TemplateError: The name is unknown.
+        TemplateError: The name matches no known format, family or model.
     """
     plain = name.strip().lower()
     if plain in FORMS and plain not in FAMILIES:
@@ -292,15 +303,15 @@ def form_of(name: str) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
         if written := _written_by(model):
             return FORMS[written], FORMS[written].begins, FORMS[written].stop
         raise TemplateError(
-            f"no form of answers is known for {name!r}{did_you_mean(model, (*FORMS, *FAMILIES))}; known are the forms "
-            f"{', '.join(FORMS)}, and the families that `lazyprompt list families` lists"
+            f"no response format is known for {name!r}{did_you_mean(model, (*FORMS, *FAMILIES))}; expected a format "
+            f"({', '.join(FORMS)}) or a family from `lazyprompt list families`"
         ) from error
 
 
-# The markers that open a thought, in any form.
+# Markers that open a reasoning section in any format.
 _THOUGHTS = tuple({form.thought[0] for form in FORMS.values() if form.thought})
 
-# Text in a chat template that identifies its form. Forms that share a marker follow those with more markers.
+# Text that identifies the response format of a chat template. The first match applies, so specific texts come first.
 _SIGNS = (
     ("<|channel|>", "harmony"),
     ("<seed:tool_call>", "seed-oss"),
@@ -332,22 +343,22 @@ _SIGNS = (
 
 
 def form_in(template: str, otherwise: str = "hermes") -> str:
-    """Return the form that a chat template writes, by its markers.
+    """Return the name of the response format that a chat template uses, based on its markers.
 
     Args:
-        template: The template.
+        template: The source text of the chat template.
         otherwise: The result for a template without known markers.
     """
     return next((form for sign, form in _SIGNS if sign in template), otherwise)
 
 
 def opens_thought(prompt: str) -> bool:
-    """Return True if a prompt ends by opening a thought, so that the answer begins within it."""
+    """Return True if a prompt ends with an open reasoning section, so that the response starts inside it."""
     return prompt.rstrip().endswith(_THOUGHTS)
 
 
 def _written_by(model: str) -> str:
-    """Return the form of a family or a model; ``""`` if the name is in no pattern."""
+    """Return the format name for a family or model, or an empty string if no pattern matches."""
     return next((form for pattern, form in _patterns() if pattern.match(model)), "")
 
 
@@ -360,15 +371,15 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 def _of_family(markers: Markers) -> tuple[AnswerForm, Begins, tuple[str, ...]]:
     form = FORMS[_written_by(markers.family) or "hermes"]
     if not (markers.tool_start or markers.tool_form.call or _TOOL_CALL in form.calls):
-        form = replace(form, calls=(*form.calls, _TOOL_CALL))  # the calls that lazyprompt writes in the history
-    # The markers of results are plain tags in some families, and <s> is a tag in HTML.
+        form = replace(form, calls=(*form.calls, _TOOL_CALL))  # lazyprompt's own format for calls in the history
+    # Exclude the markers around results, which are plain tags in some families, and <s>, which is an HTML tag.
     turns = markers.evolve(bos="", soe="", eoe="").turn_sequences - {"<s>", *form.drop}
     ends = sorted(text for text in turns if not text[0].isalnum() and not text.startswith(form.stop))
     return form, _begins(markers, form), (*form.stop, *ends)
 
 
 def _begins(markers: Markers, form: AnswerForm) -> Begins:
-    """Return the state in which an answer begins, by the end of the family's prompt."""
+    """Return the kind of content at the start of a response, based on the end of the family's prompt."""
     prompt = markers.soa if markers.generation is None else markers.generation
     opened, closed = (prompt.rfind(marker) for marker in form.thought or THINK)
     if opened == closed:

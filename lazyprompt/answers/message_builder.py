@@ -1,4 +1,4 @@
-"""The message of a local model's answer, built piece by piece, and the deltas of a stream."""
+"""A builder for the message in a local model's response, and the deltas of a streamed response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lazyprompt._base.json import Json, JsonObject, dump
 from lazyprompt.answers.source import SPACE
 from lazyprompt.messages.msg import Msg, TextBlock, ThinkingBlock, ToolUseBlock
 
-# Models often write line breaks within strings, which JSON forbids.
+# Accepts line breaks inside strings, which JSON forbids but models often write.
 JSON = json.JSONDecoder(strict=False)
 
 Kind: TypeAlias = Literal["text", "thinking", "tool_call"]
@@ -21,14 +21,15 @@ Kind: TypeAlias = Literal["text", "thinking", "tool_call"]
 @read_only
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A new piece of an answer.
+    """A new piece of a streamed response.
 
     Args:
-        kind: ``text``, ``thinking`` or ``tool_call``.
-        text: The new text, or the new piece of a call's arguments: JSON, or the model's own text if that is no JSON.
-        index: The number of the call in the message, from 0; ``None`` for text and thinking.
-        id: The id of the call, in its last delta at the latest.
-        name: The name of the tool, in the first delta of a call.
+        kind: The kind of content: ``text``, ``thinking`` or ``tool_call``.
+        text: The new text, or the next piece of a call's arguments. Arguments are JSON, or the model's output unchanged
+            if it is not valid JSON.
+        index: The number of the call in the message, starting at 0; None for text and thinking.
+        id: The id of the call; set in the call's last delta at the latest.
+        name: The name of the tool; set in the first delta of a call.
     """
 
     kind: Kind
@@ -39,7 +40,7 @@ class Delta:
 
 
 class WrittenCall(NamedTuple):
-    """A whole call: its name, its arguments as written, and their value if they are an object."""
+    """A complete tool call: its name, its raw arguments, and the parsed arguments if they are an object."""
 
     name: str
     raw: str
@@ -47,18 +48,18 @@ class WrittenCall(NamedTuple):
 
 
 def well(text: str) -> str:
-    """Join the halves of surrogate pairs; replace each lone half by U+FFFD."""
+    """Join surrogate pairs and replace each lone surrogate with U+FFFD."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def arguments_of(text: str) -> JsonObject | None:
-    """Parse the arguments of a call: JSON, or JSON in a JSON string. An empty text and ``null`` are no arguments.
+    """Parse the arguments of a call, which may be JSON or a JSON string that contains JSON.
 
     Args:
-        text: JSON, as a model wrote it.
+        text: The JSON that the model wrote. Empty text and ``null`` are parsed as an empty object.
 
     Returns:
-        The object; ``None`` if the text is not an object. A block may still refuse a value in it.
+        The object, or None if the text is not an object. A content block may still reject a value in the object.
     """
     value: Json = text
     for _ in range(2):
@@ -72,10 +73,10 @@ def arguments_of(text: str) -> JsonObject | None:
 
 
 class MessageBuilder:
-    """Builds the message of an answer.
+    """A builder for the message in a response.
 
-    Whitespace between text and a marker, and around a thought, belongs to the layout and is dropped. Whitespace at the
-    beginning and the end of the answer is kept.
+    Whitespace next to a marker or around reasoning is layout, so it is dropped. Whitespace at the start and the end of
+    the response is kept.
     """
 
     __slots__ = ("_behind", "_blocks", "_call", "_calls", "_ids", "_kind", "_news", "_parts", "_space")
@@ -86,7 +87,7 @@ class MessageBuilder:
         self._parts: list[str] = []
         # Whitespace that is dropped unless text follows.
         self._space: list[str] = []
-        # True behind a marker.
+        # True after a marker that ended a block.
         self._behind = False
         self._call: tuple[int, str, str | None] = (0, "", None)
         self._calls = 0
@@ -95,20 +96,20 @@ class MessageBuilder:
 
     @property
     def fresh(self) -> bool:
-        """True if only whitespace was added since the beginning, or since the last marker that counted."""
+        """True if only whitespace was added since the start of the response or since the last block."""
         return not self._parts
 
     @property
     def called(self) -> bool:
-        """True if the last thing in the message is a call."""
+        """True if the last block in the message is a tool call."""
         return not self._parts and bool(self._blocks) and isinstance(self._blocks[-1], ToolUseBlock)
 
     def text(self, piece: str) -> None:
-        """Add text."""
+        """Add a piece of text."""
         self._add("text", piece)
 
     def thinking(self, piece: str) -> None:
-        """Add a part of a thought."""
+        """Add a piece of reasoning."""
         self._add("thinking", piece)
 
     def _add(self, kind: Literal["text", "thinking"], piece: str) -> None:
@@ -127,7 +128,7 @@ class MessageBuilder:
             self._space.append(piece[len(bare) :])
 
     def close(self) -> None:
-        """End the text or thought at a marker."""
+        """End the current block of text or reasoning at a marker."""
         self._flush()
         self._behind = True
 
@@ -140,12 +141,12 @@ class MessageBuilder:
         self._kind = None
 
     def start_call(self, name: str, own_id: str, *, sure: bool) -> None:
-        """Begin a call.
+        """Start a tool call.
 
         Args:
-            name: The tool.
-            own_id: The id in the answer; ``""`` for none so far.
-            sure: True if no id can follow.
+            name: The tool name.
+            own_id: The id that the model wrote; empty if it has not written an id yet.
+            sure: True if the model can no longer write an id for this call.
         """
         self.close()
         call_id = self._id(own_id, self._calls) if own_id or sure else None
@@ -154,15 +155,15 @@ class MessageBuilder:
         self._calls += 1
 
     def arguments(self, piece: str) -> None:
-        """Add a piece of the arguments of the call that began."""
+        """Add a piece of the current call's arguments."""
         self._parts.append(piece)
         self._news.append(Delta("tool_call", piece, self._call[0]))
 
     def end_call(self, own_id: str = "") -> None:
-        """End the call.
+        """End the current call.
 
         Args:
-            own_id: The id in the answer that followed the name; ``""`` for none.
+            own_id: The id that the model wrote after the tool name; empty if it wrote no id.
         """
         index, name, call_id = self._call
         raw = "".join(self._parts)
@@ -173,7 +174,7 @@ class MessageBuilder:
         self._blocks.append(_block(call_id, WrittenCall(name, raw, arguments_of(raw))))
 
     def call(self, call: WrittenCall, own_id: str = "") -> None:
-        """Add a whole call."""
+        """Add a complete tool call."""
         self.close()
         block = _block(self._id(own_id, self._calls), call)
         text = dump(block.input) if block.raw_input is None else block.raw_input
@@ -182,14 +183,14 @@ class MessageBuilder:
         self._calls += 1
 
     def _id(self, own: str, index: int) -> str:
-        """Return an id that no other call of the message has: the model's own, or one with the call's number."""
+        """Return an id that is unique in the message: the model's own id, or an id based on the call's number."""
         places = (f"call_{index}" if number == 0 else f"call_{index}_{number}" for number in count())
         chosen = own if own and own not in self._ids else next(each for each in places if each not in self._ids)
         self._ids.add(chosen)
         return chosen
 
     def end(self) -> None:
-        """End the answer."""
+        """End the response."""
         if self._space and self._kind == "text":
             rest = "".join(self._space)
             self._parts.append(rest)
@@ -197,7 +198,7 @@ class MessageBuilder:
         self.close()
 
     def news(self) -> list[Delta]:
-        """Return the deltas since the last call of this method, with neighbours of one kind joined."""
+        """Return all deltas since the last call of this method; adjacent deltas of the same kind are joined."""
         grouped = [list(group) for _, group in groupby(self._news, lambda delta: (delta.kind, delta.index))]
         self._news = []
         return [
@@ -212,7 +213,7 @@ class MessageBuilder:
         ]
 
     def message(self) -> Msg:
-        """Return the message; its content is a string if there is only text."""
+        """Return the message; its content is a string if the response contains only text."""
         alone = self._blocks[0] if len(self._blocks) == 1 else TextBlock("") if not self._blocks else None
         content = alone.text if isinstance(alone, TextBlock) else tuple(self._blocks)
         return Msg("assistant", content, "assistant").without_speaker()
@@ -223,5 +224,5 @@ def _block(call_id: str, call: WrittenCall) -> ToolUseBlock:
         try:
             return ToolUseBlock(call_id, call.name, call.arguments)
         except (ValueError, RecursionError):
-            pass  # A block holds no NaN, huge number, deep nesting or half of a surrogate pair.
+            pass  # A block rejects NaN, huge numbers, deep nesting and lone surrogates.
     return ToolUseBlock(call_id, call.name, raw_input=call.raw)

@@ -1,4 +1,4 @@
-"""The parser of local models' raw output."""
+"""The parser for the raw output of local models."""
 
 from __future__ import annotations
 
@@ -24,39 +24,40 @@ if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolLike
 
 AnswerFormLike: TypeAlias = "str | Mapping[str, Any] | AnsweringTokenizer"
-"""The form of a model's answers: a name, a response template, or a tokenizer of transformers."""
+"""The response format of a model: a name, a response template, or a transformers tokenizer."""
 
 __all__ = ["AnswerFormLike", "Delta", "ResponseParser", "ResponseStream"]
 
 
 class ResponseParser:
-    """Parses the output of a local model: text, thinking and tool calls.
+    """A parser for the output of a local model: text, thinking and tool calls.
 
-    No output is an error. Arguments that are no JSON object stay as they were written, in the ``raw_input`` of their
-    call. Text that can't be parsed as a call is text. A marker that ends a turn or begins another ends the answer, and
-    the text behind it is dropped.
+    Any output can be parsed. Arguments that are not a JSON object are stored unchanged in the call's ``raw_input``.
+    Text that can't be parsed as a call remains text. A marker that ends a turn or starts the next turn ends the
+    response; all text after it is dropped.
 
-    Without ``thinking`` and ``prompt``, the prompt that the family's markers write decides whether the output begins
-    in a thought. Where that depends on the request (a form alone, Qwen3, GLM-4.5), a ``</think>`` without a
-    ``<think>`` before it closes a thought that began at the beginning. A stream then has no deltas before the first
-    marker or the end.
+    Without ``thinking`` and ``prompt``, the end of the family's prompt determines whether the output starts with
+    reasoning. For Qwen3, GLM-4.5 and formats named without a family, that depends on the request. In this case, a
+    ``</think>`` without a preceding ``<think>`` marks all text before it as reasoning, and a stream returns no deltas
+    before the first marker or the end.
 
-    A parser has no state: one serves all threads.
+    A parser stores no state, so threads can share it.
 
     Args:
-        form: A form, a model family, or a model: its name, its repository, or the path of its file. Or a tokenizer of
-            transformers: its ``response_template`` is used, or else the form that its chat template writes. Or a
-            response template itself; its patterns run without a time limit, so it must come from a trusted source.
-        thinking: True if the prompt opened a thought, in which the output begins.
-        tools: The tools that the model was offered: functions, dicts, or names. Calls without a marker count only if
-            the name is among them, and parameters that are written without a type get the type of their schema.
-        prompt: The prompt that the output answers. Its end shows whether it opened a thought; a response template
-            finds the beginning of the answer in it.
+        form: The name of a format, a model family or a model, a model repository, or the path of a model file. A
+            transformers tokenizer is also accepted: its ``response_template`` is used, or else the format that its
+            chat template writes. A response template can also be passed directly. Its patterns run without a time
+            limit, so it must come from a trusted source.
+        thinking: True if the prompt opened a reasoning section, so that the output starts inside it.
+        tools: The tools that the model was offered: functions, dicts or names. Calls without a marker are parsed only
+            if they name one of these tools. Parameters written without a type are converted to their schema type.
+        prompt: The prompt that produced the output. Its end shows whether it opened a reasoning section. A response
+            template also uses the prompt to find the start of the response.
 
     Raises:
-        TemplateError: The name is unknown, the tokenizer has no template, or ``thinking`` is no truth value.
-        ToolsError: A tool is no function, dict or name.
-        MissingExtraError: There is a response template, but no version of transformers that reads it.
+        TemplateError: The name is unknown, the tokenizer has no template, or ``thinking`` is not a boolean.
+        ToolsError: A tool is not a function, a dict or a name.
+        MissingExtraError: The installed version of transformers, if any, does not support response templates.
     """
 
     __slots__ = ("_start",)
@@ -70,7 +71,7 @@ class ResponseParser:
         prompt: str | None = None,
     ) -> None:
         if thinking is not None and not isinstance(cast("object", thinking), bool):
-            raise TemplateError(f"thinking is True, False or None, not {thinking!r}")
+            raise TemplateError(f"thinking must be True, False or None, not {thinking!r}")
         self._start: Callable[[MessageBuilder], AnswerReader]
         known = Tools(tools)
         named = form if isinstance(form, str) else _template_or_form(form)
@@ -82,41 +83,41 @@ class ResponseParser:
 
     @staticmethod
     def forms() -> tuple[str, ...]:
-        """Return the names of the known forms; families and models are accepted, too."""
+        """Return the names of all known formats; the parser also accepts families and models."""
         return tuple(FORMS)
 
     @staticmethod
     def form_in(template: str) -> str:
-        """Return the form in which a chat template writes calls and thoughts, by its markers.
+        """Return the name of the response format that a chat template uses, based on its markers.
 
         Args:
-            template: The template.
+            template: The source text of the chat template.
 
         Returns:
-            The form's name; ``hermes``, in which lazyprompt writes calls by default, if there are no known markers.
+            The format's name. If the template contains no known markers, this is lazyprompt's default, ``hermes``.
         """
         return form_in(template)
 
     def parse(self, text: str) -> Msg:
-        """Parse a whole answer.
+        """Parse a complete response.
 
         Args:
-            text: The model's output, with special tokens.
+            text: The model's output, including special tokens.
 
         Returns:
-            The message: plain text, or blocks in the order of the output.
+            The message, whose content is a string or blocks in the order of the output.
         """
         stream = self.stream()
         stream.feed(text)
         return stream.finish()
 
     def stream(self) -> ResponseStream:
-        """Return a stream for a new answer."""
+        """Return a stream that parses a new response."""
         return ResponseStream(self._start(MessageBuilder()))
 
 
 def _template_or_form(form: Mapping[str, Any] | AnsweringTokenizer) -> Mapping[str, Any] | str:
-    """Return a response template, or the form that the tokenizer's chat template writes."""
+    """Return a response template, or the name of the format that the tokenizer's chat template uses."""
     if isinstance(form, Mapping):
         return form
     template = getattr(form, "response_template", None)
@@ -126,8 +127,8 @@ def _template_or_form(form: Mapping[str, Any] | AnsweringTokenizer) -> Mapping[s
     texts = [text for text in (chat, *fields_of(chat).values()) if isinstance(text, str)]
     if not texts:
         raise TemplateError(
-            f"no response_template or chat_template in {type(form).__name__}; give a name, a response template, or a "
-            "tokenizer of transformers that has one of the two"
+            f"{type(form).__name__} has no response_template or chat_template; pass a name, a response template, or a "
+            "transformers tokenizer with one of these templates"
         )
     return form_in("\n".join(texts))
 
@@ -137,24 +138,24 @@ def _plan(name: str, tools: Tools, *, thinking: bool | None) -> AnswerPlan:
     if thinking is not None:
         begins = "thought" if thinking else "answer"
         if thinking and found.thought is None:
-            found = replace(found, thought=THINK)  # most models' markers
+            found = replace(found, thought=THINK)  # the markers of most models
     return AnswerPlan(found, begins, frozenset(stop), tools)
 
 
 class ResponseStream:
-    """An answer that arrives in chunks.
+    """A response that arrives in chunks.
 
-    The message does not depend on the chunks, and the deltas add up to it.
+    The parsed message does not depend on how the text is split into chunks. The deltas add up to the message.
 
     Args:
-        reader: The reader of the answer.
+        reader: The reader that parses the response.
     """
 
     __slots__ = ("_half", "_message", "_over", "_reader", "_rest")
 
     def __init__(self, reader: AnswerReader) -> None:
         self._reader = reader
-        # True once a marker ended the answer; all text behind it is ignored.
+        # True once a marker ended the response; all later text is ignored.
         self._over = False
         self._half = ""
         self._rest: tuple[Delta, ...] = ()
@@ -164,26 +165,26 @@ class ResponseStream:
         """Parse the next chunk.
 
         Args:
-            chunk: The next piece of the text.
+            chunk: The next piece of the model's output.
 
         Returns:
-            The new deltas. Text that may be the beginning of a marker is held back.
+            The new deltas. Text that may be the start of a marker is held back.
 
         Raises:
-            FormatError: The answer was finished.
+            FormatError: :meth:`finish` was already called.
         """
         if self._message is not None:
-            raise FormatError("this answer was finished; a new one begins with parser.stream()")
+            raise FormatError("this stream is already finished; call parser.stream() to start a new response")
         chunk = self._half + chunk
-        # The halves of a surrogate pair may arrive in two chunks.
+        # A surrogate pair may be split across two chunks.
         self._half = chunk[-1:] if "\ud800" <= chunk[-1:] <= "\udbff" else ""
         return self._read_on(well(chunk.removesuffix(self._half)))
 
     def finish(self) -> Msg:
-        """End the answer.
+        """End the response.
 
         Returns:
-            The message; further calls return the same message.
+            The parsed message; further calls return the same message.
         """
         if self._message is None:
             builder = self._reader.builder
@@ -196,7 +197,7 @@ class ResponseStream:
 
     @property
     def rest(self) -> tuple[Delta, ...]:
-        """Text that was held back until the answer was finished."""
+        """The last deltas, which were held back until the response was finished."""
         return self._rest
 
     def _read_on(self, chunk: str) -> list[Delta]:

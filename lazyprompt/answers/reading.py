@@ -1,4 +1,4 @@
-"""Readers of an answer, marker by marker: for the general form, and for OpenAI's harmony."""
+"""Readers that parse a response marker by marker: for general formats, and for OpenAI's harmony format."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from lazyprompt.answers.forms import Calls
     from lazyprompt.answers.message_builder import MessageBuilder, WrittenCall
 
-# Text that is dropped behind arguments: brackets closed twice, the end of a fence.
+# Characters to remove after arguments, such as superfluous closing brackets and the end of a code fence.
 _LEFT_OVER = SPACE + ",;]})`"
 _HEAD = re.compile(r'[^{"]*')
 _LETTERS = re.compile(r"[a-z]*")
 _NAME = re.compile(r"[\w.-]*")
-# A longer line is not a name.
+# Maximum length of a line that is parsed as a tool name.
 _LONGEST_NAME = 128
 
 
@@ -25,26 +25,26 @@ _OVER = object()
 
 
 class AnswerReader(Protocol):
-    """Reads an answer in chunks."""
+    """A reader that parses a response in chunks."""
 
     builder: MessageBuilder
-    """The message so far."""
+    """The builder that contains the message parsed so far."""
 
     def feed(self, chunk: str) -> bool:
-        """Read a chunk; return True if a marker ended the answer."""
+        """Read a chunk; return True if a marker ended the response."""
         ...
 
     def end(self) -> None:
-        """Read the text that was held back, at the end of the answer."""
+        """Read the text that was held back until the end of the response."""
         ...
 
 
 class FormReader:
-    """Reads an answer in one of the known forms.
+    """A reader for responses in a known format.
 
     Args:
-        plan: The form, and the tools.
-        builder: The builder of the message.
+        plan: The response format and the known tools.
+        builder: The builder for the parsed message.
     """
 
     __slots__ = ("_reading", "_source", "builder")
@@ -56,36 +56,36 @@ class FormReader:
         self._reading = reading(plan, self._source, builder).read()
 
     def feed(self, chunk: str) -> bool:
-        """Read a chunk; return True if a marker ended the answer."""
+        """Read a chunk; return True if a marker ended the response."""
         self._source.feed(chunk)
         return next(self._reading, _OVER) is _OVER
 
     def end(self) -> None:
-        """Read the text that was held back, at the end of the answer."""
+        """Read the text that was held back until the end of the response."""
         self._source.end()
         next(self._reading, None)
 
 
 class MarkerReading(CallReader):
-    """Reads an answer marker by marker.
+    """A parser for responses whose parts are separated by markers.
 
-    A thought begins only at the beginning of the answer, or behind a call or another thought. It ends only at its own
-    marker, so it contains no call. A call without a marker must be at the beginning.
+    Reasoning starts only at the start of the response, or after a call or other reasoning. It ends only at its own end
+    marker, so it never contains a call. A call without a marker must be at the start of the response.
 
     Args:
-        plan: The form, and the tools.
-        source: The text.
-        builder: The builder of the message.
+        plan: The response format and the known tools.
+        source: The streamed text.
+        builder: The builder for the parsed message.
     """
 
     def __init__(self, plan: AnswerPlan, source: StreamedText, builder: MessageBuilder) -> None:
         super().__init__(plan, source, builder)
         self._opening, self._closing = plan.form.thought or ("", "")
-        # True if a call without a marker may begin here.
+        # True if a call without a marker may start at the current position.
         self._bare = bool(plan.form.bare)
 
     def read(self) -> Waiting[None]:
-        """Read the whole answer."""
+        """Read the whole response."""
         source, builder, plan = self._source, self._builder, self._plan
         if plan.begins == "thought":
             yield from self._thought(prompted=True)
@@ -102,7 +102,7 @@ class MarkerReading(CallReader):
             yield from self._marked(marker)
 
     def _marked(self, marker: str) -> Waiting[None]:
-        """Read the text that a marker begins."""
+        """Read the text that follows a marker."""
         builder = self._builder
         if marker in self._plan.calls:
             yield from self._calls(self._plan.calls[marker])
@@ -116,7 +116,7 @@ class MarkerReading(CallReader):
             builder.text(marker)
 
     def _either(self) -> Waiting[None]:
-        """Read up to the marker that shows if the prompt had opened a thought: its end marker."""
+        """Read up to the first marker; if it ends reasoning, the text before it is reasoning that the prompt opened."""
         source, builder = self._source, self._builder
         source.cuts = self._plan.either
         before, marker = yield from source.rest()
@@ -128,7 +128,7 @@ class MarkerReading(CallReader):
             builder.text(before)
 
     def _thought(self, *, prompted: bool = False) -> Waiting[None]:
-        """Read a thought to its end."""
+        """Read a reasoning section to its end."""
         source, builder = self._source, self._builder
         source.cuts = self._plan.prompted_thought if prompted else self._plan.thought
         builder.close()
@@ -143,7 +143,7 @@ class MarkerReading(CallReader):
                 builder.thinking(marker)
 
     def _calls(self, calls: Calls) -> Waiting[None]:
-        """Read the text behind the start of calls as calls, or else as text."""
+        """Read the text after a start marker as calls, or as text if it can't be parsed."""
         source, builder = self._source, self._builder
         source.cuts = self._plan.bodies[calls.start]
         source.at -= len(calls.keep)
@@ -168,7 +168,7 @@ class MarkerReading(CallReader):
         yield from self._body(calls, before, raw)
 
     def _body(self, calls: Calls, before: str, raw: str) -> Waiting[None]:
-        """Read calls that can only be read as a whole, up to their end marker."""
+        """Read all text up to the end marker, and parse it as calls."""
         source, builder = self._source, self._builder
         rest, marker = yield from source.rest(calls.quote)
         body = Body(raw + rest, bool(marker) and marker == calls.end, self._tools)
@@ -187,7 +187,7 @@ class MarkerReading(CallReader):
             builder.text(before + body.text + (marker if body.whole else ""))
 
     def _left_over(self, calls: Calls, raw: str = "") -> Waiting[None]:
-        """Read the text behind a call up to its end marker, and drop brackets that were closed twice."""
+        """Read the text between a call and its end marker, and drop superfluous closing brackets."""
         source = self._source
         if calls.end:
             rest, marker = yield from source.rest()
@@ -195,12 +195,12 @@ class MarkerReading(CallReader):
             if marker == calls.end:
                 source.skip(marker)
             elif not marker and calls.end.startswith(raw.strip(_LEFT_OVER)):
-                return  # The end marker was cut off.
+                return  # The end marker is truncated.
         if raw.strip(_LEFT_OVER + "[{"):
             self._builder.text(raw.lstrip(_LEFT_OVER))
 
     def _headed(self, calls: Calls, before: str) -> Waiting[None]:
-        """Read a call with its name before its arguments."""
+        """Read a call whose name precedes its arguments."""
         head = yield from self._source.run(_HEAD)
         match = re.match(calls.head, head)
         has_object = match and match[0] == head and (yield from self._source.peek()) == "{"
@@ -212,12 +212,12 @@ class MarkerReading(CallReader):
         yield from self._left_over(calls)
 
     def _bare_call(self) -> Waiting[None]:
-        """Read a call without a marker, if there is one; otherwise only text that can't be part of a call."""
+        """Read a call without a marker, or else the text that can't be part of a call."""
         source, builder, forms = self._source, self._builder, self._form.bare
         builder.text((yield from source.run(SPACES)))
         first = yield from source.peek()
         if len(first) != 1:
-            return  # A marker; a call may still follow a thought.
+            return  # This is a marker; a call may still follow a reasoning section.
         self._bare = False
         if "line" in forms:
             yield from self._line_call()
@@ -233,13 +233,13 @@ class MarkerReading(CallReader):
             builder.text(opened)
 
     def _python_calls(self, opened: str) -> Waiting[None]:
-        """Read a list of Python calls, if a bracket opened one."""
+        """Read a list of Python calls whose bracket was already read; anything else becomes text."""
         source, builder, tools = self._source, self._builder, self._tools
         name = yield from source.run(_NAME)
         raw = [opened, name]
         if tools.may_be(name) and (yield from source.peek()) == "(":
             yield from source.value(raw.append, python=True, depth=1)
-            # Nothing but their syntax marks these calls, so it must be complete, unless the names are known.
+            # No marker identifies these calls, so their syntax must be complete unless the tool names are known.
             calls = READERS["python"](Body("".join(raw), whole=True, tools=tools))
             if calls and all(tools.may_be(call.name) and (tools.known or call.arguments is not None) for call in calls):
                 for call in calls:
@@ -248,7 +248,7 @@ class MarkerReading(CallReader):
         builder.text("".join(raw))
 
     def _line_call(self) -> Waiting[None]:
-        """Read a name with JSON on the next line, if there is one."""
+        """Read a tool name with JSON on the next line; anything else becomes text."""
         name = yield from self._source.run(_NAME)
         space = yield from self._source.run(SPACES)
         is_call = self._tools.may_be(name) and len(name) <= _LONGEST_NAME and space.startswith("\n")
@@ -268,16 +268,17 @@ _PEOPLE = frozenset(("assistant", "user", "all"))
 
 
 class HarmonyReading(CallReader):
-    """Reads an answer in harmony: messages with headers that name their channel and their recipient.
+    """A parser for OpenAI's harmony format, in which each message has a header with its channel and recipient.
 
-    A message of the assistant in ``analysis`` is a thought, and a message to a tool is a call; all others are text. A
-    message of another role ends the answer, and behind a call so does anything but another call.
-    Source: openai/harmony, docs/format.md.
+    An assistant message in the ``analysis`` channel is reasoning, and a message to a tool is a call. All other messages
+    are text. A message with a different role ends the response. After a call, any content except another call ends the
+    response too.
+    Source: docs/format.md in openai/harmony.
 
     Args:
-        plan: The form, and the tools.
-        source: The text.
-        builder: The builder of the message.
+        plan: The response format and the known tools.
+        source: The streamed text.
+        builder: The builder for the parsed message.
     """
 
     def __init__(self, plan: AnswerPlan, source: StreamedText, builder: MessageBuilder) -> None:
@@ -285,7 +286,7 @@ class HarmonyReading(CallReader):
         source.cuts = cuts_of(plan.final | _IN_HEADER | {_START, _MESSAGE, _END, _CALL})
 
     def read(self) -> Waiting[None]:
-        """Read the whole answer."""
+        """Read the whole response."""
         source, builder = self._source, self._builder
         called = False
         if self._plan.begins == "thought":
@@ -293,7 +294,7 @@ class HarmonyReading(CallReader):
             builder.close()
         begun = yield from self._begun()
         while True:
-            # Text between messages is text, unless the model waits for a tool.
+            # Text between messages becomes part of the response, unless the model is waiting for a tool.
             if not begun:
                 between: list[str] = []
                 marker = yield from source.copy(between.append if called else builder.text)
@@ -321,7 +322,7 @@ class HarmonyReading(CallReader):
             builder.close()
 
     def _begun(self) -> Waiting[str]:
-        """Read the rest of a header that the prompt began; return ``""`` if it is not a header."""
+        """Read the rest of a header that the prompt started, or return an empty string for any other text."""
         source = self._source
         begun = (yield from source.run(SPACES)) + (yield from source.run(_LETTERS))
         if begun.lstrip(SPACE) == "to" and (yield from source.peek()) == "=":
@@ -330,7 +331,7 @@ class HarmonyReading(CallReader):
         return ""
 
     def _header(self, begun: str) -> Waiting[tuple[str, bool]]:
-        """Read a header up to its end; return it, and True if it has one."""
+        """Read a header; return its text, and True if the header is complete."""
         source = self._source
         pieces = [begun]
         while True:

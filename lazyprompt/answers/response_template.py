@@ -1,4 +1,4 @@
-"""Answers parsed by a tokenizer's ``response_template``, which the package transformers interprets."""
+"""Parsing of responses with a tokenizer's ``response_template``, which transformers interprets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Fields, JsonObject
 
-# The errors with which transformers refuses the content of a field.
+# Exceptions that transformers raises for a field that it can't parse.
 _ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 _THINKING = frozenset(("reasoning_content", "reasoning", "thinking"))
 _CALLS = "tool_calls"
@@ -22,14 +22,14 @@ _OPENINGS = frozenset(("open", "open_pattern"))
 
 
 class AnsweringTokenizer(Protocol):
-    """A tokenizer of transformers, with the response template of its model."""
+    """A transformers tokenizer, with the response template of its model."""
 
     response_template: Mapping[str, Any] | None
     chat_template: Any
 
 
 class _FieldParser(Protocol):
-    """The streaming parser of transformers: each event is about one field of the message."""
+    """The streaming parser in transformers, whose events each refer to one field of the message."""
 
     initial_events: list[dict[str, Any]]
 
@@ -42,10 +42,10 @@ class ResponseTemplate(NamedTuple):
     """A response template, with the prompt and the tools of a request.
 
     Args:
-        fields: The template, in which no content is an error.
-        implicit: The field of text outside all markers; empty if there is none.
-        prompt: The prompt, in which the template finds the beginning of the answer.
-        tools: The OpenAI dicts of the tools.
+        fields: The template, changed so that fields may be missing or contain invalid JSON.
+        implicit: The name of the field for text outside all markers; empty if the template has no such field.
+        prompt: The prompt, which the template uses to find the start of the response.
+        tools: The tools as OpenAI dicts.
     """
 
     fields: Fields
@@ -55,11 +55,11 @@ class ResponseTemplate(NamedTuple):
 
     @classmethod
     def load(cls, template: Mapping[str, Any], prompt: str, tools: Sequence[JsonObject]) -> ResponseTemplate:
-        """Check a response template.
+        """Validate and load a response template.
 
         Raises:
-            TemplateError: transformers refuses it.
-            MissingExtraError: No version of transformers that reads such templates is installed.
+            TemplateError: transformers rejects the template.
+            MissingExtraError: The installed version of transformers, if any, does not support response templates.
         """
         fields = {name: _tolerant(field) for name, field in fields_of(template.get("fields")).items()}
         implicit = next((name for name, field in fields.items() if not _OPENINGS.intersection(fields_of(field))), "")
@@ -67,23 +67,23 @@ class ResponseTemplate(NamedTuple):
         try:
             loaded.start(prompt)
         except _ERRORS as error:
-            raise TemplateError(f"transformers refuses the response template: {error}") from error
+            raise TemplateError(f"transformers rejects the response template: {error}") from error
         return loaded
 
     def start(self, prompt: str) -> _FieldParser:
-        """Return a parser that is at the end of a prompt."""
+        """Return a parser that has already read a prompt."""
         try:
             from transformers.utils.chat_parsing import ResponseParser  # noqa: PLC0415 - optional and slow to import
         except ImportError as error:
             raise MissingExtraError(
-                "response templates need transformers 5.24 or newer; install it with: pip install -U transformers"
+                "response templates require transformers 5.24 or newer; install it with: pip install -U transformers"
             ) from error
         parser: _FieldParser = ResponseParser(dict(self.fields), prefix=prompt, tools=list(self.tools))
         return parser
 
 
 def _tolerant(field: object) -> object:
-    """Return a field that may be missing, and whose content may be broken JSON."""
+    """Return a copy of a field that may be missing or contain invalid JSON."""
     given = fields_of(field)
     if not given:
         return field
@@ -93,13 +93,14 @@ def _tolerant(field: object) -> object:
 
 
 class TemplateReader:
-    """Reads an answer by a response template.
+    """A reader that parses a response with a response template.
 
-    A field that can't be parsed is text, without its markers. So is a field that is neither text, thought nor call.
+    A field that can't be parsed becomes text without its markers. Any field besides text, reasoning and calls also
+    becomes text.
 
     Args:
-        template: The template.
-        builder: The builder of the message.
+        template: The loaded response template.
+        builder: The builder for the parsed message.
     """
 
     def __init__(self, template: ResponseTemplate, builder: MessageBuilder) -> None:
@@ -107,31 +108,31 @@ class TemplateReader:
         self.builder = builder
         self._field = ""
         self._region: list[str] = []
-        # True if all text of the region so far is in the message already.
+        # True if the region's text so far was already added to the message.
         self._streams = False
-        # The field that was closed just before.
+        # The most recently closed field.
         self._closed = ""
         self._over = False
         self._restart(template.prompt)
-        # Whitespace at the beginning may be the prompt's: transformers holds back what may begin a marker.
+        # Drop whitespace at the start, because it may be the end of the prompt that transformers held back.
         builder.close()
 
     def _restart(self, prompt: str) -> None:
         self._prompt = prompt
         self._parser = self._template.start(prompt)
         self._raw = ""
-        # Text in the prompt is not part of the answer; only the field that it opens counts.
+        # Ignore text in the prompt, which is not part of the response; only remember the field that the prompt opens.
         for event in self._parser.initial_events:
             self._field = "" if event["type"] == "region_close" else event["field"]
 
     def feed(self, chunk: str) -> bool:
-        """Read a chunk; return True if a marker ended the answer."""
+        """Read a chunk; return True if a marker ended the response."""
         while chunk and not self._over:
             chunk = self._read(chunk)
         return self._over
 
     def _read(self, chunk: str) -> str:
-        """Read a chunk; return the rest behind a field that can't be parsed."""
+        """Read a chunk; return the remaining text after a field that can't be parsed."""
         try:
             events = self._parser.feed(chunk)
         except _ERRORS:
@@ -141,7 +142,7 @@ class TemplateReader:
         return ""
 
     def _read_up_to_error(self, chunk: str) -> str:
-        """Read a chunk again, character by character: the failure lost the events before it."""
+        """Read a chunk again by single characters, because the failure lost all earlier events."""
         self._parser = self._template.start(self._prompt)
         self._parser.feed(self._raw)
         for at, character in enumerate(chunk, 1):
@@ -156,7 +157,7 @@ class TemplateReader:
         return ""
 
     def end(self) -> None:
-        """Read the text that was held back, at the end of the answer."""
+        """Read the text that was held back until the end of the response."""
         if self._over:
             return
         try:
@@ -171,7 +172,7 @@ class TemplateReader:
             field: str = event["field"]
             if event["type"] == "region_open":
                 if field == self._closed == self._template.implicit:
-                    self._over = True  # Only a marker at the end of the turn closes this field before itself.
+                    self._over = True  # Only an end-of-turn marker separates two implicit fields.
                     return
                 self._field, self._region, self._closed = field, [], ""
             elif event["type"] == "region_close":
@@ -198,7 +199,7 @@ class TemplateReader:
         self._field, self._region, self._closed = "", [], self._field
 
     def _fail(self) -> None:
-        """Add the text of the region if it is not in the message."""
+        """Add the text of the current region to the message, unless it was already added."""
         if not self._streams:
             self.builder.text("".join(self._region))
         self._region = []
@@ -208,7 +209,7 @@ WrittenCalls: TypeAlias = list[tuple[WrittenCall, str]]
 
 
 def _calls_in(value: object, raw: str) -> WrittenCalls:
-    """Return the calls in the value of a field, with their ids; none if anything in it is no call."""
+    """Return the calls in a field's value, with their ids; an empty list if any item is not a call."""
     calls: WrittenCalls = []
     for item in items_in(value) or (value,):
         fields = fields_of(item)

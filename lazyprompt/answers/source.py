@@ -1,7 +1,7 @@
-"""Text that arrives in chunks, cut at markers.
+"""Streamed text that is split at markers.
 
-Its readers are generators that are written as if all the text were there. They pause when they need more text, so the
-result does not depend on the chunks.
+The reading methods are generators, which are written as if the complete text were available. They pause whenever they
+need more text, so the result does not depend on how the text is split into chunks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 Waiting: TypeAlias = Generator[None, None, _T]
 Put: TypeAlias = Callable[[str], object]
 
-# Whitespace of templates. Any other is the model's own.
+# Whitespace that templates add. Any other whitespace is part of the model's text.
 SPACE = " \t\r\n"
 SPACES = re.compile(rf"[{SPACE}]*")
 
@@ -26,10 +26,10 @@ _SCALAR = re.compile(r"[^,;{}\[\]\s]*")
 
 
 class Cuts:
-    """Texts at which a stream is cut.
+    """A set of markers at which streamed text is split.
 
     Args:
-        markers: The texts. None may be the beginning of another.
+        markers: The markers. No marker may be a prefix of another marker.
     """
 
     __slots__ = ("_beginnings", "_longest", "_pattern")
@@ -40,12 +40,12 @@ class Cuts:
         self._longest = max(map(len, markers), default=0)
 
     def find(self, text: str, at: int) -> tuple[int, str] | None:
-        """Return the place of the first marker and the marker; None if there is none."""
+        """Return the index and the text of the first marker, or None if the text contains no marker."""
         match = self._pattern.search(text, at)
         return (match.start(), match[0]) if match else None
 
     def clear_until(self, text: str, at: int) -> int:
-        """Return the place from which the end of a text may be the beginning of a marker."""
+        """Return the index from which the rest of a text may be the start of a marker."""
         for place in range(max(at, len(text) - self._longest + 1), len(text)):
             if text[place:] in self._beginnings:
                 return place
@@ -54,7 +54,7 @@ class Cuts:
 
 @lru_cache(maxsize=512)
 def cuts_of(markers: frozenset[str]) -> Cuts:
-    """Return the cuts for a set of markers, the same object for the same set."""
+    """Return the cached Cuts object for a set of markers."""
     return Cuts(markers)
 
 
@@ -62,10 +62,10 @@ class StreamedText:
     """Text that arrives in chunks.
 
     Attributes:
-        text: The text that is not yet read, and perhaps some that is.
-        at: The place up to which it is read.
-        final: The markers that end the answer, even inside quotes.
-        cuts: The markers that count at this place.
+        text: The unread text, which may be preceded by text that was already read.
+        at: The index of the first unread character.
+        final: The markers that end the response, even inside quotes.
+        cuts: The markers to search for at the current position.
     """
 
     __slots__ = ("_ended", "_seen", "at", "cuts", "final", "text")
@@ -76,36 +76,36 @@ class StreamedText:
         self.final = final
         self.cuts = cuts_of(final)
         self._ended = False
-        # The first marker of each kind of cuts, so that no text is searched twice for the same markers.
+        # The next marker for each marker set, cached so that text is searched only once per set.
         self._seen: dict[Cuts, tuple[int, str | None]] = {}
 
     def feed(self, chunk: str) -> None:
-        """Add a chunk."""
+        """Append a chunk to the unread text."""
         self.text = self.text[self.at :] + chunk
         self.at = 0
         self._seen.clear()
 
     def end(self) -> None:
-        """End the text."""
+        """Declare the text complete, so that readers no longer wait for more."""
         self._ended = True
         self._seen.clear()
 
     def take(self, end: int) -> str:
-        """Read up to a place."""
+        """Read and return all text up to an index."""
         piece = self.text[self.at : end]
         self.at = end
         return piece
 
     def skip(self, marker: str) -> None:
-        """Skip a marker at this place."""
+        """Skip a marker at the current position."""
         self.at += len(marker)
 
     def span(self) -> Waiting[tuple[int, str | None]]:
-        """Wait until there is text to read, or a marker, or the end.
+        """Wait until there is text to read, a marker is found, or the text ends.
 
         Returns:
-            The place up to which there is text, and the marker behind it: ``None`` if more text may follow, ``""`` at
-            the end.
+            The end index of the readable text and the marker at that index. The marker is None if more text may follow,
+            and an empty string at the end of the text.
         """
         while True:
             end, marker = self._look()
@@ -120,20 +120,20 @@ class StreamedText:
         if seen is None or seen[0] < self.at:
             found = self.cuts.find(self.text, self.at)
             clear = len(self.text) if self._ended else self.cuts.clear_until(self.text, self.at)
-            # A marker may be inside text that may still become a longer marker.
+            # Ignore a marker inside text that may still become a longer marker.
             seen = self._seen[self.cuts] = found if found and found[0] <= clear else (clear, None)
         return seen
 
     def peek(self) -> Waiting[str]:
-        """Return the next character, or the marker at this place, or ``""`` at the end."""
+        """Return the next character or the marker at the current position; an empty string at the end."""
         end, marker = yield from self.span()
         return self.text[self.at] if end > self.at else marker or ""
 
     def copy(self, put: Put) -> Waiting[str]:
-        """Pass all text up to a marker on; the marker stays unread.
+        """Pass all text before the next marker to a function. The marker stays unread.
 
         Returns:
-            The marker; ``""`` at the end.
+            The marker, or an empty string at the end of the text.
         """
         while True:
             end, marker = yield from self.span()
@@ -142,7 +142,7 @@ class StreamedText:
                 return marker
 
     def run(self, pattern: re.Pattern[str]) -> Waiting[str]:
-        """Read all characters that match a pattern of the form ``[...]*``."""
+        """Read all characters that match a pattern such as ``[...]*``."""
         pieces: list[str] = []
         while True:
             end, marker = yield from self.span()
@@ -153,13 +153,13 @@ class StreamedText:
                 return "".join(pieces)
 
     def rest(self, quote: str = "") -> Waiting[tuple[str, str]]:
-        """Read up to a marker, which stays unread.
+        """Read all text before the next marker outside quotes. The marker stays unread.
 
         Args:
-            quote: A marker that opens and closes quotes.
+            quote: A marker that opens and closes quoted text.
 
         Returns:
-            The text and the marker; ``""`` at the end.
+            The text and the marker; the marker is an empty string at the end of the text.
         """
         pieces: list[str] = []
         quoted = False
@@ -171,13 +171,13 @@ class StreamedText:
             pieces.append(self.take(self.at + len(marker)))
 
     def quoted(self, put: Put) -> Waiting[bool]:
-        """Read a quoted text with its quotes.
+        """Read quoted text, including its quotes.
 
-        A marker inside quotes is part of the text, unless a line break precedes it: neither JSON nor Python has line
-        breaks inside quotes, so the closing quote is missing then.
+        A marker inside quotes is part of the text, unless a line break precedes it. JSON and Python don't allow line
+        breaks inside quotes, so a line break means that the closing quote is missing.
 
         Returns:
-            True if it was closed.
+            True if the closing quote was found.
         """
         quote = self.take(self.at + 1)
         put(quote)
@@ -196,21 +196,21 @@ class StreamedText:
             if match and match[0] == quote:
                 return True
             if match:
-                # The character behind a backslash is not a closing quote.
+                # The character after a backslash is not a closing quote.
                 end, _ = yield from self.span()
                 if end > self.at:
                     put(self.take(self.at + 1))
 
     def value(self, put: Put, *, python: bool = False, depth: int = 0) -> Waiting[bool]:
-        """Read one value: up to the bracket or quote that closes it, or to the end of a number or word.
+        """Read one value up to its closing bracket or quote, or up to the end of a number or word.
 
         Args:
-            put: The function that takes each piece.
-            python: True if single quotes and round brackets count, too.
-            depth: The number of brackets that are open already.
+            put: A function that receives each piece of the value.
+            python: True if single quotes and parentheses are also part of the syntax.
+            depth: The number of brackets that are already open.
 
         Returns:
-            True if it was closed.
+            True if the value is complete.
         """
         while True:
             end, _ = yield from self.span()

@@ -1,4 +1,4 @@
-"""Values in tool calls that are not JSON: Python literals, Gemma's objects, and parameters written without a type."""
+"""Parsers for argument values that are not JSON: Python literals, Gemma objects, and untyped parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lazyprompt.messages.tools import function_schema
 if TYPE_CHECKING:
     from lazyprompt.messages.tools import ToolLike
 
-# More tokens than any call has; ast needs about 500 bytes for each.
+# Maximum number of tokens in a literal. The ast module needs about 500 bytes for each token.
 _MAX_TOKENS = 100_000
 _QUOTED = r"""
     '''(?>(?:[^'\\]++|\\.|'(?!''))*)''' | \"""(?>(?:[^"\\]++|\\.|"(?!""))*)\"""
@@ -43,10 +43,10 @@ _GEMMA_TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# JSON's words, which models mix into Python.
+# JSON keywords, which models also write in Python literals, and the equivalent Python keywords.
 _WORDS = {"true": "True", "false": "False", "null": "None"}
 _JSON_WORDS = frozenset(("true", "false", "null", "None"))
-# An escape that Python knows; any other backslash stands for itself.
+# Matches an escape sequence that Python supports; any other backslash is a literal backslash.
 _ESCAPE = re.compile(
     r"""\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|[0-3]?[0-7]{1,2}|[abfnrtv\\'"\n])?"""
 )
@@ -56,15 +56,15 @@ _STRUCTURE = re.compile(rf"{_QUOTED}|[()\[\]{{}},'\"]", re.VERBOSE | re.DOTALL)
 
 
 def literal(text: str) -> Json:
-    """Parse JSON or a Python literal, without running code.
+    """Parse JSON or a Python literal without executing code.
 
-    ``ast`` gets only literals of limited length and depth: other text could exhaust memory or the stack.
+    The ``ast`` module only receives literals of limited length and depth; other text could exhaust memory or the stack.
 
     Args:
-        text: The literal. Keys need no quotes.
+        text: The literal; quotes around keys are optional.
 
     Returns:
-        The value; tuples are lists.
+        The parsed value; tuples become lists.
 
     Raises:
         ValueError: The text is not a literal.
@@ -80,7 +80,7 @@ def literal(text: str) -> Json:
 def _python_literal(text: str) -> Json:
     pieces: list[str] = []
     at = depth = 0
-    # match, not search: behind text that is no token, search would look for the end of each further quote.
+    # Use match, because search would skip an invalid token and scan the text after each following quote.
     while match := _TOKEN.match(text, at):
         sign = match["sign"] or " "
         depth += (sign in "([{") - (sign in ")]}")
@@ -97,7 +97,7 @@ def _python_literal(text: str) -> Json:
 
 
 def _python(match: re.Match[str]) -> str:
-    """Return a token as Python writes it."""
+    """Convert a token to Python syntax."""
     kind, written = match.lastgroup, match[0]
     if kind == "text" and "\\" in written and written[0] not in "rR":
         return _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", written)
@@ -107,7 +107,7 @@ def _python(match: re.Match[str]) -> str:
 
 
 def gemma_object(text: str) -> JsonObject | None:
-    """Parse an object as Gemma 4 writes it: JSON with texts between ``<|"|>``, keys without quotes, and some words."""
+    """Parse an object in Gemma 4's syntax: JSON with ``<|"|>`` in place of quotes, and with unquoted keys and words."""
     try:
         value: Json = JSON.decode(_GEMMA_TOKEN.sub(_gemma_json, text))
     except (ValueError, RecursionError):
@@ -118,16 +118,16 @@ def gemma_object(text: str) -> JsonObject | None:
 def _gemma_json(match: re.Match[str]) -> str:
     kind, written = match.lastgroup or "", match[match.lastgroup or 0]
     if kind == "unclosed":
-        raise ValueError(written)  # The search for the end of each quote behind it would take quadratic time.
+        raise ValueError(written)  # Otherwise, searching for the end of each later quote takes quadratic time.
     if kind == "word" and written in _JSON_WORDS:
         return "null" if written == "None" else written
     return written if kind in ("json", "number") else dump(written)
 
 
 def _json(value: object) -> Json:
-    """Return a value of ast as a JSON value, or raise ValueError."""
+    """Convert a value from ast to a JSON value; raise ValueError if JSON doesn't support the value."""
     if isinstance(value, str):
-        # As in JSON, models write some characters as two escapes, the halves of a surrogate pair.
+        # Join surrogate pairs, because models write some characters as two escapes, as in JSON.
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     if isinstance(value, list | tuple):
         return [_json(item) for item in cast("Sequence[object]", value)]
@@ -140,7 +140,7 @@ def _json(value: object) -> Json:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas outside brackets and quotes; raise ValueError if one of those is not closed."""
+    """Split a text at commas outside brackets and quotes; raise ValueError if one is not closed."""
     pieces: list[str] = []
     start = depth = 0
     for match in _STRUCTURE.finditer(text):
@@ -158,7 +158,7 @@ def _split(text: str) -> list[str]:
 
 
 def python_calls(text: str) -> list[WrittenCall]:
-    """Parse calls such as ``[f(a=1), g()]``, or a single one.
+    """Parse a list of Python calls such as ``[f(a=1), g()]``, or a single call.
 
     Raises:
         ValueError: The text is not a list of calls.
@@ -173,7 +173,7 @@ def python_calls(text: str) -> list[WrittenCall]:
 
 
 def _named(pieces: list[str]) -> JsonObject | None:
-    """Parse arguments that all have names."""
+    """Parse keyword arguments; return None if any argument is positional or invalid."""
     matches = [_ARGUMENT.fullmatch(piece) for piece in pieces]
     try:
         return {match[1]: literal(match[2]) for match in matches if match} if all(matches) else None
@@ -182,22 +182,22 @@ def _named(pieces: list[str]) -> JsonObject | None:
 
 
 class Tools:
-    """The tools that a model was offered: their names, and the types of their parameters.
+    """The tools that a model was offered, with their names and parameter types.
 
     Args:
-        tools: The tools, or their names; None if they are unknown.
+        tools: The tools or their names; None if the tools are unknown.
 
     Attributes:
-        schemas: The OpenAI dict of each tool that has one.
+        schemas: The OpenAI dicts of all tools that were not passed as names.
 
     Raises:
-        ToolsError: An item is not a tool.
+        ToolsError: An item is neither a tool nor a name.
     """
 
     __slots__ = ("_types", "schemas")
 
     def __init__(self, tools: Iterable[str | ToolLike] | None) -> None:
-        # The types of each parameter of each tool.
+        # Maps each tool name to its parameter names, and each parameter name to its types.
         self._types: dict[str, dict[str, tuple[str, ...]]] | None = None
         self.schemas: list[JsonObject] = []
         if tools is None:
@@ -213,27 +213,27 @@ class Tools:
 
     @property
     def known(self) -> bool:
-        """True if the names of all tools are known."""
+        """True if the tools are known."""
         return self._types is not None
 
     def may_be(self, name: str) -> bool:
-        """Return True if there may be a tool of that name."""
+        """Return True if a tool with this name exists or if the tools are unknown."""
         return bool(name) and (self._types is None or name in self._types)
 
     def value(self, tool: str, parameter: str, text: str) -> Json:
-        """Parse a parameter that was written without its type.
+        """Parse a parameter value that the model wrote without a type.
 
         Args:
-            tool: The tool.
-            parameter: The parameter.
-            text: The value as the model wrote it.
+            tool: The tool name.
+            parameter: The parameter name.
+            text: The text that the model wrote.
 
         Returns:
-            The value in the type of the tool's schema; the text itself if the schema has no type or the text no such
-            value.
+            The value, converted to the type in the tool's schema. If the schema has no type or the conversion fails,
+            the unchanged text.
         """
         types = (self._types or {}).get(tool, {}).get(parameter, ())
-        # Where text is a possible value, only null is distinguished from it.
+        # If the schema allows strings, convert only null, because any other text may be meant as a string.
         for kind in types if "string" not in types else [kind for kind in types if kind == "null"]:
             try:
                 return _READERS[kind](text.strip(SPACE))
@@ -245,20 +245,24 @@ class Tools:
 def _tools_in(tools: object) -> list[object]:
     kind = type(tools).__name__
     if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
-        raise ToolsError(f"tools is a {kind}; give a list of functions, OpenAI dicts or names")
+        raise ToolsError(f"tools must be a list of functions, OpenAI tool dicts or tool names, not {kind}")
     return list(cast("Iterable[object]", tools))
 
 
 def _function(tool: object, where: str) -> JsonObject:
-    """Return the name and the schema of a tool."""
+    """Return the ``function`` part of an OpenAI tool dict, which contains the tool's name and schema."""
     fields = fields_of(tool)
     if not isinstance(tool, Mapping):
         if not callable(tool):
-            raise ToolsError(f"{where} is a {type(tool).__name__}; give a function, an OpenAI dict or a name")
+            raise ToolsError(
+                f"{where} must be a function, an OpenAI tool dict or a tool name, not {type(tool).__name__}"
+            )
         fields = function_schema(tool)
     function = fields_of(fields.get("function")) or fields
     if not isinstance(function.get("name"), str):
-        raise ToolsError(f"{where} has no name; an OpenAI tool is {{'type': 'function', 'function': {{'name': ...}}}}")
+        raise ToolsError(
+            f"{where} has no name; expected {{'type': 'function', 'function': {{'name': ...}}}}, as in OpenAI's API"
+        )
     return checked_object(function, where, ToolsError)
 
 
@@ -269,7 +273,7 @@ def _parameter_types(function: Fields) -> dict[str, tuple[str, ...]]:
 
 
 def _types(schema: object, root: Fields, seen: set[str]) -> list[str]:
-    """Return the types that a schema allows, in its order."""
+    """Return all types that a schema allows, in schema order."""
     fields = fields_of(schema)
     declared = fields.get("type")
     found = [kind for kind in items_in(declared) or (declared,) if isinstance(kind, str)]
@@ -287,7 +291,7 @@ def _types(schema: object, root: Fields, seen: set[str]) -> list[str]:
 
 
 def items_in(value: object) -> Sequence[object]:
-    """Return a list or tuple as it is, and an empty one for all else."""
+    """Return a list or tuple unchanged, and an empty tuple for any other value."""
     return cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
 
 
@@ -311,7 +315,7 @@ def _number(text: str) -> int | float:
 def _container(text: str, kind: type[object]) -> Json:
     value = literal(text)
     if not isinstance(value, kind):
-        raise ValueError(text)  # noqa: TRY004 - the value is wrong, and a failed read raises this
+        raise ValueError(text)  # noqa: TRY004 - callers catch this
     return value
 
 

@@ -150,7 +150,7 @@ def test_no_marker_begins_another() -> None:
     ("name", "near"), [("hermess", "hermes"), ("harmny", "harmony"), ("qwne3", "qwen3"), ("kimi-2", "kimi-k2")]
 )
 def test_an_unknown_name_raises_with_the_nearest(name: str, near: str) -> None:
-    with pytest.raises(TemplateError, match=f"{name}.*did you mean '{near}'.*known are the forms hermes,"):
+    with pytest.raises(TemplateError, match=f"{name}.*did you mean '{near}'.*expected a format .hermes,"):
         ResponseParser(name)
 
 

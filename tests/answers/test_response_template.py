@@ -154,14 +154,14 @@ def test_a_parser_travels_between_processes() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({}, "transformers refuses the response template: .*fields"),
-        ({**QWEN, "version": 2}, "transformers refuses the response template: .*version: 2"),
+        ({}, "transformers rejects the response template: .*fields"),
+        ({**QWEN, "version": 2}, "transformers rejects the response template: .*version: 2"),
         (
             {**QWEN, "fields": {"content": {"close_pattern": "("}}},
-            "transformers refuses the response template: .*regex",
+            "transformers rejects the response template: .*regex",
         ),
-        ({**QWEN, "fields": {"content": 3}}, "transformers refuses the response template: "),
-        (object(), "no response_template or chat_template in object; give a name, a response template"),
+        ({**QWEN, "fields": {"content": 3}}, "transformers rejects the response template: "),
+        (object(), "object has no response_template or chat_template; pass a name, a response template"),
     ],
 )
 def test_a_wrong_template_is_an_error(wrong: Any, message: str) -> None:

@@ -221,7 +221,7 @@ def test_a_finished_answer_stays_as_it_is() -> None:
     assert stream.finish() is message
     assert message.content == "a<"
     assert stream.rest == (Delta("text", "<"),)
-    with pytest.raises(FormatError, match="this answer was finished"):
+    with pytest.raises(FormatError, match="this stream is already finished"):
         stream.feed("b")
 
 
