@@ -1,1 +1,1 @@
-"""Prompters: a call becomes a prompt, and a target renders it. Read prompter.py first."""
+"""Prompters, which fill a prompt for each call and render it. Read prompter.py first."""

@@ -1,4 +1,4 @@
-"""The definition of a prompter: its parts, the fill step, and the choice of a target."""
+"""The base class of prompters, which stores their parts, fills slots and chooses a target."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from lazyprompt.prompters.targets import Target, TextTarget
     from lazyprompt.rendering.prompt_template import PromptTemplate
 
-# Input, history, tools and label.
+# The input, history, tools and label of a call.
 HookArgs: TypeAlias = "tuple[object, HistoryLike | None, ToolsLike, str | None]"
 Hook: TypeAlias = "Callable[[object, HistoryLike | None, ToolsLike, str | None], HookArgs]"
 
 
 class MadeOf(NamedTuple):
-    """The parts of a prompter, for converters to other formats.
+    """The parts of a prompter, for conversion to other formats.
 
     Attributes:
-        instruction: The instruction.
-        system: The system text of its prompts.
+        instruction: The instruction template.
+        system: The system text of all prompts.
         history: The messages at the start of every conversation.
-        tools: The tools of every call.
-        has_functions: True if functions run on each call: hooks, or functions in place of fixed values.
+        tools: The tools for every call.
+        has_functions: True if each call runs functions, such as hooks or functions that return slot values.
         has_budget: True if the prompter has a budget.
     """
 
@@ -56,11 +56,11 @@ class MadeOf(NamedTuple):
 
 
 class PromptOrigin(NamedTuple):
-    """The name and version of a prompt in a file or library.
+    """The name and version of a prompt from a file or library.
 
     Attributes:
-        name: The name in the file; or else the prompt's key in the library, or the file name.
-        version: The version in the file name, or else in the metadata; None without one.
+        name: The name in the file, or else the prompt's library key or file name.
+        version: The version in the file name, or else in the metadata; None if neither contains a version.
     """
 
     name: str
@@ -68,13 +68,13 @@ class PromptOrigin(NamedTuple):
 
 
 class PromptDefinition:
-    """The parts of a prompter, filled by :meth:`fill` and rendered by a :meth:`target`; ``Prompter`` adds the calls."""
+    """The base class of ``Prompter``, which fills prompts with :meth:`fill` and renders them with a :meth:`target`."""
 
     _default_safety: ClassVar[Policy] = NEUTRALIZE
     origin: PromptOrigin | None = None
-    """The prompt file that the prompter was loaded from; None if there is no file."""
+    """The prompt file that the prompter was loaded from; None if it was not loaded from a file."""
     secrets: tuple[SecretText, ...] = ()
-    """Texts that a prompt file reads from the environment. Views and logs hide them."""
+    """Texts that a prompt file reads from environment variables; views and logs hide these texts."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class PromptDefinition:
         self._chat_template: ChatTemplate | None = None
 
     def for_display(self) -> Self:
-        """Return the prompter for a view: itself, or a copy without values from the environment."""
+        """Return a prompter that is safe to display: itself, or a copy without values from environment variables."""
         return self
 
     @property
@@ -110,25 +110,25 @@ class PromptDefinition:
         return self._instruction.slots
 
     def name_of_text(self, given: Iterable[str] = ()) -> str:
-        """Return the slot that a plain string fills; ``input`` is the user's text.
+        """Return the name of the slot that a plain string fills; ``input`` for the user's text.
 
         Args:
-            given: The slots that already have a value.
+            given: The names of the slots that already have a value.
 
         Raises:
-            SlotError: The prompt takes slot values only, and the string could fill several slots or none.
+            SlotError: The prompt accepts only slot values, and the string could fill several slots or none.
         """
         form = self._instruction.input_form
         return name_of_text(form, {*given, *dict(form.fixed)})
 
     @property
     def response_format(self) -> JsonObject | None:
-        """The JSON Schema of answers, or None."""
+        """The JSON Schema for responses, or None."""
         return None
 
     @property
     def prompt_template(self) -> PromptTemplate:
-        """The fields of a flat prompt, and the text between them."""
+        """The template for flat prompts, with fields and the text between them."""
         return self._template
 
     @property
@@ -150,7 +150,7 @@ class PromptDefinition:
         tools: ToolsLike = None,
         label: str | None = None,
     ) -> Prompt:
-        """Fill the slots and return the prompt as a value, before it is rendered.
+        """Fill the slots and return the prompt without rendering it.
 
         Args:
             input: See :meth:`generate_prompt`.
@@ -162,7 +162,7 @@ class PromptDefinition:
             The filled prompt.
 
         Raises:
-            SlotError: A slot has no value, or a value has no slot.
+            SlotError: A slot has no value, or a value matches no slot.
             LazyPromptError: See :meth:`generate_prompt`.
         """
         if self._hooks:
@@ -216,33 +216,33 @@ class PromptDefinition:
         chat_template: ChatTemplate | None = None,
         server: ModelServer | None = None,
     ) -> Target:
-        """Return the renderer of this prompter's prompts in a format. Copies share renderers that would be equal.
+        """Return a renderer for this prompter's prompts in a format; equal copies of a prompter share renderers.
 
         Args:
             format: See :meth:`generate_prompt`.
             model: See :meth:`generate_prompt`.
             chat_template: See :meth:`generate_prompt`.
-            server: The server of a payload. By default, the provider's profile describes it.
+            server: The server that receives a payload. By default, the provider's profile describes the server.
 
         Raises:
             FormatError: The format is unknown.
-            TemplateError: The model belongs to no known family, or both a model and a chat template are given.
+            TemplateError: The model matches no known family, or both a model and a chat template were passed.
         """
         return target_for(self._spec, format, model, chat_template, server)
 
     def text_target(self, model: ModelLike | None = None, chat_template: ChatTemplate | None = None) -> TextTarget:
-        """Return the renderer of flat text; see :meth:`target`."""
+        """Return a renderer for flat text; see :meth:`target`."""
         return self.target(None, model, chat_template)
 
     def fitted(self, prompt: Prompt, target: Target) -> tuple[Prompt, TrimReport | None]:
         """Fit a prompt to the prompter's budget.
 
         Args:
-            prompt: A prompt that :meth:`fill` returned.
-            target: The renderer of the prompt.
+            prompt: A prompt returned by :meth:`fill`.
+            target: The renderer for the prompt.
 
         Returns:
-            The fitted prompt and its report. Without a budget, the unchanged prompt and None.
+            The fitted prompt and the budget's report. Without a budget, the unchanged prompt and None.
 
         Raises:
             BudgetError: The parts that are never dropped exceed the budget.
@@ -255,10 +255,11 @@ class PromptDefinition:
         return fit.prompt, fit.report
 
     def pre_hook(self, hook: Hook) -> Self:
-        """Add a function that may replace the arguments of each call.
+        """Add a function that can replace the arguments of each call.
 
         Args:
-            hook: A function ``hook(input, history, tools, label)`` that returns the same four. It receives copies.
+            hook: A function ``hook(input, history, tools, label)`` that receives copies of the arguments and returns a
+                tuple of the same four values.
 
         Returns:
             The prompter itself.
@@ -267,10 +268,10 @@ class PromptDefinition:
         return self
 
     def partial(self, /, **values: object) -> Self:
-        """Return a copy with default values for some slots. Values passed to a call override them.
+        """Return a copy with default values for some slots; values passed to a call override the defaults.
 
         Args:
-            **values: A value for each slot, or a function without arguments that is called once for each prompt.
+            **values: The default value for each slot. A function without arguments is called once for each prompt.
 
         Raises:
             SlotError: A name matches no slot, or a value is None or cannot become text.
@@ -278,16 +279,16 @@ class PromptDefinition:
         return self._changed(instruction=self._instruction.partial(**values))
 
     def with_markers(self, markers: Markers | str) -> Self:
-        """Return a copy for a model.
+        """Return a copy that renders flat text with a model's markers.
 
         Args:
-            markers: Markers, or the name of a model or family.
+            markers: The markers, or the name of a model or model family.
 
         Returns:
             The copy.
 
         Raises:
-            TemplateError: The model belongs to no known family.
+            TemplateError: The model matches no known family.
             SafetyError: A marker is a single character, which cannot be neutralised in untrusted text; see
                 :meth:`with_safety`.
         """
@@ -297,10 +298,10 @@ class PromptDefinition:
         return self._changed(markers=found, chat_template=None)
 
     def with_chat_template(self, template: ChatTemplate) -> Self:
-        """Return a copy whose flat text is rendered by a model's own chat template.
+        """Return a copy that renders flat text with a model's own chat template.
 
         Args:
-            template: The template. Its default system text is the model family's.
+            template: The chat template. Without a system text, prompts use the model family's system text.
 
         Returns:
             The copy.
@@ -308,10 +309,10 @@ class PromptDefinition:
         return self._changed(markers=template.markers, chat_template=template)
 
     def with_system(self, system: str | None) -> Self:
-        """Return a copy with another system text.
+        """Return a copy with a different system text.
 
         Args:
-            system: The text. ``None`` uses the model family's, or the documented default; ``""`` uses none.
+            system: The new text. ``None`` uses the model family's text or the documented default; ``""`` omits it.
 
         Returns:
             The copy.
@@ -322,7 +323,7 @@ class PromptDefinition:
         """Return a copy with a paragraph appended to the system text.
 
         Args:
-            text: The paragraph. It also follows a model family's own system text.
+            text: The paragraph, which is also appended to a model family's own system text.
 
         Returns:
             The copy.
@@ -332,14 +333,15 @@ class PromptDefinition:
         return self._changed(added_system=added)
 
     def with_safety(self, safety: Safety, slots: Mapping[str, Safety] | None = None) -> Self:
-        """Return a copy with another policy for control sequences in untrusted text, in every format.
+        """Return a copy with a different policy for control sequences in untrusted text, in every format.
 
-        By default, they are neutralised in flat text and in payloads for servers that apply the model's chat template
-        (vLLM, Ollama, your own ``base_url``). Payloads for hosted providers keep them.
+        By default, control sequences are neutralised in flat text, and in payloads for servers that apply the model's
+        chat template (vLLM, Ollama, your own ``base_url``). Payloads for hosted providers keep control sequences.
 
         Args:
-            safety: ``neutralize`` (the default), ``raise`` or ``off``.
-            slots: Policies by slot name, for the text of single slots; also for ``input``, ``history`` and ``tools``.
+            safety: The policy: ``neutralize`` (the default), ``raise`` or ``off``.
+            slots: Separate policies for the text in single slots, by slot name. The keys ``input``, ``history`` and
+                ``tools`` are also accepted.
 
         Returns:
             The copy.
@@ -353,14 +355,14 @@ class PromptDefinition:
         return self._changed(safety=policy)
 
     def for_hosted(self) -> Self:
-        """Return a copy for a hosted provider, which keeps control sequences unless :meth:`with_safety` was called."""
+        """Return a copy for hosted providers, which keeps control sequences unless a safety policy was set."""
         return self if self._safety.asked else self._changed(safety=OFF)
 
     def with_budget(self, budget: BudgetLike | None) -> Self:
-        """Return a copy with another budget.
+        """Return a copy with a different budget.
 
         Args:
-            budget: The budget, or token limits by slot name; ``None`` for no budget.
+            budget: The token budget, or a dict of token limits by slot name; ``None`` to remove the budget.
 
         Returns:
             The copy.
@@ -371,33 +373,33 @@ class PromptDefinition:
         return self._changed(budget=None if budget is None else self._checked_budget(budget))
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields for a copy or a pickle, without the cached ``_spec``."""
+        """Return the attributes for a copy or pickle, without the cached ``_spec``."""
         return {name: value for name, value in vars(self).items() if name != "_spec"}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(slots={self.slots!r})"
 
     def _changed(self, **fields: object) -> Self:
-        """Return a copy with other fields."""
+        """Return a copy with some changed fields."""
         changed = copy(self)
         for name, value in fields.items():
             setattr(changed, f"_{name}", value)
         return changed
 
     def _after_hooks(self, *args: *HookArgs) -> HookArgs:
-        """Return the arguments of a call after the hooks."""
+        """Return the arguments of a call after passing them through all hooks."""
         for hook in self._hooks:
             result = hook(*deepcopy(args))
             if not isinstance(cast("object", result), tuple) or len(result) != len(args):
                 raise TemplateError(
                     f"pre_hook {getattr(hook, '__name__', hook)!r} returned {result!r}; "
-                    "it must return the four (input, history, tools, label)"
+                    "it must return the tuple (input, history, tools, label)"
                 )
             args = result
         return args
 
     def _past(self, history: PastLike) -> History:
-        """Return the prompter's own history followed by the call's."""
+        """Return the prompter's own history, followed by the history of a call."""
         return self._history + History.of(history)
 
     def _all_tools(self, tools: ToolsLike) -> ToolSet:
@@ -411,7 +413,7 @@ class PromptDefinition:
 
     @cached_property
     def _spec(self) -> TargetSpec:
-        """The fields that targets depend on."""
+        """The parts of the prompter that its targets depend on."""
         return target_spec(
             self._template,
             self._markers,
@@ -423,7 +425,7 @@ class PromptDefinition:
         )
 
     def _checked_budget(self, budget: BudgetLike) -> Budget:
-        """Return a budget after checking that the prompter has the slots it limits."""
+        """Return a budget after checking that the prompter has every slot that the budget limits."""
         from lazyprompt.budget.budget import read_budget  # noqa: PLC0415 - only a budget needs it
 
         made, known = read_budget(budget), (*self._all_slots, "input")
@@ -431,7 +433,7 @@ class PromptDefinition:
             if slot not in known:
                 raise BudgetError(
                     f"the budget limits the slot {slot!r}{did_you_mean(slot, known)}, which the prompter doesn't have; "
-                    f"it has {listed(known)}"
+                    f"expected one of {listed(known)}"
                 )
         return made
 

@@ -1,4 +1,4 @@
-"""Fitting a prompter's prompt to a budget: its history and its slot values."""
+"""Fitting of a prompt to a budget, by dropping or truncating history messages and slot values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Fit(NamedTuple):
-    """A prompt that fits a budget.
+    """A prompt that was fitted to a budget.
 
     Attributes:
-        prompt: The prompt.
-        report: The report of the budget.
+        prompt: The fitted prompt.
+        report: The budget's report.
         made: The rendered prompt.
     """
 
@@ -33,24 +33,24 @@ class Fit(NamedTuple):
 
 
 class _Renders:
-    """Rendered prompts, with a cache of the last: the prompt counted last is usually the one to send."""
+    """A renderer that caches the last prompt, because the last counted prompt is usually the one that is sent."""
 
     def __init__(self, target: Target, budget: Budget) -> None:
         self._target, self._budget = target, budget
         self._last: tuple[Prompt, Made] | None = None
 
     def made(self, prompt: Prompt) -> Made:
-        """Return the rendered prompt."""
+        """Render a prompt, unless it is cached."""
         if self._last is None or self._last[0] is not prompt:
             self._last = (prompt, self._target.render(prompt))
         return self._last[1]
 
     def cost(self, prompt: Prompt) -> int:
-        """Return the tokens of the prompt."""
+        """Return the token count of the rendered prompt."""
         return self._target.cost(self.made(prompt), self._budget)
 
     def fits(self, prompt: Prompt) -> bool:
-        """Return True if the prompt has no more tokens than the budget allows."""
+        """Return True if the rendered prompt is within the budget."""
         limit = self._budget.limit
         return limit is None or self.cost(prompt) <= limit
 
@@ -59,13 +59,13 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
     """Fit a prompt to a budget.
 
     Args:
-        budget: The budget.
-        prompt: The prompt.
-        target: The renderer; the budget counts its output.
+        budget: The token budget.
+        prompt: The filled prompt.
+        target: The renderer whose output the budget counts.
 
     Returns:
-        The fitted prompt. Its report lists the history's messages after the opening, without empty user turns; then
-        the slot values; then the items of lists.
+        The fitted prompt. Its report lists the history's messages without the prompter's own messages and empty user
+        turns, followed by the slot values and the list items.
 
     Raises:
         BudgetError: The parts that are never dropped exceed the budget, or a list would become empty.
@@ -75,7 +75,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
     found: Fitted | None = None
     sent = parts.prompt(range(len(parts.items)), {})
     if sent is not prompt or budget.start_on is not None or not renders.fits(prompt):
-        # In pairs, a question is dropped with its answer.
+        # If the history consists of pairs, drop each user message with its response.
         messages = parts.messages
         pairs = [(at, at + 1) for at in range(0, len(messages), 2)] if _are_pairs(messages) else []
         waits = prompt.input is None and History(messages).awaits_answer
@@ -84,7 +84,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
             return renders.cost(parts.prompt(kept, replaced))
 
         def past(kept: Sequence[int], replaced: Mapping[int, Item]) -> int:
-            # The user's text of an earlier request is already part of the history.
+            # The user's text in an earlier request is already part of the history.
             return renders.cost(parts.prompt(kept, replaced).evolve(input=None))
 
         found = budget.fitted(parts.items, cost, keep_newest=waits, together=pairs, fixed=parts.of_lists, past=past)
@@ -94,7 +94,7 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
     def account() -> Account:
         before, slots_before = target.cost(target.render(prompt), budget), target.tokens(prompt, budget)
         after, slots_after = before, slots_before
-        # Don't count an unchanged prompt again: some counters call a provider.
+        # Don't count an unchanged prompt again, because some counters call a provider.
         if fates:
             after, slots_after = target.cost(target.render(sent), budget), target.tokens(sent, budget)
         names = {**slots_before, **slots_after}
@@ -112,17 +112,17 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
 
 
 class _PromptParts(NamedTuple):
-    """The parts of a prompt that a budget may drop or cut.
+    """The parts of a prompt that a budget may drop or truncate.
 
     Attributes:
-        budget: The budget.
-        given: The prompt.
-        messages: The history's messages, without the prompter's own.
-        values: The texts of the slots that are not lists, before they are cut.
-        items: The messages, the slot texts cut to their limits, and the items of lists.
-        limited: The items that slot limits cut or dropped, with the reason, by index.
-        of_lists: The messages that a file fills from list items, by index. They are dropped only with these items.
-            True for a message that belongs to one item.
+        budget: The token budget.
+        given: The original prompt.
+        messages: The history's messages, without the prompter's own messages.
+        values: The texts of all slots whose values are not lists, before truncation.
+        items: The messages, the slot texts after truncation to slot limits, and the items of list values.
+        limited: The indices of the items that slot limits truncated or dropped, with the outcome and its reason.
+        of_lists: The indices of the messages that a file fills from list items. These messages are dropped only with
+            the items. The value is True if the message is filled from a single item.
     """
 
     budget: Budget
@@ -138,10 +138,10 @@ class _PromptParts(NamedTuple):
         """Split a prompt into its parts.
 
         Raises:
-            BudgetError: The limit of a slot leaves no text.
+            BudgetError: A slot's limit would leave the slot empty.
         """
         messages, lists, slots = prompt.conversation, prompt.lists, prompt.slots
-        # Fill each list with its first item only, then with its last item only. Parts that differ come from the items.
+        # Fill each list with its first item only, then with its last item only, to find the parts that depend on items.
         ends = [
             prompt.with_slot(slot, end)
             for slot, given in lists.items()
@@ -169,7 +169,7 @@ class _PromptParts(NamedTuple):
         return cls(budget, prompt, messages, values, items, limited, _of_lists(messages, pasts))
 
     def prompt(self, kept: Sequence[int], replaced: Mapping[int, Item]) -> Prompt:
-        """Return the prompt with the kept parts, some of them replaced."""
+        """Return the prompt with only the kept parts, and with replacements for some of them."""
         if len(kept) == len(self.items) and not replaced and not self.limited:
             return self.given
         left = dict.fromkeys(self.values, "")
@@ -193,7 +193,7 @@ class _PromptParts(NamedTuple):
         return made
 
     def _turns(self, filled: Sequence[Msg], kept: Sequence[int], replaced: Mapping[int, Item]) -> list[Msg]:
-        """Return the filled messages without the dropped ones; a file may have messages for each item of a list."""
+        """Return the filled messages without the dropped messages; a file may fill messages from each list item."""
         count = len(self.messages)
         stays = {at for at in kept if at < count}
         if len(filled) == count:
@@ -209,13 +209,13 @@ class _PromptParts(NamedTuple):
         return turns
 
     def gone_with_items(self, sent: Prompt) -> dict[int, tuple[Outcome, str]]:
-        """Return the messages that were dropped with their list items."""
+        """Return the messages that were dropped along with their list items."""
         left = sent.history.messages
         turns = (at for at, is_of_item in self.of_lists.items() if is_of_item and self.messages[at] not in left)
         return dict.fromkeys(turns, ("dropped", "its item of a list went"))
 
     def lines(self, sent: Prompt, found: Fitted | None, fates: Mapping[int, tuple[Outcome, str]]) -> list[ItemTokens]:
-        """Return the tokens of each part before and after fitting."""
+        """Return the token counts of each part, before and after fitting."""
         budget = self.budget
         left = {slot: _text_of(parts) for slot, parts in sent.slots.items()}
         gone = {at for at, (fate, _) in fates.items() if fate != "cut"}
@@ -233,7 +233,7 @@ class _PromptParts(NamedTuple):
         return lines
 
     def lists(self, fates: Mapping[int, object]) -> dict[str, ListItems]:
-        """Return the kept and the dropped items of each list."""
+        """Return the kept and dropped items of each list value, by slot name."""
         lists: dict[str, ListItems] = {}
         start = len(self.messages) + len(self.values)
         for slot, items in self.given.lists.items():
@@ -245,7 +245,7 @@ class _PromptParts(NamedTuple):
 
 
 def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[int, bool]:
-    """Return the messages that depend on list items, by index; True if the message is missing without its item."""
+    """Return the indices of the messages that depend on list items; True if a message exists only with its item."""
     found: dict[int, bool] = {}
     for past in pasts:
         is_whole = len(past) == len(messages)
@@ -256,12 +256,12 @@ def _of_lists(messages: Sequence[Msg], pasts: Sequence[Sequence[Msg]]) -> dict[i
 
 
 def _text_of(values: Sequence[str]) -> str:
-    """Return the text of a slot: its value, or the concatenation of different values."""
+    """Return the text of a slot: its only value, or all values concatenated if they differ."""
     return values[0] if len({*values}) == 1 else "".join(values)
 
 
 def _are_pairs(messages: Sequence[Msg]) -> bool:
-    """Return True if the messages are text pairs of user and assistant."""
+    """Return True if the messages are pairs of a user text and an assistant text."""
     roles = [message.role for message in messages]
     texts = all(isinstance(message.content, str) and message.url is None for message in messages)
     return texts and roles == ["user", "assistant"] * (len(roles) // 2)

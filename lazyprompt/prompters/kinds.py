@@ -1,4 +1,4 @@
-"""The ready-made prompters: chat, Alpaca and empty."""
+"""Predefined prompters: ``ChatPrompter``, ``AlpacaPrompter`` and ``EmptyPrompter``."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 
 class ChatPrompter(Prompter):
-    """A prompter for conversations: system turn, tools, history and the user's text.
+    """A prompter for conversations, with a system turn, tools, history and user text.
 
     Args:
-        instruction: Text with slots, or ``{"system": ..., "user": ...}``.
-        extra_keys: Names of more slots, added under headers after the instruction.
+        instruction: The instruction text with slots, or ``{"system": ..., "user": ...}``.
+        extra_keys: The names of additional slots, which are added under headers after the instruction.
         show: True to print each prompt to stderr.
-        tools: Tools for every call.
-        history: Messages at the start of every conversation.
-        system: The system text. ``None`` uses the model family's, or the documented default; ``""`` uses none.
-        enable_system: False to omit the system turn. A string instruction then precedes the user's text.
-        extro_keys: An alternative spelling of ``extra_keys``.
-        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
-        budget: The budget of each prompt, or token limits by slot name.
-        skills: Text without slots after the instruction, such as the descriptions of an agent's skills.
+        tools: The tools for every call.
+        history: The messages at the start of every conversation.
+        system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits it.
+        enable_system: False to omit the system turn. A string instruction is then placed before the user's text.
+        extro_keys: An alternative spelling for ``extra_keys``.
+        syntax: The template syntax: ``slots`` for ``{name}`` or ``jinja2`` for Jinja.
+        budget: The token budget for each prompt, or a dict of token limits by slot name.
+        skills: Additional text after the instruction, without slots, such as descriptions of an agent's skills.
 
     Raises:
         TemplateError: The instruction or an extra key is invalid.
-        ToolsError: A tool cannot be described.
-        HistoryError: The history has no accepted form.
+        ToolsError: A tool is invalid, or its schema cannot be generated.
+        HistoryError: The history has an unsupported format.
     """
 
     def __init__(  # noqa: PLR0913 - the documented signature
@@ -85,26 +85,26 @@ class ChatPrompter(Prompter):
         budget: BudgetLike | None = None,
         safety: Safety | None = None,
     ) -> Self:
-        """Return a prompter of messages in reading order. Nothing is added around their texts.
+        """Create a prompter from messages in reading order; no text is added to the messages.
 
         Args:
-            messages: ``(role, text)`` pairs, message dicts or Msg, with ``{slot}`` in their texts, and the string
-                ``"history"`` as the place of earlier messages. Without that string, they follow the last system
-                message. If the last message is the user's, all input goes into slots; otherwise the input's text is
-                the user's next message.
-            tools: Tools for every call.
-            budget: The budget of each prompt, or token limits by slot name.
+            messages: ``(role, text)`` pairs, message dicts or Msg. Texts may contain slots such as ``{slot}``. The
+                string ``"history"`` is a placeholder for earlier messages, which otherwise follow the last system
+                message. If the last message is a user message, all input fills slots. Otherwise, the input text
+                becomes the next user message.
+            tools: The tools for every call.
+            budget: The token budget for each prompt, or a dict of token limits by slot name.
             safety: The policy for control sequences in untrusted text; see :meth:`with_safety`.
 
         Returns:
-            The prompter. Its only system text is that of the messages.
+            The prompter. Its system text comes only from the messages.
 
         Raises:
             TemplateError: A role is unknown, or ``"history"`` appears twice.
-            HistoryError: A message has no accepted form.
-            ToolsError: A tool cannot be described.
+            HistoryError: A message has an unsupported format.
+            ToolsError: A tool is invalid, or its schema cannot be generated.
         """
-        from lazyprompt.templates.messages import MessagesTemplate  # noqa: PLC0415 - only these prompters parse messages
+        from lazyprompt.templates.messages import MessagesTemplate  # noqa: PLC0415 - only needed here
 
         made = cls.__new__(cls)
         template, layout = MessagesTemplate(messages), MessagesPromptTemplate()
@@ -113,21 +113,21 @@ class ChatPrompter(Prompter):
 
 
 class AlpacaPrompter(Prompter):
-    """A prompter for one instruction and one response, in the Alpaca format. It has no turns and no history.
+    """A prompter for a single instruction and response in the Alpaca format, which has no history.
 
     Args:
-        instruction: Text with slots, or ``{"system": ..., "user": ...}``.
-        extra_keys: Names of more slots, added under headers after the instruction.
+        instruction: The instruction text with slots, or ``{"system": ..., "user": ...}``.
+        extra_keys: The names of additional slots, which are added under headers after the instruction.
         show: True to print each prompt to stderr.
-        tools: Tools for every call.
-        system: The system text. ``None`` uses the model family's, or the documented default; ``""`` uses none.
-        extro_keys: An alternative spelling of ``extra_keys``.
-        syntax: ``slots`` for ``{name}``, ``jinja2`` for Jinja.
-        budget: The budget of each prompt, or token limits by slot name.
+        tools: The tools for every call.
+        system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits it.
+        extro_keys: An alternative spelling for ``extra_keys``.
+        syntax: The template syntax: ``slots`` for ``{name}`` or ``jinja2`` for Jinja.
+        budget: The token budget for each prompt, or a dict of token limits by slot name.
 
     Raises:
         TemplateError: The instruction or an extra key is invalid.
-        ToolsError: A tool cannot be described.
+        ToolsError: A tool is invalid, or its schema cannot be generated.
     """
 
     def __init__(
@@ -153,14 +153,14 @@ class AlpacaPrompter(Prompter):
 
     def _past(self, history: HistoryLike | History | None) -> History:
         if history:
-            raise HistoryError("the Alpaca form has no turns and takes no history; use ChatPrompter")
+            raise HistoryError("the Alpaca format has no turns, so it does not support history; use ChatPrompter")
         return super()._past(None)
 
 
 class EmptyPrompter(Prompter):
-    """A prompter that adds nothing: flat text is the input itself, and a payload has one user message.
+    """A prompter that adds no text: flat text is the input itself, and a payload contains a single user message.
 
-    Control sequences in the input are kept, so pass trusted text only.
+    Control sequences in the input are kept, so pass only trusted text.
     """
 
     _default_safety: ClassVar[Policy] = OFF
@@ -173,5 +173,5 @@ def _one_of(
     extra_keys: str | Iterable[str] | None, extro_keys: str | Iterable[str] | None
 ) -> str | Iterable[str] | None:
     if extra_keys is not None and extro_keys is not None:
-        raise TemplateError("extra_keys and extro_keys are the same parameter; give one of them")
+        raise TemplateError("extra_keys and extro_keys are the same parameter; pass only one of them")
     return extro_keys if extra_keys is None else extra_keys

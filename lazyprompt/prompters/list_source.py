@@ -1,4 +1,4 @@
-"""The template and values of a prompt with lists, from which a budget drops items."""
+"""The template and values of a prompt with list values, so that a budget can drop list items."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InstructionSource:
-    """An instruction with its values; a :class:`lazyprompt.messages.prompt.PromptFiller`.
+    """An instruction with its values, which implements :class:`lazyprompt.messages.prompt.PromptFiller`.
 
     Args:
-        instruction: The instruction.
-        values: A value for each of its slots, and the user's text.
+        instruction: The instruction template.
+        values: The value of each slot, and the user's text.
         asked: See :meth:`InstructionTemplate.parts`.
     """
 
@@ -32,16 +32,16 @@ class InstructionSource:
 
     @property
     def lists(self) -> Mapping[str, Sequence[object]]:
-        """The lists among the values, by slot name."""
+        """The values that are non-empty lists, by slot name."""
         return lists_in(self.values, self.instruction.input_form.slots)
 
     @property
     def fills_turns(self) -> bool:
-        """False: values fill the instruction only."""
+        """False, because the values fill only the instruction."""
         return False
 
     def fill(self, prompt: Prompt, slot: str, items: Sequence[object]) -> Prompt:
-        """Return the prompt with other items in a list."""
+        """Return a copy of the prompt with a list value replaced."""
         source = replace(self, values={**self.values, slot: [*items]})
         system, user, _, (before, after) = self.instruction.parts(source.values, self.asked)
         past = prompt.history.messages
@@ -50,7 +50,7 @@ class InstructionSource:
 
 
 def may_have_lists(given: object, fixed: Fixed) -> bool:
-    """Return True if an input contains a list, or a fixed value is a list or a function."""
+    """Return True if an input contains a list, or if a fixed value is a list or a function."""
     values = cast("Mapping[str, object]", given).values() if isinstance(given, Mapping) else (given,)
     has_list = any(isinstance(value, list | tuple) for value in values)
     return has_list or any(isinstance(value, list | tuple) or callable(value) for _, value in fixed)
@@ -59,7 +59,7 @@ def may_have_lists(given: object, fixed: Fixed) -> bool:
 def source_of(
     instruction: InstructionTemplate, values: Mapping[str, object], asked: str | None
 ) -> InstructionSource | None:
-    """Return the source of a prompt with lists, or None if no value is a list."""
+    """Return the source of a prompt, or None if no value is a non-empty list."""
     if not lists_in(values, instruction.input_form.slots):
         return None
     return InstructionSource(instruction, deepcopy(dict(values)), asked)

@@ -1,4 +1,4 @@
-"""The payload target: converts a prompt to messages and formats them for a provider."""
+"""The target for payloads, which converts a prompt to messages and formats the messages for a provider."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ EmptyTurn: TypeAlias = Literal["keep", "drop", "fill"]
 
 
 class PromptMessages(NamedTuple):
-    """The messages of a prompt, with the origins of their texts.
+    """The messages in a prompt, with the origins of their texts.
 
     Attributes:
-        messages: The messages.
+        messages: The prompt's messages.
         own: The texts whose slots are known, by message index.
     """
 
@@ -37,15 +37,15 @@ class PromptMessages(NamedTuple):
 
 
 class PayloadTarget:
-    """The renderer of a provider's payload, including OpenAI's.
+    """A renderer for payloads in a provider's format, including OpenAI's.
 
     Args:
-        provider: The provider, or its profile.
-        model: The model.
+        provider: The provider's name or profile.
+        model: The provider's name for the model.
         system: The system text.
-        empty_turn: The treatment of a user turn without text: ``keep`` sends it empty, ``drop`` omits it, and
-            ``fill`` moves the instruction into it if there is no history.
-        guard: The guard against control sequences in untrusted text; None to keep them.
+        empty_turn: The treatment of a user turn without text. ``keep`` sends the empty turn, and ``drop`` omits it.
+            ``fill`` moves the instruction into the turn if there is no history.
+        guard: The guard against control sequences in untrusted text; None to keep control sequences.
 
     Raises:
         FormatError: The provider is unknown.
@@ -63,9 +63,9 @@ class PayloadTarget:
         self._system, self._empty_turn, self._guard = system, empty_turn, guard
 
     def render(self, prompt: Prompt) -> Payload:
-        """Return the payload; every list and dict in it is new.
+        """Return the payload, which shares no list or dict with the prompt.
 
-        In OpenAI's form, a prompt without any text is an empty list of messages.
+        In OpenAI's format, a prompt without any text becomes an empty message list.
 
         Raises:
             FormatError: The provider doesn't support the prompt's content.
@@ -74,7 +74,7 @@ class PayloadTarget:
         return self.write(self.conversation(prompt), prompt)
 
     def write(self, conversation: PromptMessages, prompt: Prompt) -> Payload:
-        """Write the messages of a prompt, with its tools, as :meth:`render` does."""
+        """Return the payload for a prompt whose messages were already created; see :meth:`render`."""
         messages = conversation.messages
         if not messages and self._empty_turn != "fill":
             return Payload({"messages": [], **({"tools": prompt.tools.copy()} if prompt.tools.names else {})})
@@ -85,11 +85,11 @@ class PayloadTarget:
 
     @property
     def controls(self) -> Controls | None:
-        """The control sequences to search untrusted text for, or None."""
+        """The control sequences to look for in untrusted text; None if all are kept."""
         return None if self._guard is None else self._guard.controls
 
     def guard(self, conversation: PromptMessages) -> MessageGuard | None:
-        """Return the guard of a conversation, or None if control sequences stay."""
+        """Return the guard for a conversation, or None if control sequences are kept."""
         return None if self._guard is None else self._guard._replace(own=conversation.own)
 
     def messages(self, prompt: Prompt) -> list[Msg]:
@@ -97,7 +97,7 @@ class PayloadTarget:
         return self.conversation(prompt).messages
 
     def conversation(self, prompt: Prompt) -> PromptMessages:
-        """Return the messages of :meth:`messages`, with the origins of their texts."""
+        """Return the prompt as messages, with the origins of their texts."""
         system, user = self.texts(prompt)
         if user is None and self._empty_turn == "keep":
             user = Text()
@@ -121,7 +121,7 @@ class PayloadTarget:
         return PromptMessages(messages, own)
 
     def texts(self, prompt: Prompt) -> tuple[Text, Text | None]:
-        """Return the system text, and the user's text or None."""
+        """Return the system text, and the user's text or None if there is no user turn."""
         system, instruction = self._system.of(prompt), prompt.instruction
         user: Text | None = Text((*prompt.user.parts, prompt.input or "", ""), (*prompt.user.slots, "input", MARKERS))
         if not user:
@@ -133,9 +133,9 @@ class PayloadTarget:
         return Text((system + instruction.parts[0], *instruction.parts[1:]), instruction.slots), user
 
     def cost(self, made: Made, budget: Budget) -> int:
-        """Return the tokens of the payload."""
+        """Return the token count of a payload."""
         return budget.count(*countable(cast("Payload", made), self._formatter.profile))
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
-        """Return the tokens of each slot, counted separately."""
+        """Return the separate token counts of the slots, by name."""
         return budget.count_slots(prompt, self._system.of(prompt))

@@ -1,7 +1,7 @@
-"""The prompter: one definition of a prompt, for any target.
+"""The Prompter class, which defines a prompt for any target.
 
-It consists of an instruction template, a prompt template, and the developer's system text, tools and history.
-A prompter keeps no state between calls, so threads and models can share one.
+A prompter consists of an instruction template, a prompt template, and the developer's system text, tools and history.
+It stores no state between calls, so threads and models can share a prompter.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 
 class Prompter(PromptDefinition):
-    """A prompter with any instruction template and any prompt template.
+    """A prompter with custom instruction and prompt templates.
 
     Args:
-        instruction_template: The instruction.
-        prompt_template: The fields of a flat prompt, and the text between them.
-        system: The system text. ``None`` uses the model family's, or the documented default; ``""`` uses none.
-        tools: Tools for every call: dicts or Python functions. A call can't pass tools as well.
-        history: Messages at the start of every conversation, in any accepted form.
+        instruction_template: The template for instructions.
+        prompt_template: The template for flat prompts, with fields and the text between them.
+        system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits it.
+        tools: The tools for every call: dicts or Python functions. If set, a call can't pass other tools.
+        history: The messages at the start of every conversation, in any supported format.
         show: True to print each prompt to stderr.
-        budget: The budget of each prompt, or token limits by slot name.
+        budget: The token budget for each prompt, or a dict of token limits by slot name.
 
     Raises:
-        ToolsError: A tool cannot be described.
-        HistoryError: The history has no accepted form.
+        ToolsError: A tool is invalid, or its schema cannot be generated.
+        HistoryError: The history has an unsupported format.
         BudgetError: The budget limits an unknown slot.
     """
 
@@ -136,7 +136,7 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = ...,
         chat_template: ChatTemplate | None = ...,
     ) -> str | OpenAIPrompt | Payload: ...
-    def generate_prompt(  # noqa: PLR0913 - the forms of one prompt; all but four are given by name
+    def generate_prompt(  # noqa: PLR0913 - all but the first four parameters are keyword-only
         self,
         input: object = None,
         history: HistoryLike | None = None,
@@ -152,36 +152,38 @@ class Prompter(PromptDefinition):
         """Fill the slots and render the prompt.
 
         Args:
-            input: A dict with a value for each slot. The key ``input`` is the user's text, if no slot has that name.
-                A string fills the only slot if the slot is named ``input``, is in the user part, or belongs to an
-                Alpaca prompt; otherwise it is the user's text.
-            history: The earlier messages: pairs, OpenAI dicts, Msg, in any mixture.
-            tools: Tools the model may call: dicts or Python functions.
-            label: The answer, in training data.
+            input: A dict with a value for each slot. The key ``input`` contains the user's text, unless a slot has that
+                name. A string fills the only slot if that slot is named ``input``, is in the user part, or is in an
+                Alpaca prompt. Otherwise, a string is the user's text.
+            history: The earlier messages: any mixture of pairs, OpenAI dicts and Msg.
+            tools: The tools that the model may call: dicts or Python functions.
+            label: The expected response, for training data.
             show: True to log the prompt to ``lazyprompt.prompts`` if that logger is enabled for INFO, or else to print
-                it to stderr.
-            return_dict: True for ``format="openai"``.
-            format: ``flat`` (the default) for a string, ``openai`` for ``dict(messages, tools)``, or another provider's
-                name or a Profile for that provider's payload.
-            model: The model whose markers and system text replace the prompter's: its name, Markers or ChatTemplate.
-                With a provider other than ``openai``, the provider's name for the model.
+                the prompt to stderr.
+            return_dict: True is equivalent to ``format="openai"``.
+            format: The output format: ``flat`` (the default) for a string, or ``openai`` for ``dict(messages, tools)``.
+                The name of another provider, or a Profile, returns that provider's payload.
+            model: The model whose markers and system text replace those of the prompter, as a name, Markers or
+                ChatTemplate. For a provider other than ``openai``, the provider's name for the model.
             chat_template: The model's chat template, which renders flat text in place of markers.
 
         Returns:
-            The flat string, or a dict that shares no mutable object with the arguments.
+            The flat text, or a dict that shares no mutable object with the arguments.
 
         Raises:
-            SlotError: A slot has no value, or a value has no slot.
-            HistoryError: The history has no accepted form, or the prompt template has no field for it.
-            ToolsError: A tool cannot be described, or the prompter already has tools.
+            SlotError: A slot has no value, or a value matches no slot.
+            HistoryError: The history has an unsupported format, or the prompt template has no field for history.
+            ToolsError: A tool is invalid, or the prompter already has tools.
             FormatError: The format is unknown, or doesn't support the content of a message.
             SafetyError: A value contains a control sequence, and the policy is ``raise``.
-            TemplateError: The model belongs to no known family.
+            TemplateError: The model matches no known family.
         """
         if return_dict:
             if format not in (None, "openai"):
                 given = repr(format) if isinstance(format, str) else f"a {type(format).__name__}"
-                raise FormatError(f"return_dict=True is format='openai', but format is {given}; give one of them")
+                raise FormatError(
+                    f"return_dict=True requires format='openai', but format is {given}; pass only one of them"
+                )
             format = "openai"
         target = self.target(format, model, chat_template)
         prompt = self.fill(input, history, tools, label)
@@ -249,7 +251,7 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> tuple[str | OpenAIPrompt | Payload, TrimReport]:
-        """Render a prompt and return it with the budget's report.
+        """Render a prompt within the budget, and return the prompt with the budget's report.
 
         Args:
             input: See :meth:`generate_prompt`.
@@ -261,14 +263,14 @@ class Prompter(PromptDefinition):
             chat_template: See :meth:`generate_prompt`.
 
         Returns:
-            The prompt and the report. The report lists the messages of the history, then the values of the slots.
+            The prompt and the report. The report lists the history's messages, followed by the slot values.
 
         Raises:
-            BudgetError: The prompter has no budget, or the parts that are never dropped exceed it.
+            BudgetError: The prompter has no budget, or the parts that are never dropped exceed the budget.
             LazyPromptError: See :meth:`generate_prompt`.
         """
         if self._budget is None:
-            raise BudgetError("this prompter has no budget; give it one with budget=, or with_budget")
+            raise BudgetError("this prompter has no budget; set one with budget= or with_budget()")
         prompt, target = self.fill(input, history, tools, label), self.target(format, model, chat_template)
         return _made(self._budget, prompt, target)
 
@@ -313,26 +315,26 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> TrainingSample:
-        """Return a conversation for fine-tuning: the prompt of :meth:`generate_prompt`, the answer and its end marker.
+        """Return a fine-tuning sample: the prompt from :meth:`generate_prompt`, the response and its end marker.
 
         Args:
             input: See :meth:`generate_prompt`.
-            label: The answer: text, or a message with its tool calls. By default, the assistant message that ends the
-                history.
+            label: The response to train on: text, or a message with tool calls. By default, the assistant message at
+                the end of the history.
             history: The earlier messages.
-            tools: Tools the model may call.
-            train: The answers to train on: ``last``, ``all``, or a function ``train(index, message)`` that returns True
-                for each one.
-            mask: Text inside the answers to exclude from training; see :meth:`TrainingSample.with_mask`.
+            tools: The tools that the model may call.
+            train: The responses to train on: ``last``, ``all``, or a function ``train(index, message)`` that returns
+                True for each response to include.
+            mask: Text inside the responses to exclude from training; see :meth:`TrainingSample.with_mask`.
             model: The model whose markers are used.
             chat_template: See :meth:`generate_prompt`.
 
         Returns:
-            The sample. A budget applies to its prompt alone, as at inference; the answer isn't counted.
+            The sample. A budget applies only to the prompt, as at inference; the response isn't counted.
 
         Raises:
-            SlotError: There is no answer.
-            LazyPromptError: See :meth:`generate_prompt`; or a trained turn can't be rendered without a change.
+            SlotError: No response was passed, and the history doesn't end with an assistant message.
+            LazyPromptError: See :meth:`generate_prompt`. Also raised if rendering would change a trained turn.
         """
         from lazyprompt.prompters.samples import sample_of  # noqa: PLC0415 - prompts need none
         from lazyprompt.training.answers import answer_in, split_answer, take_answer  # noqa: PLC0415 - as above
@@ -359,23 +361,23 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> PreferenceSample:
-        """Return a preference pair: one prompt with two answers, for DPO, KTO and reward models.
+        """Return a preference pair for DPO, KTO and reward models: a prompt with two responses.
 
         Args:
             input: See :meth:`generate_prompt`.
-            chosen: The preferred answer: text, or a message with its calls.
-            rejected: The other answer.
+            chosen: The preferred response: text, or a message with tool calls.
+            rejected: The rejected response.
             history: The earlier messages.
-            tools: Tools the model may call.
+            tools: The tools that the model may call.
             mask: See :meth:`training_sample`.
             model: The model whose markers are used.
             chat_template: See :meth:`generate_prompt`.
 
         Returns:
-            The pair; each side is the :meth:`training_sample` of its answer.
+            The pair of samples, each created as in :meth:`training_sample`.
 
         Raises:
-            FormatError: Both answers are equal, or their prompts differ.
+            FormatError: Both responses are equal, or their prompts differ.
             LazyPromptError: See :meth:`training_sample`.
         """
         from lazyprompt.training.preference import PreferenceSample  # noqa: PLC0415 - prompts need none
@@ -418,23 +420,23 @@ class Prompter(PromptDefinition):
         params: Mapping[str, object] | None = None,
         on_error: OnError = "raise",
     ) -> Iterator[dict[str, Any] | RowFault]:
-        """Yield the prompts of many rows, one at a time; see :func:`lazyprompt.batch.render.render_batch`.
+        """Yield a prompt for each row of a dataset; see :func:`lazyprompt.batch.render.render_batch`.
 
         Args:
-            rows: An iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
-            format: ``flat`` (the default), a provider, or a file format such as ``openai-batch``; see
-                :data:`lazyprompt.batch.forms.FORMS`.
-            model: The model of requests; for other formats, see :meth:`generate_prompt`.
+            rows: The rows: an iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
+            format: The output format: ``flat`` (the default), a provider, or a file format such as ``openai-batch``;
+                see :data:`lazyprompt.batch.forms.FORMS`.
+            model: The model for formats that write requests; for other formats, see :meth:`generate_prompt`.
             columns: The roles of columns that don't have the default names.
-            params: More fields for each request, such as ``{"max_tokens": 1024}``.
+            params: Additional fields for each request, such as ``{"max_tokens": 1024}``.
             on_error: ``raise`` to stop at the first invalid row, or ``return`` to yield a :class:`RowFault` in its
                 place.
 
         Returns:
-            One dict for each row, with the fields of its output line. It shares nothing with the rows.
+            A dict for each row, with the fields of its output line. It shares no mutable object with the row.
 
         Raises:
-            BatchError: The rows have no accepted form, or the settings conflict.
+            BatchError: The rows have an unsupported format, or the settings conflict.
             LazyPromptError: See :meth:`generate_prompt`; the message begins with the row number.
         """
         from lazyprompt.batch.render import render_batch  # noqa: PLC0415  # door: batch is a higher layer
@@ -449,9 +451,9 @@ class Prompter(PromptDefinition):
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
     ) -> RayMap:
-        """Return the arguments of ``ray.data.Dataset.map_batches``: ``data.map_batches(**prompter.ray_map())``.
+        """Return arguments for ``ray.data.Dataset.map_batches``: ``data.map_batches(**prompter.ray_map())``.
 
-        It adds the columns ``line`` and ``error`` to a table; see :mod:`lazyprompt.batch.adapters`.
+        The call adds the columns ``line`` and ``error`` to a dataset; see :mod:`lazyprompt.batch.adapters`.
 
         Args:
             format: See :meth:`render_batch`.
@@ -469,14 +471,14 @@ class Prompter(PromptDefinition):
         return ray_map(RowPlan.of(self, format, model=model, columns=columns, params=params))
 
     def get_response(self, output: str, input: str | None = None) -> str:
-        """Return the answer in a local model's output.
+        """Extract the response from a local model's output.
 
         Args:
-            output: The engine's output: the answer, or the prompt followed by the answer.
-            input: The prompt, if the output begins with it.
+            output: The engine's output: the response, or the prompt followed by the response.
+            input: The prompt, if the output starts with it.
 
         Returns:
-            The answer, without the prompt and the end marker.
+            The response, without the prompt and the end marker.
         """
         found = self._template.answer_in(output, self._markers) if input is None else output.removeprefix(input)
         ends = [end for end in (self._markers.eoa.strip(), *self._markers.stop) if end]
@@ -485,7 +487,7 @@ class Prompter(PromptDefinition):
 
 
 def _made(budget: Budget, prompt: Prompt, target: Target) -> tuple[Made, TrimReport]:
-    """Render a prompt within a budget and attach the report to a payload."""
+    """Render a prompt within a budget, and attach the report to the payload, if any."""
     from lazyprompt.prompters.fitting import fitted  # noqa: PLC0415 - only a budget needs it
 
     _, report, made = fitted(budget, prompt, target)
@@ -495,7 +497,7 @@ def _made(budget: Budget, prompt: Prompt, target: Target) -> tuple[Made, TrimRep
 
 
 def _show(made: object) -> None:
-    import logging  # noqa: PLC0415 - slow, and few prompts are shown
+    import logging  # noqa: PLC0415 - slow and rarely needed
 
     log = logging.getLogger("lazyprompt.prompts")
     if log.hasHandlers() and log.isEnabledFor(logging.INFO):

@@ -13,16 +13,17 @@ OnError: TypeAlias = Literal["raise", "return"]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The roles of a row's columns.
+    """The roles of columns in a row.
 
-    A column that fills a slot has no other role: if ``history`` is a slot, no column is the history.
+    A column that fills a slot has no other role. For example, if the prompt has a slot ``history``, the column
+    ``history`` does not contain earlier messages.
 
     Args:
-        input: The columns of slots, by slot name, if they have another name; ``input`` is the user's text.
-        history: The column of the earlier messages: a list, or a list as JSON.
-        tools: The column of the tools: a list, or a list as JSON.
-        label: The column of the answer, for training formats only.
-        id: The column of the row's name; by default, the name is ``row-<number>``.
+        input: The column for each slot whose column has a different name; ``input`` is the user's text.
+        history: The column that contains the earlier messages, as a list or JSON text.
+        tools: The column that contains the tools, as a list or JSON text.
+        label: The column that contains the expected response, for training formats only.
+        id: The column that contains the row's name; without it, the name is ``row-<number>``.
     """
 
     input: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -36,11 +37,11 @@ class RowFault(NamedTuple):
     """A row that cannot be parsed or rendered.
 
     Attributes:
-        number: The number of the row, from 1.
-        reason: The fault.
-        lines: The first and last line of the row in its file, from 1; None if rows are not lines.
-        text: The row's text in the file; None if the file is not text. Bytes that are not UTF-8 become lone
-            surrogates, as with Python's ``surrogateescape``.
+        number: The row number, starting at 1.
+        reason: The reason for the failure.
+        lines: The first and last line number of the row in its file, starting at 1; None if the file is not text.
+        text: The row's text in the file; None if the file is not text. Invalid UTF-8 bytes become lone surrogates, as
+            with Python's ``surrogateescape``.
     """
 
     number: int
@@ -50,7 +51,7 @@ class RowFault(NamedTuple):
 
 
 class RayMap(TypedDict):
-    """The arguments of ``ray.data.Dataset.map_batches``."""
+    """The arguments for ``ray.data.Dataset.map_batches``."""
 
     fn: type[Any]
     fn_constructor_args: tuple[Any]

@@ -1,4 +1,4 @@
-"""Training samples: a prompt with its answer, and the turns to train on."""
+"""Creation of training samples from a prompt, its response, and the turns to train on."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, openai: PayloadTarget) -> TrainingSample:
-    """Return the sample of a prompt and its answer.
+    """Create a training sample from a prompt and its response.
 
     Args:
-        prompt: The prompt, without the answer.
-        answer: The answer.
-        train: The answers to train on; see :meth:`Prompter.training_sample`.
-        target: The renderer of the text.
-        openai: The target that returns the messages.
+        prompt: The prompt, without the response.
+        answer: The response.
+        train: The responses to train on; see :meth:`Prompter.training_sample`.
+        target: The renderer for the sample's text.
+        openai: The renderer for the sample's messages.
 
     Raises:
-        FormatError: A trained turn can't be rendered without a change.
+        FormatError: Rendering would change a trained turn.
     """
     messages = openai_dicts([*openai.messages(prompt), answer])
     trained = trained_messages(messages, train)
@@ -40,8 +40,8 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
     for index, turn in zip(answers, (*answers_in(prompt.history), answer), strict=True):
         if trained[index] and not target.shows_thoughts and any(block.type == "thinking" for block in turn.blocks):
             raise FormatError(
-                f"messages[{index}] is a trained answer with thinking blocks, which flat text omits; write the "
-                "thinking into the message's text in the model's own form, or remove it"
+                f"messages[{index}] is a trained response with thinking blocks, which flat text omits; write the "
+                "thinking into the message's text in the model's own format, or remove it"
             )
     out = target.sample(prompt, answer, [trained[index] for index in answers])
     return TrainingSample(
@@ -56,11 +56,11 @@ def sample_of(prompt: Prompt, answer: Msg, train: Train, target: TextTarget, ope
 
 
 def _messages_of(out: SampleParts, prompt: Prompt, messages: Sequence[JsonObject]) -> Iterator[int | None]:
-    """Yield the index of the message of each part; None for markers and tools."""
+    """Yield the message index of each text part; None for markers and tools."""
     last, has_user_turn = len(messages) - 1, prompt.said is not None
     before_history = last - has_user_turn - len(openai_dicts(prompt.history.messages))
     first = 1 if before_history and messages[0]["role"] == "system" else 0
-    # A slot may appear in both parts of an instruction; the system part comes first.
+    # A slot may appear in both the system part and the user part of an instruction; the system part comes first.
     system, user = Counter(prompt.instruction.slots), {*prompt.user.slots, "input"}
     for slot, at in zip(out.slots, out.messages, strict=True):
         if at is not None:

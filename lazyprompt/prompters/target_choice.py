@@ -1,4 +1,4 @@
-"""The choice of a target, and the cache of targets that copies of a prompter share."""
+"""Selection of a target, with a cache so that equal copies of a prompter share targets."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from lazyprompt.safety.policy import Policy
     from lazyprompt.templates.instruction import InstructionTemplate
 
-# A name, or an object that the caller created.
+# The name of a format, or a provider's profile.
 FormatLike: TypeAlias = "str | Profile"
 ModelLike: TypeAlias = "str | Markers | ChatTemplate"
 
 FORMATS = ("flat", *PROVIDERS)
-# Formats whose ``model`` is a model family, with markers and a system text.
+# Formats that use the markers and system text of a model's family.
 OWN_FORMS = (None, "flat", "openai")
 
 
 @dataclass(frozen=True, eq=False)
 class TargetSpec:
-    """The parts of a prompter that its targets depend on; :func:`target_spec` returns one object for equal parts.
+    """The parts of a prompter that its targets depend on; :func:`target_spec` caches equal specs.
 
     Attributes:
         template: The prompt template.
-        markers: The markers of flat text.
+        markers: The markers for flat text.
         chat_template: The chat template that renders flat text in place of markers.
         added_system: A paragraph appended to the system text.
-        instruction: The instruction, whose own text is trusted.
-        tools: The default tools of every prompt.
+        instruction: The instruction template, whose own text is trusted.
+        tools: The default tools for every prompt.
         safety: The policy for control sequences in untrusted text.
     """
 
@@ -55,11 +55,11 @@ class TargetSpec:
     safety: Policy
 
     def system_for(self, markers: Markers) -> System:
-        """Return the system text of prompts with these markers."""
+        """Return the system text for prompts with these markers."""
         return System(resolved_system(None, markers), self.added_system)
 
     def controls_for(self, model: ModelLike | None) -> Controls:
-        """Return the control sequences of payloads for a model; by default, the prompter's own model."""
+        """Return the control sequences to detect in payloads for a model; by default, the prompter's own model."""
         headers = frozenset(header for text in self.instruction.literals for header in headers_in(text))
         if isinstance(model, str):
             return controls_for_model(model, headers)
@@ -70,10 +70,10 @@ class TargetSpec:
 
 
 class ModelServer(NamedTuple):
-    """The server that a module sends payloads to.
+    """The server to which a module sends payloads.
 
     Attributes:
-        model: The model.
+        model: The server's name for the model.
         tokenizes: True if the server applies the model's chat template to the messages; False for a hosted provider.
     """
 
@@ -91,11 +91,11 @@ def target_spec(
     tools: ToolSet,
     safety: Policy,
 ) -> TargetSpec:
-    """Return the :class:`TargetSpec` of these parts: the same object for equal parts."""
+    """Return a cached :class:`TargetSpec`, which is the same object for equal parts."""
     return TargetSpec(template, markers, chat_template, added_system, instruction, tools, safety)
 
 
-# Copies of a prompter and its modules share targets, so the text target's writer is created once.
+# Copies of a prompter and its modules share targets, so that each text target creates its writer only once.
 @lru_cache(maxsize=512)
 def target_for(
     spec: TargetSpec,
@@ -104,25 +104,27 @@ def target_for(
     chat_template: ChatTemplate | None,
     server: ModelServer | None = None,
 ) -> Target:
-    """Return the target of a format.
+    """Return the target for a format.
 
     Args:
         spec: The parts of the prompter that the target depends on.
-        form: One of ``FORMATS``, or the profile of a provider; None is ``flat``.
-        model: The model: for a format in ``OWN_FORMS``, a family, its markers or its chat template; for others, the
+        form: One of ``FORMATS``, or a provider's profile; None for ``flat``.
+        model: For a format in ``OWN_FORMS``, a model family, its markers or its chat template. For other formats, the
             provider's name for the model.
         chat_template: The chat template that renders flat text in place of the prompter's markers.
-        server: The server of a payload. By default, the provider's profile describes it.
+        server: The server that receives a payload. By default, the provider's profile describes the server.
 
     Raises:
         FormatError: The format is unknown.
-        TemplateError: The model belongs to no known family, or both a model and a chat template are given.
+        TemplateError: The model matches no known family, or both a model and a chat template were passed.
     """
     if form not in (None, *FORMATS) and not _is_profile(form):
-        raise FormatError(f"{_unknown(form)}; known are {', '.join(FORMATS)}, or a Profile of your own")
+        raise FormatError(f"{_unknown(form)}; expected one of {', '.join(FORMATS)}, or a Profile")
     if form not in OWN_FORMS:
         if not isinstance(model, str | None):
-            raise FormatError(f"a {type(model).__name__} is for flat text; a provider takes the name of a model")
+            raise FormatError(
+                f"model= must be a model name for this format, not {type(model).__name__}, which is for flat text"
+            )
         guard = _guard(spec, form, model, server)
         return _payload(form, model, spec.system_for(spec.markers), "fill", guard)
     markers, template = _layout(spec, form, model, chat_template)
@@ -143,8 +145,8 @@ def _is_profile(form: object) -> bool:
 
 def _unknown(form: object) -> str:
     if not isinstance(form, str):
-        return f"a format is a name or a Profile, not a {type(form).__name__}"
-    return f"format {form!r} is unknown{did_you_mean(form, FORMATS)}"
+        return f"format must be a name or a Profile, not {type(form).__name__}"
+    return f"unknown format {form!r}{did_you_mean(form, FORMATS)}"
 
 
 def _payload(
@@ -158,7 +160,7 @@ def _payload(
 def _guard(
     spec: TargetSpec, provider: FormatLike, model: ModelLike | None, server: ModelServer | None
 ) -> MessageGuard | None:
-    """Return the guard of a payload, or None if control sequences stay."""
+    """Return the guard for a payload, or None if control sequences are kept."""
     profile = profile_of(provider) if isinstance(provider, str | None) else provider
     tokenizes = profile.tokenizes if server is None else server.tokenizes
     policy = spec.safety.of_payload(tokenizes=tokenizes)
@@ -172,9 +174,9 @@ def _guard(
 def _layout(
     spec: TargetSpec, form: FormatLike | None, model: ModelLike | None, chat_template: ChatTemplate | None
 ) -> tuple[Markers, ChatTemplate | None]:
-    """Return the markers of a format in ``OWN_FORMS``, and the chat template that replaces them in flat text."""
+    """Return the markers for a format in ``OWN_FORMS``, and the chat template that replaces them in flat text."""
     if model is not None and chat_template is not None:
-        raise TemplateError("model= and chat_template= both choose the layout of flat text; give one of them")
+        raise TemplateError("model= and chat_template= both set the layout of flat text; pass only one of them")
     if chat_template is not None:
         return _template_of(chat_template, "chat_template=").markers, chat_template
     if model is None:
@@ -187,21 +189,21 @@ def _layout(
     try:
         return Markers.for_model(model), None
     except TemplateError:
-        # OpenAI's format has no markers. An unknown model only means that there is no family's system text.
+        # OpenAI's format has no markers, so an unknown model only means that no family's system text applies.
         if form != "openai":
             raise
         return spec.markers, None
 
 
 def _template_of(given: object, where: str) -> ChatTemplate:
-    """Return the argument if it is a chat template.
+    """Return the argument after checking that it is a chat template.
 
     Raises:
-        TemplateError: The argument has another type.
+        TemplateError: The argument is not a chat template.
     """
     from lazyprompt.chat_templates.template import ChatTemplate  # noqa: PLC0415 - only templates need Jinja
 
     if not isinstance(given, ChatTemplate):
         what = "a name, Markers or a ChatTemplate" if where == "model=" else "a ChatTemplate"
-        raise TemplateError(f"{where} is a {type(given).__name__}; expected {what}, as ChatTemplate.load returns it")
+        raise TemplateError(f"{where} must be {what}, as returned by ChatTemplate.load, not {type(given).__name__}")
     return given

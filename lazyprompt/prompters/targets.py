@@ -1,4 +1,4 @@
-"""Targets: renderers of prompts, as flat text or as a provider's payload."""
+"""Targets, which render prompts as flat text or as a provider's payload."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ Made: TypeAlias = "str | Payload"
 
 
 class Target(Protocol):
-    """A renderer of prompts in one format. It keeps no state of a prompt, so threads can share it."""
+    """A renderer for prompts in a single format. It stores no state for a prompt, so threads can share it."""
 
     def render(self, prompt: Prompt) -> Made:
-        """Return the rendered prompt, which shares no mutable object with the argument."""
+        """Render a prompt; the result shares no mutable object with the prompt."""
         ...
 
     def cost(self, made: Made, budget: Budget) -> int:
-        """Return the tokens of a rendered prompt, by the budget's counter."""
+        """Return the token count of a rendered prompt, according to the budget's counter."""
         ...
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
-        """Return the tokens of each slot."""
+        """Return the token counts of the slots, by name."""
         ...
 
 
 class System(NamedTuple):
-    """The system text of the prompts of a target.
+    """The system text for all prompts of a target.
 
     Attributes:
-        default: The text of prompts without a system text.
+        default: The system text for prompts that have no system text.
         added: A paragraph appended to every system text.
     """
 
@@ -58,19 +58,19 @@ class System(NamedTuple):
 
 
 class TextTarget:
-    """Flat text: a prompt template with markers.
+    """A renderer for flat text, with a prompt template and markers.
 
     Args:
         template: The prompt template.
-        markers: The markers of the model.
+        markers: The model's markers.
         system: The system text.
-        instruction: The instruction, whose own text is trusted.
-        tools: The default tools of every prompt.
+        instruction: The instruction template, whose own text is trusted.
+        tools: The default tools for every prompt.
         safety: The policy for control sequences in untrusted text.
     """
 
     shows_thoughts: ClassVar[bool] = False
-    """True if the text can include a model's thinking."""
+    """True if flat text can include a model's thinking."""
 
     def __init__(
         self,
@@ -89,58 +89,60 @@ class TextTarget:
         """Return the flat text.
 
         Raises:
-            HistoryError: The prompt template has no field for the history; other errors cover tools and input.
+            HistoryError: The prompt template has no field for the history.
+            ToolsError: The prompt template has no field for the tools.
+            SlotError: The prompt template has no field for the input.
             SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         return "".join((self._writer or self._ready(prompt)).write(prompt).parts)
 
     def segments(self, prompt: Prompt) -> Rendered:
-        """Return the flat text with its segments; see :meth:`render`."""
+        """Return the flat text together with its segments; see :meth:`render`."""
         out = self._ready(prompt).write(prompt)
         return Rendered(out.parts, out.slots, out.note)
 
     def sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
-        """Render a prompt followed by its answer, as a training sample.
+        """Render a prompt and its response as a training sample.
 
         Args:
-            prompt: The prompt.
-            answer: The answer.
-            trained: A flag for each assistant turn of the history and for the answer: True to train on it.
+            prompt: The prompt, without the response.
+            answer: The response.
+            trained: A flag for each assistant turn in the history and for the response: True to train on the turn.
 
         Returns:
-            The parts.
+            The text parts of the sample.
 
         Raises:
-            LazyPromptError: See :meth:`render`; or a trained turn can't be rendered without a change.
+            LazyPromptError: See :meth:`render`. Also raised if rendering would change a trained turn.
         """
         return self._ready(prompt).write_sample(prompt, answer, trained)
 
     def cost(self, made: Made, budget: Budget) -> int:
-        """Return the tokens of the text."""
+        """Return the token count of the flat text."""
         return budget.count_text(str(made))
 
     def tokens(self, prompt: Prompt, budget: Budget) -> Mapping[str, int]:
-        """Return the tokens of each slot; fixed text and markers belong to no slot."""
+        """Return the token counts of the slots, by name; fixed text and markers are omitted."""
         found = self.segments(prompt).tokens(budget)
         return {slot: tokens for slot, tokens in found.items() if slot != MARKERS}
 
     def _ready(self, prompt: Prompt) -> TextWriter:
-        """Return the writer, created on first use. Threads that race create equal writers."""
+        """Return the writer, which is created on first use. Concurrent threads may create equal writers."""
         writer = self._writer = self._writer or self._new_writer(prompt)
         return writer
 
     def _new_writer(self, prompt: Prompt) -> TextWriter:
         constant = self._instruction.constant | ({"system", "tools"} if self._tools else {"system"})
         writer = PromptWriter(self._template, self._markers, self._instruction.literals, self._safety)
-        # Tools of a single call are not part of the constant text.
+        # Tools passed to a single call are not part of the constant text.
         return writer.keep(prompt.evolve(system=self._system.of(prompt), tools=self._tools), constant)
 
 
 class TemplateTarget(TextTarget):
-    """Flat text rendered by a model's own chat template.
+    """A renderer for flat text, with a model's own chat template.
 
     Args:
-        template: The template.
+        template: The chat template.
         system: The system text.
         safety: The policy for control sequences in untrusted text.
     """
@@ -153,7 +155,7 @@ class TemplateTarget(TextTarget):
         self._chat_writer = ChatTemplateWriter(template, safety, system.of)
 
     def render(self, prompt: Prompt) -> str:
-        """Return the flat text, without computing its segments, which would take longer.
+        """Return the flat text without its segments, which take longer to compute.
 
         Raises:
             TemplateError: The template rejects the messages.

@@ -86,7 +86,7 @@ def test_a_template_given_at_the_call_is_for_that_call() -> None:
     assert PROMPTER.with_chat_template(CHAT).with_markers("qwen2.5").generate_prompt(INPUT) == PROMPTER.generate_prompt(
         INPUT, model="qwen2.5"
     )
-    with pytest.raises(TemplateError, match="give one of them"):
+    with pytest.raises(TemplateError, match="pass only one of them"):
         PROMPTER.generate_prompt(INPUT, model="qwen2.5", chat_template=CHAT)
 
 

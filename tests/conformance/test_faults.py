@@ -98,7 +98,7 @@ def test_b8_the_tools_block_is_json() -> None:
 @pytest.mark.parametrize("name", ["gemmini", "", "text", "OpenAI"])
 def test_b9_an_unknown_format_is_an_error(name: str) -> None:
     """It fell into the text path and printed None and lists."""
-    with pytest.raises(FormatError, match="known are flat, openai"):
+    with pytest.raises(FormatError, match="expected one of flat, openai"):
         ChatPrompter("ins").generate_prompt("x", format=name)
 
 

@@ -82,7 +82,7 @@ def test_a_prompter_without_a_place_for_history_says_so(module: Module) -> None:
     chat("hi")
     before = chat.history
     assert words(chat) == [("assistant", "pong")]
-    with pytest.raises(HistoryError, match="takes no history; use ChatPrompter"):
+    with pytest.raises(HistoryError, match="so it does not support history; use ChatPrompter"):
         chat("again")
     assert chat.history is before
 

@@ -105,7 +105,7 @@ def test_what_is_wrong_in_itself_is_said_when_the_module_is_made(gguf: Path) -> 
         module(gguf, chat_template=SHOUTING, markers="chatml")
     with pytest.raises(TemplateError, match="no model family is known for 'qwne'"):
         module(gguf, markers="qwne")
-    with pytest.raises(TemplateError, match="no form of answers is known for 'hermse'.*did you mean 'hermes'"):
+    with pytest.raises(TemplateError, match="no response format is known for 'hermse'.*did you mean 'hermes'"):
         module(gguf, answers="hermse")
     with pytest.raises(EngineError, match="there is no engine 'vlm'.*did you mean 'vllm'"):
         module(gguf, engine="vlm")

@@ -255,7 +255,7 @@ def test_values_cannot_forge_anything_by_being_cut() -> None:
 
 
 def test_a_prompter_without_a_budget_fits_nothing() -> None:
-    with pytest.raises(BudgetError, match="this prompter has no budget; give it one with budget=, or with_budget"):
+    with pytest.raises(BudgetError, match="this prompter has no budget; set one with budget= or with_budget"):
         chat().fit(VALUES)
 
 

@@ -140,7 +140,7 @@ def test_show_writes_to_a_log(capsys: pytest.CaptureFixture[str], caplog: pytest
 
 def test_format_and_return_dict_must_agree() -> None:
     prompter = ChatPrompter("hi")
-    with pytest.raises(FormatError, match="give one of them"):
+    with pytest.raises(FormatError, match="pass only one of them"):
         prompter.generate_prompt("x", return_dict=True, format="flat")
     assert prompter.generate_prompt("x", return_dict=True, format="openai") == prompter.generate_prompt(
         "x", format="openai"
@@ -195,7 +195,7 @@ def test_tools_of_the_first_call_are_not_kept_for_the_next() -> None:
     "wrong", [None, "four", ("x", None, None), ["x", None, None, None], ("x", None, None, None, 5)]
 )
 def test_a_hook_must_return_four(wrong: Any) -> None:
-    with pytest.raises(TemplateError, match="returned .*; it must return the four .input, history, tools, label.$"):
+    with pytest.raises(TemplateError, match="returned .*; it must return the tuple .input, history, tools, label.$"):
         ChatPrompter().pre_hook(lambda *_: wrong).generate_prompt("x")
 
 
@@ -443,7 +443,9 @@ def test_rows_are_rendered_in_any_form() -> None:
 def test_tools_formats_and_templates_are_given_once() -> None:
     with pytest.raises(ToolsError, match="was created with the tools f, .*it passed f"):
         ChatPrompter(tools=TOOLS).generate_prompt("x", tools=TOOLS)
-    with pytest.raises(FormatError, match=r"format 'opnai' is unknown \(did you mean 'openai'\?\); known are flat, "):
+    with pytest.raises(
+        FormatError, match=r"unknown format 'opnai' \(did you mean 'openai'\?\); expected one of flat, "
+    ):
         ChatPrompter().generate_prompt("x", format="opnai")
     template = ChatTemplate.load("{{ messages[0].content }}")
     with pytest.raises(TemplateError, match="model= and chat_template= both"):

@@ -176,14 +176,14 @@ def test_a_model_may_be_markers_or_a_chat_template() -> None:
 @pytest.mark.parametrize(
     ("given_", "words"),
     [
-        ({"format": object()}, "a format is a name or a Profile, not a object; known are flat, openai"),
-        ({"format": BIRD}, "a format is a name or a Profile, not a Markers"),
-        ({"format": "opnai"}, "format 'opnai' is unknown (did you mean 'openai'?)"),
-        ({"format": PARROT, "return_dict": True}, "format is a Profile; give one of them"),
-        ({"model": PARROT}, "model= is a Profile; expected a name, Markers or a ChatTemplate"),
-        ({"chat_template": "{{ messages }}"}, "chat_template= is a str; expected a ChatTemplate"),
-        ({"format": "anthropic", "model": BIRD}, "a Markers is for flat text; a provider takes the name of a model"),
-        ({"model": TEMPLATE, "chat_template": TEMPLATE}, "give one of them"),
+        ({"format": object()}, "format must be a name or a Profile, not object; expected one of flat, openai"),
+        ({"format": BIRD}, "format must be a name or a Profile, not Markers"),
+        ({"format": "opnai"}, "unknown format 'opnai' (did you mean 'openai'?)"),
+        ({"format": PARROT, "return_dict": True}, "format is a Profile; pass only one of them"),
+        ({"model": PARROT}, "model= must be a name, Markers or a ChatTemplate"),
+        ({"chat_template": "{{ messages }}"}, "chat_template= must be a ChatTemplate"),
+        ({"format": "anthropic", "model": BIRD}, "model= must be a model name for this format, not Markers"),
+        ({"model": TEMPLATE, "chat_template": TEMPLATE}, "pass only one of them"),
     ],
 )
 def test_errors_of_values_of_your_own_name_their_kinds(given_: dict[str, Any], words: str) -> None:

@@ -119,7 +119,7 @@ def test_elsewhere_all_values_are_needed() -> None:
     for history in (None, [["When?", "At nine."]], [{"role": "user", "content": "When?"}]):
         with pytest.raises(SlotError, match="no value for 'q'"):
             ASKED["slots"].generate_prompt(history=history)
-    with pytest.raises(HistoryError, match="takes no history"):
+    with pytest.raises(HistoryError, match="does not support history"):
         AlpacaPrompter("{q}").generate_prompt("x", loop("When?"))
 
 

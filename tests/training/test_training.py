@@ -326,9 +326,9 @@ def test_what_is_to_be_trained_must_be_known() -> None:
 def test_what_flat_text_leaves_out_of_a_trained_turn_is_an_error() -> None:
     thinks = Msg("assistant", [ThinkingBlock("hm"), TextBlock("a")], "assistant")
     prompter = ChatPrompter(system="").with_markers("qwen3")
-    with pytest.raises(FormatError, match=r"messages\[1\] is a trained answer with thinking blocks, which"):
+    with pytest.raises(FormatError, match=r"messages\[1\] is a trained response with thinking blocks, which"):
         prompter.training_sample(None, None, [*CALLS[:1], thinks])
-    with pytest.raises(FormatError, match=r"messages\[1\] is a trained answer"):
+    with pytest.raises(FormatError, match=r"messages\[1\] is a trained response"):
         prompter.training_sample("q", "a", [*CALLS[:1], thinks], train="all")
     assert trained_texts(prompter.training_sample("q", "a", [*CALLS[:1], thinks])) == ["a<|im_end|>"]
     shows: list[Any] = [
@@ -389,7 +389,7 @@ def test_hooks_are_asked_first() -> None:
     sample = prompter.training_sample("q", "a", model="chatml")
     assert [message["content"] for message in sample.messages] == ["q?", "a."]
     assert trained_texts(sample) == ["a.<|im_end|>"]
-    with pytest.raises(TemplateError, match="must return the four"):
+    with pytest.raises(TemplateError, match="must return the tuple"):
         ChatPrompter().pre_hook(lambda *_: None).training_sample("q", "a")  # type: ignore[arg-type]
 
 
@@ -428,7 +428,7 @@ def test_tools_and_messages_are_openais() -> None:
 
 def test_alpaca_takes_no_history() -> None:
     for label in ("a", None):
-        with pytest.raises(HistoryError, match="takes no history"):
+        with pytest.raises(HistoryError, match="does not support history"):
             AlpacaPrompter("{a}").training_sample("x", label, PAIRS)
 
 
