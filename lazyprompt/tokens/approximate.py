@@ -1,17 +1,17 @@
-"""Estimates the number of tokens of OpenAI's o200k_base, without a vocabulary.
+"""Estimation of token counts for OpenAI's o200k_base encoding, without its vocabulary.
 
-Each character is replaced by a letter for its kind. The text is split into pieces (words, numbers, signs, spaces) as
-o200k_base does, and most pieces are one token. Tables of prices add tokens for long words, capitals, accents and other
-scripts. Chinese has no spaces, so its most common words are listed.
+Each character is replaced by a letter for its kind. The text is then split into pieces (words, numbers, punctuation,
+spaces) like in o200k_base, and most pieces count as one token. Price tables add tokens for long words, capitals,
+accents and non-Latin scripts. Chinese has no spaces, so the most common Chinese words are listed.
 
-The prices were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. On 2,000 other files,
-in parts of about 2,000 characters, the mean error is 3 % for English and JSON, 4 % for code and Markdown, 5 % for
-Chinese, Japanese and Korean, and 9 % for other languages (for Finnish, Italian and Indonesian, counts are a quarter too
-low). 95 % of the parts are within 12 %, or within 22 % for other languages.
+The prices were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. They were tested on
+2,000 other files, in parts of about 2,000 characters. The mean error is 3 % for English and JSON, 4 % for code and
+Markdown, 5 % for Chinese, Japanese and Korean, and 9 % for other languages. Estimates for Finnish, Italian and
+Indonesian are 25 % too low. The error is below 12 % in 95 % of the parts, or below 22 % for other languages.
 
-For the older cl100k_base, the errors are the same for English, code and JSON. It has more tokens for other scripts: a
-quarter more than this estimate for Chinese and Japanese, half more for Korean and Russian, about twice as many for
-Arabic, Greek, Hebrew and Thai, three times as many for Hindi.
+For the older cl100k_base encoding, the errors are the same for English, code and JSON. Other scripts need more tokens
+in cl100k_base than this estimate. Chinese and Japanese need 25 % more tokens; Korean and Russian need 50 % more.
+Arabic, Greek, Hebrew and Thai need about twice as many tokens, and Hindi needs three times as many.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 
-# OpenAI's rule, which roughly fits most models: 3 tokens around a message, its role, a name, and the beginning of the
-# answer.
+# Token counts in OpenAI's rule, which roughly fits most models: for a message with its role, for a name, and for the
+# start of the response.
 _MESSAGE: Final = 4
 _NAME: Final = 1
 _PRIMING: Final = 3
 
-# The letters for the kinds of ASCII characters. All others are signs, ".".
+# The letter for each kind of ASCII character. All other ASCII characters are punctuation, with the letter ".".
 _ASCII: Final = (
     ("v", "aeiouy"),
     ("c", "".join(sorted(set(ascii_lowercase) - set("aeiouy")))),
@@ -45,12 +45,12 @@ _ASCII: Final = (
     ("t", "\t\v\f"),
     ("n", "\r\n"),
     ("'", "'"),
-    # Signs that draw lines: a run of them is one token.
+    # Characters that form lines: a run of the same character is one token.
     ("-", "-=*#~+_./"),
 )
-# The letters for other characters, by their first byte in UTF-8; further bytes are removed.
+# The letter for each range of first bytes in UTF-8. The other bytes of a character are removed.
 _OTHERS: Final = (
-    ("S", 0xC2, 0xC2),  # signs
+    ("S", 0xC2, 0xC2),  # symbols
     ("L", 0xC3, 0xCD),  # Latin with accents
     ("V", 0xC6, 0xC6),  # Vietnamese
     ("G", 0xCE, 0xCF),  # Greek
@@ -62,30 +62,30 @@ _OTHERS: Final = (
     ("I", 0xE0, 0xE0),  # Indian scripts
     ("O", 0xE1, 0xE1),
     ("S", 0xE2, 0xE2),
-    ("K", 0xE3, 0xE3),  # Japanese, and full-width signs
+    ("K", 0xE3, 0xE3),  # Japanese and full-width characters
     ("C", 0xE4, 0xE9),  # Chinese
     ("H", 0xEA, 0xED),  # Korean
     ("K", 0xEE, 0xEF),
     ("E", 0xF0, 0xF4),  # emoji
-    ("T", 0xFF, 0xFF),  # Thai: a byte that UTF-8 never has
+    ("T", 0xFF, 0xFF),  # Thai, as a byte that never occurs in UTF-8
 )
-# The first bytes of characters whose script depends on more than one byte, and the bytes that replace them.
+# Byte prefixes of characters whose script depends on more than the first byte, with their replacements.
 _BEGINNINGS: Final = (
     (b"\xc4\x91", b"\xc6"),  # Vietnamese
     (b"\xe1\xba", b"\xc6"),
     (b"\xe1\xbb", b"\xc6"),
-    (b"\xe0\xa4", b"\xd8"),  # Hindi counts as Arabic does
+    (b"\xe0\xa4", b"\xd8"),  # Hindi is treated like Arabic
     (b"\xe0\xa5", b"\xd8"),
     (b"\xe0\xb8", b"\xff"),  # Thai
     (b"\xe0\xb9", b"\xff"),
-    (b"\xe2\x94\x80", b"-"),  # lines drawn with their own signs
+    (b"\xe2\x94\x80", b"-"),  # box-drawing characters
     (b"\xe2\x95\x90", b"-"),
 )
 _CONTINUATION: Final = bytes(range(0x80, 0xC0))
 
 
 def _table() -> bytes:
-    """Return the letter of every byte."""
+    """Return a translation table from each byte to its letter."""
     table = bytearray(b"." * 256)
     for letter, characters in _ASCII:
         for character in characters:
@@ -97,25 +97,25 @@ def _table() -> bytes:
 
 _KINDS: Final = _table()
 
-# The pieces of o200k_base, but at most ten letters of a word. No text has fewer pieces than its beginning.
+# Matches o200k_base's pieces, with at most ten letters per word. Adding text never lowers the number of pieces.
 _PIECE: Final = re.compile(
     rb"""
-    [ .\-'St]?+ A*+ [vcLV]{1,10}+         # a word, with the space or sign before it
-        (?: ' [vc]{0,2}+ (?! [vcLVA0]))?  # and the end of a short form such as "don't"
+    [ .\-'St]?+ A*+ [vcLV]{1,10}+         # a word, with the preceding space or symbol
+        (?: ' [vc]{0,2}+ (?! [vcLVA0]))?  # and the end of a contraction such as "don't"
     | [ .\-'St]?+ A++                     # capitals
     | [ .\-'S]?+ [GYOWRITH]++             # a word in another script
-    | 0{1,3}+                             # three digits at a time
-    | [ ]?+ [.\-'S]{1,64}+ n{0,16}+       # signs, with the line ends after them
-    | [ t]{0,120}+ n{1,16}+               # ends of lines
-    | [ t]{1,120} (?! [^ t])              # spaces, except the one before a word
+    | 0{1,3}+                             # up to three digits
+    | [ ]?+ [.\-'S]{1,64}+ n{0,16}+       # punctuation, with the following line breaks
+    | [ t]{0,120}+ n{1,16}+               # line breaks
+    | [ t]{1,120} (?! [^ t])              # spaces, except the last space before a word
     | [ t]
-    | [CEK]++                             # what is counted by the character: no piece
+    | [CEK]++                             # characters that are counted separately
     """,
     re.VERBOSE,
 )
 _WIDE: Final = re.compile(rb"[CEK]+")
 
-# The hundredths of a token that each occurrence adds to the one token of its piece.
+# Price of each pattern, in hundredths of a token per occurrence, in addition to one token per piece.
 _PRICES: Final = (
     (b"AA", 28),
     (b"cAA", 140),
@@ -126,7 +126,7 @@ _PRICES: Final = (
     (b"....", 40),
     (b"t", 35),
 )
-# Only for text that is not all ASCII.
+# Prices that apply only to text with non-ASCII characters.
 _OTHER_PRICES: Final = (
     (b"L", 80),
     (b"Lcv", 200),
@@ -144,8 +144,8 @@ _OTHER_PRICES: Final = (
     (b"TTTT", 160),
 )
 
-# Chinese: a piece is one of these words of two characters, or a character. Each group is a first character and all
-# second ones.
+# Chinese text is split into these two-character words and single characters.
+# Each group consists of a first character and all possible second characters.
 _CHINESE: Final = re.compile("[\u4000-\u9fff]+")
 _WORDS: Final = {
     group[0]: group[1:]
@@ -202,33 +202,34 @@ _WORDS: Final = {
 
 
 class ApproximateTokenCounter:
-    """Estimates token counts for any model, without a vocabulary, files, network access or other packages.
+    """A token counter for any model, which needs no vocabulary, files, network access or other packages.
 
-    The counts approximate OpenAI's o200k_base; see :func:`approximate_tokens`. Media count the maximum of all models.
-    Adding text never lowers a count, and the count of a message doesn't depend on other messages.
+    The counts approximate OpenAI's o200k_base encoding; see :func:`approximate_tokens`. Media files are counted with
+    estimates that are safe for any model. Adding text never lowers a count. The count of a message doesn't depend on
+    other messages.
     """
 
     __slots__ = ()
     additive: ClassVar[bool] = True
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """Return the approximate number of tokens of messages and tools, and of the beginning of the answer.
+        """Return the approximate number of tokens in messages and tools, including the start of the response.
 
         Args:
-            messages: Messages in any provider's form, or Msg.
-            tools: The tools in any provider's form.
+            messages: The messages, as Msg or in any provider's format.
+            tools: The tools, in any provider's format.
 
         Returns:
-            The tokens of texts, media and tools (as JSON), and of the framing by OpenAI's rule.
+            The token count for texts, media, tools (as JSON), and the framing according to OpenAI's rule.
 
         Raises:
-            FormatError: A call or a tool is not a JSON value.
+            FormatError: A tool call or a tool is not a JSON value.
         """
         counted = _PRIMING + sum(map(_message, forms(messages)))
         return counted + sum(approximate_tokens(json_text(tool, "a tool")) for tool in tools or ())
 
     def count_text(self, text: str) -> int:
-        """Return the approximate number of tokens of a text; see :func:`approximate_tokens`."""
+        """Return the approximate number of tokens in a text; see :func:`approximate_tokens`."""
         return approximate_tokens(text)
 
 
@@ -239,10 +240,10 @@ def _message(message: Form) -> int:
 
 
 def approximate_tokens(text: str) -> int:
-    """Return the approximate number of tokens of a text, in linear time.
+    """Return the approximate number of tokens in a text, in linear time.
 
     Returns:
-        The number. It is 0 only for an empty text, and never decreases when text is added at the end.
+        The token count, which is 0 only for empty text. Appending text never lowers it.
     """
     price = pieces = 0
     if text.isascii():
@@ -250,7 +251,7 @@ def approximate_tokens(text: str) -> int:
     else:
         encoded = text.encode("utf-8", "surrogatepass")
         for beginning, byte in _BEGINNINGS:
-            # Searching for one byte is fast.
+            # Check the first byte before replacing, because searching for a single byte is fast.
             if beginning[0] in encoded:
                 encoded = encoded.replace(beginning, byte)
         kinds = encoded.translate(_KINDS, _CONTINUATION)
@@ -266,7 +267,7 @@ def approximate_tokens(text: str) -> int:
 
 
 def _chinese(run: str) -> int:
-    """Count the words and single characters of Chinese text."""
+    """Return the number of listed words and other characters in Chinese text."""
     pieces = 0
     following = ""
     for character in run:

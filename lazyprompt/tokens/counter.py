@@ -1,4 +1,4 @@
-"""The protocols of token counters, the simplest counter, and the texts and media of messages that counters count."""
+"""Protocols for token counters, a character counter, and functions that extract text and media from messages."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import JsonObject
 
-# A message in a provider's form.
+# A message in a provider's format.
 Form: TypeAlias = "Mapping[str, Any]"
 
 _BLOCKS = get_args(Block)
-# The keys of a message's content, in any provider's form.
+# Keys for the content of a message, in any provider's format.
 _CONTENT = ("content", "parts", "output", "reasoning_content", "thinking")
-# The keys of calls, in forms that separate them from the content.
+# Keys for tool calls, in formats that separate calls from the content.
 _CALLS = ("tool_calls", "function_call", "arguments")
-# The kinds of media parts, by their type or one of their keys.
+# The kind of each media part, by the part's type or by one of its keys.
 MEDIA_KINDS = {
     form.format(word): "file" if word == "document" else word
     for word in ("image", "audio", "video", "file", "document")
@@ -31,68 +31,68 @@ MEDIA_KINDS = {
 
 
 class CountsMessages(Protocol):
-    """The protocol of objects that count the tokens of messages.
+    """The protocol for objects that count tokens in messages.
 
-    A counter may have an attribute ``additive``. If it is True, the count of messages is the sum of their separate
-    counts and the count of an empty request, so a budget counts each message once. If it is False, messages change each
-    other's counts. A budget tests counters without the attribute.
+    A counter may have an attribute ``additive``. If True, a request's count is the count of an empty request plus the
+    tokens that each message adds, so a budget counts each message only once. If False, messages affect each other's
+    counts. A budget tests any counter without this attribute.
     """
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
-        """Return the number of tokens of messages in a provider's form, and of the tools sent with them."""
+        """Return the number of tokens in messages in a provider's format, including the tools sent with them."""
         ...
 
 
 class TokenCounter(CountsMessages, Protocol):
-    """The protocol of objects that count the tokens of messages and texts."""
+    """The protocol for objects that count tokens in messages and texts."""
 
     def count_text(self, text: str) -> int:
-        """Return the number of tokens of a text."""
+        """Return the number of tokens in a text."""
         ...
 
 
 class CharTokenCounter:
-    """Counts characters instead of tokens.
+    """A counter for characters instead of tokens.
 
-    It counts text: names, contents, and tool calls and tools as JSON. It doesn't count roles, ids, the markers between
-    messages, or media. The count of a message doesn't depend on other messages.
+    This counter includes names, content, tool calls and tools (as JSON). It ignores roles, ids, media and the markers
+    between messages. The count of a message doesn't depend on other messages.
     """
 
     __slots__ = ()
     additive: ClassVar[bool] = True
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """Return the number of characters of messages and tools.
+        """Return the number of characters in messages and tools.
 
         Args:
-            messages: Messages in any provider's form, or Msg.
-            tools: The tools in any provider's form.
+            messages: The messages, as Msg or in any provider's format.
+            tools: The tools, in any provider's format.
 
         Returns:
-            The sum of the lengths of their texts.
+            The total length of all texts.
 
         Raises:
-            FormatError: A call or a tool is not a JSON value.
+            FormatError: A tool call or a tool is not a JSON value.
         """
         counted = sum(len(text) for message in forms(messages) for text in content_of(message)[0])
         return counted + sum(len(json_text(tool, "a tool")) for tool in tools or ())
 
     def count_text(self, text: str) -> int:
-        """Return the number of characters of a text."""
+        """Return the number of characters in a text."""
         return len(text)
 
 
 def forms(messages: Iterable[Msg | Form]) -> list[Form]:
-    """Return messages as dicts: a Msg in the OpenAI form, a dict unchanged.
+    """Convert each Msg to OpenAI dicts; dicts are returned unchanged.
 
     Args:
-        messages: Msg, and dicts in any provider's form.
+        messages: The messages, as Msg or as dicts in any provider's format.
 
     Returns:
-        The dicts. Media that the OpenAI form doesn't support are parts too, to be counted.
+        The dicts, in which all media have a part to count, even if the OpenAI format doesn't support the media.
 
     Raises:
-        FormatError: The metadata of a message are not JSON.
+        FormatError: A message's metadata is not a JSON value.
     """
     found: list[Form] = []
     for message in messages:
@@ -104,7 +104,7 @@ def forms(messages: Iterable[Msg | Form]) -> list[Form]:
 
 
 def _countable_part(block: Block) -> JsonObject:
-    """Write a block as a part; if the OpenAI form doesn't support it, as a part of its kind."""
+    """Convert a block to a content part; if the OpenAI format doesn't support the block, only its kind is kept."""
     match block:
         case VideoBlock() | AudioBlock(URLSource()) | FileBlock(URLSource()):
             return {"type": block.kind}
@@ -115,21 +115,21 @@ def _countable_part(block: Block) -> JsonObject:
 COUNTED = OpenAIWriter(
     text_lists=True, named_results=True, parts=dict.fromkeys(("video", "audio", "file"), _countable_part)
 )
-"""The writer of messages to count, in which all media have a part."""
+"""The OpenAI writer for messages to count, which writes a part for every media block."""
 
 
 def content_of(message: Form) -> tuple[list[str], list[Form]]:
-    """Return the texts and the media of a message.
+    """Return the texts and media in a message.
 
     Args:
-        message: The message, in any provider's form.
+        message: The message, in any provider's format.
 
     Returns:
-        The texts and the media parts. The texts are the name, the content, and calls and data as JSON, without role
-        and ids.
+        The texts and the media parts. The texts consist of the name, the content, and calls and other data as JSON.
+        The role and ids are omitted.
 
     Raises:
-        FormatError: A call or data is not a JSON value.
+        FormatError: A tool call or other data is not a JSON value.
     """
     texts: list[str] = []
     media: list[Form] = []
@@ -141,13 +141,13 @@ def content_of(message: Form) -> tuple[list[str], list[Form]]:
             _collect(message[key], texts, media)
     texts += [json_text(message[key], f"the {key} of a message") for key in _CALLS if message.get(key)]
     if message.get("images"):
-        # Ollama's form separates images from the content.
+        # Ollama's format separates images from the content.
         media.append({"images": message["images"]})
     return texts, media
 
 
 def _collect(content: object, texts: list[str], media: list[Form]) -> None:
-    """Collect the texts and media of a content: a text, a list of parts, or any other value as JSON."""
+    """Collect the texts and media in message content: text, a list of parts, or any other value as JSON."""
     if isinstance(content, str):
         texts.append(content)
     elif is_sequence(content):
@@ -155,7 +155,7 @@ def _collect(content: object, texts: list[str], media: list[Form]) -> None:
             if is_dict(part):
                 _collect_part(part, texts, media)
             elif isinstance(part, _BLOCKS):
-                # A block in a dict counts like a block in a Msg.
+                # Count a block in a dict like the same block in a Msg.
                 found = [content_of(form) for form in forms([message_of("", (cast("Block", part),), "user")])]
                 texts += [text for more, _ in found for text in more]
                 media += [medium for _, more in found for medium in more]
@@ -177,16 +177,16 @@ def _collect_part(part: Form, texts: list[str], media: list[Form]) -> None:
 
 
 def json_text(value: object, what: str) -> str:
-    """Return a value as the JSON that a model reads; text is returned unchanged.
+    """Serialize a value as the JSON that is sent to a model; strings are returned unchanged.
 
     Args:
-        value: The value.
-        what: The name of the value for error messages.
+        value: The value to serialize.
+        what: The name of the value, for error messages.
 
     Returns:
-        The text.
+        The JSON text, or the unchanged string.
 
     Raises:
-        FormatError: The value is not JSON.
+        FormatError: The value is not a JSON value.
     """
     return value if isinstance(value, str) else dump(checked(value, what, FormatError))

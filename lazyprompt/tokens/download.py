@@ -1,4 +1,4 @@
-"""Downloads tiktoken's vocabularies, with checks and with limits of size and time."""
+"""Verified downloads of tiktoken's vocabularies, with limits on size and time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lazyprompt.tokens.vocabulary import MOST_BYTES, cache_folder, cached_at, en
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Small, because a slow server is abandoned only between two chunks.
+# Number of bytes to read at a time. It is small, because a slow download is abandoned only between two reads.
 _CHUNK: Final = 4_096
 _SHOWN: Final = 200
 
@@ -28,70 +28,70 @@ _SHOWN: Final = 200
 def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
     """Download a vocabulary into tiktoken's cache folder.
 
-    The system's proxies are used (``HTTPS_PROXY``, ``NO_PROXY``), certificates are verified (``SSL_CERT_FILE``), and
-    the content must have the hash in tiktoken's recipe.
+    The download uses the system's proxies (``HTTPS_PROXY``, ``NO_PROXY``) and verifies certificates
+    (``SSL_CERT_FILE``). The content must match the hash in tiktoken's recipe.
 
     Args:
         encoding_or_model: The name of an encoding or of a model.
         timeout: The maximum number of seconds for each file.
 
     Returns:
-        The vocabulary's file; for gpt2, the first of two.
+        The path of the vocabulary file; for gpt2, the first of two files.
 
     Raises:
         TokenizerError: The name is unknown, the download fails or has the wrong content, or the file can't be written.
-            No partial file is left.
+            No partial file remains.
     """
     name = encoding_name(encoding_or_model)
     folder, variable = cache_folder()
     if folder is None:
         raise TokenizerError(
-            f"the vocabulary {name} has nowhere to go: {variable} is empty, which turns tiktoken's cache "
-            "off; set it to a folder"
+            f"the vocabulary {name} cannot be stored: {variable} is empty, which disables tiktoken's cache; "
+            f"set {variable} to a folder"
         )
     paths = [cached_at(folder, file) for file in files_of(name)]
     for file, path in zip(files_of(name), paths, strict=True):
         if path.is_file() and not fault_of(file, read_regular(path, MOST_BYTES)):
             continue
-        content = _downloaded(file.url, timeout, f"check HTTPS_PROXY, or put the file at {path} by hand")
+        content = _downloaded(file.url, timeout, f"check HTTPS_PROXY, or put the file at {path} manually")
         if fault := fault_of(file, content):
             raise TokenizerError(
-                f"what came from {file.url} is not the vocabulary {name}: {fault}; a proxy may have put something in "
-                f"its place; put the file at {path} by hand"
+                f"the file from {file.url} is not the vocabulary {name}: {fault}; a proxy may have replaced the file; "
+                f"put the correct file at {path} manually"
             )
         write_file(path, content)
     return paths[0]
 
 
 def _downloaded(url: str, timeout: float, remedy: str) -> bytes:
-    """Download a file through the system's proxies, with limits of size and time."""
+    """Download a file through the system's proxies, with limits on size and time."""
     answers: list[bytes | str] = []
     late = Event()
-    # DNS and proxies have no time limit, so a thread downloads, and is abandoned when the time is over.
+    # DNS and proxies have no time limit, so download in a thread, which is abandoned after the timeout.
     asking = Thread(target=lambda: answers.append(_asked(url, timeout, late)), daemon=True)
     asking.start()
     asking.join(timeout)
     late.set()
-    answer = answers[0] if answers else f"it did not come within {timeout:g} s; give a longer timeout="
+    answer = answers[0] if answers else f"the download took longer than {timeout:g} s; pass a longer timeout="
     if isinstance(answer, str):
         raise TokenizerError(f"{url} cannot be downloaded: {answer}; {remedy}")
     return answer
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file atomically, and create its folder if necessary."""
+    """Write a file atomically, after creating its folder if necessary."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
     except OSError as error:
         raise TokenizerError(
-            f"what was downloaded cannot be written to {path} ({error.strerror or error}); set TIKTOKEN_CACHE_DIR to a "
-            "folder that can be written to"
+            f"the vocabulary cannot be written to {path} ({error.strerror or error}); set TIKTOKEN_CACHE_DIR to a "
+            "writable folder"
         ) from error
 
 
 def _asked(url: str, timeout: float, late: Event) -> bytes | str:
-    """Return the bytes, or an error message."""
+    """Return the downloaded bytes, or an error message."""
     headers = {"User-Agent": f"lazyprompt/{__version__}", "Accept-Encoding": "identity", "Connection": "close"}
     try:
         with (
@@ -101,13 +101,13 @@ def _asked(url: str, timeout: float, late: Event) -> bytes | str:
             ) as response,
         ):
             if response.status != 200:  # noqa: PLR2004 - HTTP's OK
-                return f"it is answered with status {response.status}"
+                return f"the server responded with status {response.status}"
             chunks: list[bytes] = []
             size = 0
             while chunk := response.read(_CHUNK):
                 size += len(chunk)
                 if size > MOST_BYTES:
-                    return f"it has more than {MOST_BYTES} bytes"
+                    return f"the file is larger than {MOST_BYTES} bytes"
                 if late.is_set():  # the caller stopped waiting
                     return ""
                 chunks.append(chunk)
@@ -117,7 +117,7 @@ def _asked(url: str, timeout: float, late: Event) -> bytes | str:
 
 
 def _pool(url: str, timeout: float) -> PoolManager:
-    """Return a connection pool for a URL, with the system's proxy if there is one."""
+    """Return a connection pool for a URL, which uses the system's proxy if one is set."""
     address = urlsplit(url)
     proxies = getproxies()
     proxy = proxies.get(address.scheme) or proxies.get("all")

@@ -1,14 +1,15 @@
-"""Estimates the tokens of images, audio, video and documents, without network access.
+"""Estimation of token counts for images, audio, video and documents, without network access.
 
-OpenAI's models have published rules for images. All other estimates are safe for any model.
+OpenAI publishes rules for images. All other estimates are safe for any model.
 
-Media are found in the parts of all providers' forms. The size of an image is read from its bytes; the length of audio,
-video and documents is estimated from the number of bytes. At a URL, an image counts the maximum of the rule, and other
-media count a usual length.
+Media are detected in content parts in any provider's format. The dimensions of an image are read from its bytes. The
+length of audio, video and documents is estimated from the number of bytes. For an image at a URL, the maximum of its
+rule applies; for other media at a URL, a typical length is assumed.
 
-Source of the rules: OpenAI's guide "Images and vision" (developers.openai.com/api/docs/guides/images-vision), "Model
-sizing behavior" and "Calculating costs", in summer 2026, before GPT-6. Models that it no longer lists follow its older
-versions; GPT-6 follows measurements (huggingface.co/datasets/JOHNISKING/image-token-cost).
+Source of the rules: the sections "Model sizing behavior" and "Calculating costs" in OpenAI's guide "Images and vision"
+(developers.openai.com/api/docs/guides/images-vision), as of summer 2026, before GPT-6. Rules for models that the guide
+no longer lists are from its older versions. The GPT-6 rule is based on measurements
+(huggingface.co/datasets/JOHNISKING/image-token-cost).
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ Size: TypeAlias = "tuple[int, int] | None"
 
 
 class _Rate(NamedTuple):
-    """The rate of an estimate.
+    """The assumed token rate of a kind of media.
 
     Attributes:
-        tokens: The tokens of a second or a page.
-        size: The assumed bytes of a second or a page.
-        usual: The assumed seconds or pages of a file at a URL.
+        tokens: The number of tokens per second or page.
+        size: The assumed number of bytes per second or page.
+        usual: The assumed length of a file at a URL, in seconds or pages.
     """
 
     tokens: int
@@ -46,32 +47,32 @@ class _Rate(NamedTuple):
 
 
 _RATES: Final = {
-    # Gemini's guide "Understand and count tokens": a second has 32 tokens of audio and 263 of video; video includes
-    # audio. OpenAI counts 10 for a second of audio (guide "Managing costs" of the Realtime API). Speech as MP3 or AAC
-    # has at least 64 kbit/s, video at least 1 Mbit/s.
+    # Gemini's guide "Understand and count tokens" states 32 tokens per second of audio, and 263 per second of video.
+    # Video also includes audio. OpenAI's lower rate is 10 per second of audio (Realtime API, "Managing costs").
+    # Assumed bit rates: at least 64 kbit/s for speech as MP3 or AAC, and at least 1 Mbit/s for video.
     "audio": _Rate(32, 8_000, 60),
-    # Uncompressed: 16 kHz, mono, 16 bits.
+    # Assumed audio format: uncompressed, 16 kHz, mono, 16 bits.
     "wav": _Rate(32, 32_000, 60),
     "video": _Rate(263 + 32, 125_000, 60),
-    # Anthropic's guide "PDF support": a page has 1,500 to 3,000 tokens of text. Its size is that of printed text
-    # without fonts.
+    # Anthropic's guide "PDF support" states 1,500 to 3,000 tokens of text per page.
+    # The assumed size of a page is that of printed text without embedded fonts.
     "file": _Rate(3_000, 20_000, 10),
 }
-# English has about four bytes per token, Chinese about two and a half; texts count by the higher estimate.
+# Assumed bytes per token in text documents. English has about 4 and Chinese about 2.5; a low number is safe.
 _TEXT_BYTES: Final = 2
 
-# Most image formats have their size in the first bytes, JPEG after the camera's metadata, a few anywhere.
+# Numbers of bytes to search for an image's dimensions. JPEG stores them after metadata; a few formats, anywhere.
 _HEADS: Final = (1_024, 65_536, 1 << 40)
 _URLSAFE: Final = str.maketrans("-_", "+/", " \t\r\n")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-# Shorter text without a scheme is a path or a file id, except for images, whose base64 can be this short.
+# Minimum length of base64 without a scheme. Shorter text is a path or file id, except for images.
 _BASE64_LEAST: Final = 1024
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml")
 
-# "images" is the key in Ollama's form. A MIME type overrides these kinds.
+# The kind of media for each key; a MIME type takes precedence. Ollama's format uses "images".
 _KINDS: Final = {**MEDIA_KINDS, "images": "image"}
 _TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
-# The keys of an object's content or URL; content takes precedence.
+# Keys for the content or URL of a media object; content takes precedence.
 _HOLDERS: Final = (
     *("data", "bytes", "file_data", "content", "source"),
     *("url", "file_uri", "fileUri", "file_url", "image_url", "file_id"),
@@ -79,14 +80,14 @@ _HOLDERS: Final = (
 
 
 class CountedMedia(NamedTuple):
-    """An image, audio, video or document in a part.
+    """An image, audio, video or document in a content part.
 
     Attributes:
-        kind: ``image``, ``audio``, ``video`` or ``file``.
+        kind: The kind of media: ``image``, ``audio``, ``video`` or ``file``.
         media_type: The MIME type; empty if unknown.
         data: The content, as base64 or bytes; None for a URL.
-        text: The content of a text document.
-        detail: OpenAI's ``detail`` of an image.
+        text: The content of a text document; None for other media.
+        detail: The value of OpenAI's ``detail`` setting for an image.
     """
 
     kind: str
@@ -101,28 +102,28 @@ _SHORT: Final = 768
 _TILE: Final = 512
 _MOST_TILES: Final = 8
 _PATCH: Final = 32
-# The tolerance for floating-point errors, before rounding up.
+# Tolerance for floating-point errors when rounding.
 _DUST: Final = 1e-9
 
 
 class Tiles(NamedTuple):
-    """A rule with a base, and a number of tokens for each tile of 512 px; low detail costs only the base."""
+    """A rule with a base cost and a cost per tile of 512 x 512 px; low detail costs only the base."""
 
     base: int
     each: int
 
     def tokens(self, size: Size, detail: str = "auto") -> int:
-        """Return the tokens of an image; for an unknown size, the maximum."""
+        """Return the token count for an image; for an unknown size, the maximum."""
         if detail == "low":
             return self.base
         return self.base + self.each * (_MOST_TILES if size is None else tiles(*size))
 
 
 class Limit(NamedTuple):
-    """The limits that an image is scaled down to.
+    """The limits to which an image is scaled down.
 
     Attributes:
-        side: The maximum length of the longer side in pixels; 0 for no limit.
+        side: The maximum length of the longer side, in pixels; 0 for no limit.
         patches: The maximum number of patches; 0 for no limit.
     """
 
@@ -133,23 +134,23 @@ class Limit(NamedTuple):
 _OLD: Final = Limit(2048, 1_536)
 _HIGH: Final = Limit(2048, 2_500)
 _SMALL: Final = Limit(512)
-# Also the assumed size of unknown images, for models without a limit.
+# Also the assumed size of images with unknown dimensions, for models without a limit.
 _LARGE: Final = Limit(6000, 10_000)
 _BROAD: Final = Limit(2048, 6_144)
 
 
 class Patches(NamedTuple):
-    """A rule with a number of tokens for each patch of 32 px; the limit depends on the detail."""
+    """A rule with a cost per patch of 32 x 32 px; the size limit depends on the detail level."""
 
     factor: float
     high: Limit
     low: Limit | None = None
     original: Limit | None = None
-    # The detail that "auto" stands for.
+    # The detail level that "auto" selects.
     auto: str = "high"
 
     def tokens(self, size: Size, detail: str = "auto") -> int:
-        """Return the tokens of an image; for an unknown size, the maximum."""
+        """Return the token count for an image; for an unknown size, the maximum."""
         asked = detail if detail in {"low", "high", "original"} else self.auto
         limit = {"low": self.low, "original": self.original}.get(asked) or self.high
         most = limit.patches or min(_LARGE.patches, ceil((limit.side or _LARGE.side) / _PATCH) ** 2)
@@ -157,11 +158,11 @@ class Patches(NamedTuple):
 
 
 def tiles(width: int, height: int) -> int:
-    """Return the number of tiles of 512 px of an image at high detail.
+    """Return the number of 512 x 512 px tiles in an image at high detail.
 
-    The image is scaled down to fit 2048x2048 px, then to 768 px on its shorter side. It is never enlarged. The first
-    step rounds to nearest and the second rounds down, as the guide says and bills confirm: 2049x513 px are 8 tiles,
-    2050x513 px are 4 (community.openai.com/t/1281361).
+    The image is scaled down to fit 2048x2048 px, and then until its shorter side is 768 px. Images are never enlarged.
+    The first step rounds to the nearest pixel and the second step rounds down, according to OpenAI's guide. Bills
+    confirm this: 2049x513 px cost 8 tiles, and 2050x513 px cost 4 tiles (community.openai.com/t/1281361).
 
     Args:
         width: The width in pixels.
@@ -178,12 +179,12 @@ def tiles(width: int, height: int) -> int:
 
 
 def patches(width: int, height: int, limit: Limit) -> int:
-    """Return the number of patches of 32 px of an image, scaled down to a limit.
+    """Return the number of 32 x 32 px patches in an image after it is scaled down to a limit.
 
     Args:
         width: The width in pixels.
         height: The height in pixels.
-        limit: The limit.
+        limit: The size limit of the model's rule.
 
     Returns:
         The number of patches.
@@ -194,7 +195,7 @@ def patches(width: int, height: int, limit: Limit) -> int:
     if not limit.patches or count <= limit.patches:
         return count
     scale = sqrt(_PATCH * _PATCH * limit.patches / (width * height))
-    # Scale one side to whole patches, so that the last patch of the other can't exceed the limit.
+    # Scale one side to whole patches, so that a partial patch on the other side can't exceed the limit.
     sides = [side * scale / _PATCH for side in (width, height)]
     scale *= min(floor(side + _DUST) / side if side >= 1 else 1 for side in sides)
     width, height = (max(1, floor(side * scale + _DUST)) for side in (width, height))
@@ -202,7 +203,7 @@ def patches(width: int, height: int, limit: Limit) -> int:
 
 
 def _within(width: int, height: int, side: int) -> tuple[int, int]:
-    """Scale an image down until its longer side fits."""
+    """Scale dimensions down until the longer side is within a limit."""
     longer = max(width, height)
     if longer <= side:
         return width, height
@@ -212,7 +213,7 @@ def _within(width: int, height: int, side: int) -> tuple[int, int]:
 _NEWEST: Final = Patches(1.2, Limit(0, 2_500), _SMALL, Limit(), auto="original")
 _GPT_4O_MINI: Final = Tiles(2833, 5667)
 
-# Rules by the prefix of model names, such as names without dates; the longest match counts.
+# Image rules by model name prefix; the longest matching prefix applies.
 _RULES: Final[Mapping[str, Tiles | Patches]] = {
     "gpt-4": Tiles(85, 170),
     "gpt-4o": Tiles(85, 170),
@@ -239,21 +240,21 @@ _RULES: Final[Mapping[str, Tiles | Patches]] = {
     "gpt-5.6": Patches(1.2, _HIGH, _SMALL, Limit(65_535), auto="original"),
     "gpt-5.": _NEWEST,
     "gpt-6": _NEWEST,
-    # The vision models with the older vocabulary are GPT-4's.
+    # GPT-4 models are the only vision models that use this older encoding.
     "cl100k_base": Tiles(85, 170),
 }
-# Without GPT-4o mini, whose higher counts exist only for billing (pypi.org/project/pictoken).
+# All rules except GPT-4o mini's, whose higher counts apply only to billing (pypi.org/project/pictoken).
 _KNOWN: Final = tuple(rule for rule in dict.fromkeys(_RULES.values()) if rule is not _GPT_4O_MINI)
 
 
 def rule_for(model: str) -> Tiles | Patches | None:
-    """Return the rule for a model.
+    """Return the image rule for a model.
 
     Args:
-        model: The name of a model, possibly dated or fine-tuned, or of an encoding.
+        model: The name of an encoding or model. The model may be fine-tuned, and the name may contain a date.
 
     Returns:
-        The rule, or None for an unknown model.
+        The image rule, or None for an unknown model.
     """
     name = model.removeprefix("ft:")
     found = max((known for known in _RULES if name.startswith(known)), key=len, default=None)
@@ -261,43 +262,43 @@ def rule_for(model: str) -> Tiles | Patches | None:
 
 
 def picture_tokens(rule: Tiles | Patches | None, size: Size, detail: str = "auto") -> int:
-    """Return the number of tokens of an image.
+    """Return the token count for an image.
 
     Args:
-        rule: The rule that :func:`rule_for` returned.
-        size: The width and height; None if unknown.
-        detail: ``low``, ``high``, ``original`` or ``auto``.
+        rule: The image rule returned by :func:`rule_for`.
+        size: The width and height in pixels; None if unknown.
+        detail: The detail level: ``low``, ``high``, ``original`` or ``auto``.
 
     Returns:
-        The tokens; for an unknown model, the highest number of any known model.
+        The token count; for an unknown model, the highest count for any known model.
     """
     return rule.tokens(size, detail) if rule else max(known.tokens(size, detail) for known in _KNOWN)
 
 
-# Other models' images count like GPT-4o's at high detail.
+# Image rule for models of other providers: GPT-4o's rule at high detail.
 _PICTURE: Final = Tiles(85, 170)
 
 
 def estimate_media_tokens(part: Form) -> int:
-    """Estimate the tokens of the media of a part, for any model.
+    """Estimate the token count of all media in a content part, for any model.
 
     Args:
-        part: A part in any provider's form; an unknown one counts like a document at a URL.
+        part: A content part in any provider's format. A part in an unknown format is treated as a document at a URL.
 
     Returns:
-        The sum of the estimates. Images count by OpenAI's tiles; audio, video and documents by their size in bytes.
+        The sum of the estimates, which use OpenAI's tiles for images, and the size in bytes for other media.
     """
     return sum(estimate_tokens(medium) for medium in media_in(part))
 
 
 def estimate_tokens(medium: CountedMedia) -> int:
-    """Estimate the tokens of one medium, for any model.
+    """Estimate the token count of a single media file, for any model.
 
     Args:
-        medium: The medium.
+        medium: The media file.
 
     Returns:
-        The number; never 0.
+        The estimated token count, which is at least 1.
     """
     if medium.kind == "image":
         return _PICTURE.tokens(image_size(medium))
@@ -312,27 +313,27 @@ def estimate_tokens(medium: CountedMedia) -> int:
 
 
 def image_size(medium: CountedMedia) -> tuple[int, int] | None:
-    """Return the width and height of an image in pixels.
+    """Return the width and height of an image, in pixels.
 
     Args:
         medium: The image.
 
     Returns:
-        The size, or None for a URL or unreadable bytes.
+        The width and height, or None for an image at a URL or for unreadable bytes.
 
     Raises:
-        MissingExtraError: The bytes are known, but imagesize is not installed.
+        MissingExtraError: The image contains data, but the package imagesize is not installed.
     """
     if medium.data is None:
         return None
-    # A missing package is an error, because a budget would drop messages that fit if it assumed the maximum.
+    # Raise an error if the package is missing: assuming the maximum size could drop messages that fit.
     measure: Callable[[BytesIO], tuple[float, float]] = import_extra("imagesize", "imagesize", "images").get
     for most in _HEADS:
         content = _content(medium.data, most)
         try:
             width, height = measure(BytesIO(content))
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, struct.error):
-            # For bytes that are not an image, older versions of imagesize raise, and later ones return -1.
+            # For bytes that are not an image, older versions of imagesize raise an error; newer versions return -1.
             width = height = -1
         if width > 0 and height > 0:
             return ceil(width), ceil(height)
@@ -342,14 +343,14 @@ def image_size(medium: CountedMedia) -> tuple[int, int] | None:
 
 
 def media_in(part: Form) -> list[CountedMedia]:
-    """Return the media of a part.
+    """Return all media in a content part.
 
     Args:
-        part: A part in the form of OpenAI, Anthropic, Gemini, DashScope or another provider, or an Ollama message with
-            ``images``.
+        part: A content part in the format of OpenAI, Anthropic, Gemini, DashScope or another provider, or an Ollama
+            message with ``images``.
 
     Returns:
-        At least one item; a part of an unknown form counts as a document at a URL.
+        At least one media file; a part in an unknown format is returned as a document at a URL.
     """
     named = _KINDS.get(_text(part.get("type")))
     detail = part.get("detail")
@@ -363,11 +364,11 @@ def media_in(part: Form) -> list[CountedMedia]:
 
 
 def _media(value: object, known: CountedMedia) -> Iterator[CountedMedia]:
-    """Yield the media in a value.
+    """Yield the media in a value of a content part.
 
     Args:
-        value: A value of a part.
-        known: The data of the part so far.
+        value: The value to search.
+        known: The properties known so far, such as the kind.
     """
     if isinstance(value, bytes):
         yield known._replace(data=value)
@@ -376,7 +377,7 @@ def _media(value: object, known: CountedMedia) -> Iterator[CountedMedia]:
     elif is_dict(value):
         yield from _of_object(value, known)
     elif is_sequence(value):
-        # A video may be given as single images.
+        # A video may be passed as a list of images.
         each = known._replace(kind="image") if known.kind == "video" else known
         for item in value:
             yield from _media(item, each)
@@ -396,7 +397,7 @@ def _of_object(value: Mapping[str, object], known: CountedMedia) -> Iterator[Cou
     elif isinstance(given, str) and holder in {"data", "bytes"} and not given.startswith("data:"):
         yield known._replace(data=given)
     elif holder == "content" and is_sequence(given):
-        # A document of blocks, in Anthropic's form.
+        # A document that consists of blocks, in Anthropic's format.
         for block in given:
             if is_dict(block):
                 yield from _media(block, known) if block.get("type") == "text" else media_in(block)
@@ -405,12 +406,12 @@ def _of_object(value: Mapping[str, object], known: CountedMedia) -> Iterator[Cou
 
 
 def _of_text(value: str, known: CountedMedia) -> CountedMedia:
-    """Return the medium at a URL, or in a ``data:`` URL or bare base64."""
+    """Return the media file at a URL, in a ``data:`` URL, or in plain base64."""
     if value[:5].lower() == "data:":
         head, _, data = value.partition(",")
         media_type = head[5:].partition(";")[0].lower()
         kind = _kind(media_type, known.kind)
-        # Any other data: URL is percent-encoded text, which providers don't accept.
+        # Any other data: URL contains percent-encoded text, which providers don't accept.
         content = data if head.endswith(";base64") else None
         return known._replace(kind=kind, media_type=media_type or known.media_type, data=content)
     if not _SCHEME.match(value[:64]) and (known.kind == "image" or len(value) >= _BASE64_LEAST):
@@ -428,18 +429,18 @@ def _text(value: object) -> str:
 
 
 def _size(data: str | bytes) -> int:
-    """Return the number of bytes of base64 or bytes."""
+    """Return the number of bytes in bytes or in decoded base64."""
     return len(data) * 3 // 4 - data[-2:].count("=") if isinstance(data, str) else len(data)
 
 
 def _content(data: str | bytes, most: int = _HEADS[-1]) -> bytes:
-    """Return the first bytes of base64 or bytes; none if the base64 is invalid."""
+    """Return the first bytes of bytes or decoded base64; empty if the base64 is invalid."""
     if isinstance(data, bytes):
         return data[:most]
-    # Four characters of base64 are three bytes.
+    # Four characters of base64 encode three bytes.
     signs = data[: -(-most // 3) * 4].translate(_URLSAFE).rstrip("=")
     try:
         return a2b_base64(signs + "=" * (-len(signs) % 4))
     except ValueError:
-        # Content that can't be read counts like a URL.
+        # Invalid base64 is treated like an image at a URL.
         return b""

@@ -1,7 +1,7 @@
-"""Counts OpenAI's tokens offline, with tiktoken.
+"""Offline token counts for OpenAI models, with tiktoken.
 
-Sources: OpenAI's cookbook, "How to count tokens with tiktoken" (messages, tools), and its guide "Images and vision"
-(images; see ``media.py``). Other parts, such as audio and documents, are estimated by ``media.py``.
+Source for messages and tools: "How to count tokens with tiktoken" in OpenAI's cookbook. Source for images: OpenAI's
+guide "Images and vision"; see ``media.py``. Other media, such as audio and documents, are estimated by ``media.py``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 Missing: TypeAlias = Literal["error", "approximate"]
 
-# The cookbook's numbers, for the framing of each message and the <|start|>assistant<|message|> of the answer.
+# The cookbook's token counts for the framing of a message, a name, and the response's <|start|>assistant<|message|>.
 _MESSAGE: Final = 3
 _NAME: Final = 1
 _PRIMING: Final = 3
-# The tokens added for each function: by GPT-4o and later models, and by earlier models.
+# The cookbook's token counts for the framing of each function: since GPT-4o, and in earlier models.
 _FUNCTION: Final = 7
 _FUNCTION_BEFORE: Final = 10
 _PROPERTIES: Final = 3
@@ -39,33 +39,34 @@ _ENUM: Final = -3
 _ENUM_ITEM: Final = 3
 _FUNCTIONS_END: Final = 12
 
-# Longer texts are counted in pieces, because tiktoken's patterns overflow on a million spaces.
+# Minimum length of texts that are counted in pieces, because tiktoken's patterns overflow on a million spaces.
 _LONG: Final = 200_000
 _NEAR: Final = 1_000
 _BEFORE_A_WORD: Final = re.compile(r"\S(?= \S)")
-# The fields that content_of() reads, or that contain no text.
+# Message fields that content_of() already reads, or that contain no text.
 _SAID: Final = frozenset({"role", "name", "content", "parts", "output", "reasoning_content", "thinking", "arguments"})
-# The keys of a function's parameters in providers' forms.
+# Keys for a function's parameters, in any provider's format.
 _PARAMETERS: Final = ("parameters", "input_schema", "parameters_json_schema", "parametersJsonSchema")
 _NO_PARAMETERS: Final[dict[str, Any]] = {}
-# The keys of a schema that the formula counts, or that the model doesn't see.
+# Schema keys that the cookbook's formula counts, or that the model doesn't receive.
 _SCHEMA: Final = frozenset(
     {"type", "description", "enum", "properties", "items", "required", "title", "default", "additionalProperties"}
 )
 
 
 class TiktokenCounter:
-    """Counts tokens as OpenAI does, with tiktoken's vocabularies. Nothing is downloaded.
+    """A token counter for OpenAI models, based on tiktoken's vocabularies. It never downloads a vocabulary.
 
-    Messages may be in any provider's form; all count with OpenAI's framing. Special tokens in texts count as ordinary
-    text. The vocabulary is read on first use and shared by all counters. Pickles don't contain it.
+    Messages may be in any provider's format; all are counted with OpenAI's framing. Special tokens in text are counted
+    as ordinary text. The vocabulary is loaded on first use and shared by all counters. Pickles don't contain the
+    vocabulary.
 
     Args:
         encoding_or_model: The name of a model, such as ``gpt-4o``, or of an encoding, such as ``o200k_base``. For
-            encodings and unknown models, images count the highest number of any model.
-        bpe_file: The vocabulary's file, if it is not in tiktoken's cache folder.
-        missing: The behavior if the vocabulary is not on this machine: ``error``, or ``approximate`` for approximate
-            counts with a warning. An invalid ``bpe_file`` is always an error.
+            encodings and unknown models, images are counted with the highest cost for any model.
+        bpe_file: The path of the vocabulary file, if it is not in tiktoken's cache folder.
+        missing: The behavior if the vocabulary is not on this machine: ``error`` to raise an error, or ``approximate``
+            for approximate counts with a warning. An invalid ``bpe_file`` always raises an error.
 
     Raises:
         TokenizerError: The vocabulary is not on this machine, its file has the wrong content, or the name is unknown.
@@ -79,7 +80,7 @@ class TiktokenCounter:
     ) -> None:
         if missing not in get_args(Missing):
             known = get_args(Missing)
-            raise TokenizerError(f"missing={missing!r} is neither of {known}{did_you_mean(str(missing), known)}")
+            raise TokenizerError(f"missing must be one of {known}, not {missing!r}{did_you_mean(str(missing), known)}")
         self.name = encoding_or_model
         self.bpe_file = bpe_file
         self.missing: Missing = missing
@@ -103,18 +104,18 @@ class TiktokenCounter:
         return f"{type(self).__name__}({self.name!r})"
 
     def count(self, messages: Sequence[Msg | Form], tools: Sequence[Form] | None = None) -> int:
-        """Return the number of tokens of messages and tools, and of the beginning of the answer.
+        """Return the number of tokens in messages and tools, including the start of the response.
 
         Args:
-            messages: Messages in any provider's form, or Msg.
-            tools: The tools in any provider's form.
+            messages: The messages, as Msg or in any provider's format.
+            tools: The tools, in any provider's format.
 
         Returns:
-            The prompt tokens of OpenAI's API, by the cookbook's formula.
+            The number of prompt tokens that OpenAI's API reports, according to the cookbook's formula.
 
         Raises:
-            FormatError: A call or a tool is not a JSON value.
-            TokenizerError: The vocabulary's file changed after this counter was created.
+            FormatError: A tool call or a tool is not a JSON value.
+            TokenizerError: The vocabulary file changed after this counter was created.
         """
         if self._approximate is not None:
             return self._approximate.count(messages, tools)
@@ -122,10 +123,10 @@ class TiktokenCounter:
         return counted + self._tools(tools) if tools else counted
 
     def count_text(self, text: str) -> int:
-        """Return the number of tokens of a text, without framing.
+        """Return the number of tokens in a text, without framing.
 
         Raises:
-            TokenizerError: The vocabulary's file changed after this counter was created.
+            TokenizerError: The vocabulary file changed after this counter was created.
         """
         if self._approximate is not None:
             return self._approximate.count_text(text)
@@ -137,7 +138,7 @@ class TiktokenCounter:
         return sum(len(encode(piece)) for piece in _pieces(text))
 
     def _message(self, message: Form) -> int:
-        """Count a message in any form: its content, its media, and its other texts, such as ids."""
+        """Return the token count of a message in any format: its content, media, and other texts such as ids."""
         texts, media = content_of(message)
         role = message.get("role")
         if isinstance(role, str):
@@ -150,7 +151,7 @@ class TiktokenCounter:
         return sum(map(self.count_text, texts))
 
     def _part(self, part: Form) -> int:
-        """Count a media part: images by the model's rule, other media approximately."""
+        """Return the token count of a media part: by the model's rule for images, by an estimate for other media."""
         counted = 0
         for medium in media_in(part):
             if medium.kind == "image":
@@ -164,7 +165,7 @@ class TiktokenCounter:
         return _FUNCTIONS_END + sum(self._tool(function) for tool in plain for function in _functions(tool))
 
     def _tool(self, tool: Form) -> int:
-        """Count a function by the cookbook's formula, and any other tool as JSON."""
+        """Return the token count of a function according to the cookbook's formula, or of another tool as JSON."""
         name = tool.get("name")
         parameters = next((tool[key] for key in _PARAMETERS if tool.get(key)), _NO_PARAMETERS)
         if not isinstance(name, str) or not is_dict(parameters):
@@ -173,8 +174,8 @@ class TiktokenCounter:
         return self._function + self.count_text(line) + self._properties(parameters)
 
     def _properties(self, schema: Form) -> int:
-        """Count the properties of an object; nested ones, which the cookbook doesn't mention, count the same."""
-        # Such as alternatives, definitions and limits.
+        """Return the token count of a schema's properties, including nested properties, which the cookbook omits."""
+        # Keys that the cookbook's formula omits, such as alternatives, definitions and limits.
         rest = {key: value for key, value in schema.items() if key not in _SCHEMA}
         counted = self.count_text(json_text(rest, "the schema of a tool")) if rest else 0
         properties = schema.get("properties")
@@ -205,19 +206,19 @@ def _approximate(error: TokenizerError) -> ApproximateTokenCounter:
 
 
 def _pieces(text: str) -> Iterable[str]:
-    """Split a long text, before words if possible, because tokens begin there."""
+    """Split a long text, if possible before words, which are also token boundaries."""
     start = 0
     while start < len(text):
         end = start + _LONG
         cuts = [found.end() for found in _BEFORE_A_WORD.finditer(text, end - _NEAR, end)] if end < len(text) else []
-        # Otherwise, the cut may split a token into two.
+        # Without such a boundary, the split may divide a token into two.
         end = cuts[-1] if cuts else end
         yield text[start:end]
         start = end
 
 
 def _functions(tool: Form) -> Iterable[Form]:
-    """Return the functions that a tool declares, in any provider's form."""
+    """Return the functions that a tool declares, in any provider's format."""
     for key in ("function_declarations", "functionDeclarations"):
         if isinstance(tool.get(key), list | tuple):
             functions: Sequence[Form] = tool[key]

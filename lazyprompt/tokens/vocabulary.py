@@ -1,8 +1,8 @@
-"""Loads tiktoken's vocabularies from files on this machine; :mod:`lazyprompt.tokens.download` downloads them.
+"""Loading of tiktoken's vocabularies from local files; :mod:`lazyprompt.tokens.download` downloads the files.
 
-tiktoken itself downloads a missing vocabulary, without a time limit, and deletes a damaged one to download it again.
-Therefore its recipes (``tiktoken_ext.openai_public``: URLs, hashes, patterns, special tokens) are executed with another
-file reader. tiktoken itself is not modified.
+tiktoken downloads any missing vocabulary without a time limit, and deletes a damaged file to download it again.
+Therefore, tiktoken's recipes (URLs, hashes, patterns and special tokens in ``tiktoken_ext.openai_public``) are executed
+with a different file reader. tiktoken itself is not modified.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 _LOADERS: Final = ("load_tiktoken_bpe", "data_gym_to_mergeable_bpe_ranks")
 _LOADING: Final = Lock()
-# OpenAI's largest vocabulary has 3.6 MB.
+# Maximum size of a vocabulary file in bytes; OpenAI's largest vocabulary has 3.6 MB.
 MOST_BYTES: Final = 33_554_432
 _ENTRY: Final = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+")
 
 
 class File(NamedTuple):
-    """The URL of a vocabulary's file, and the SHA-256 of its bytes."""
+    """The URL of a vocabulary file and the SHA-256 hash of its content."""
 
     url: str
     sha256: str
 
 
 def encoding_for(encoding_or_model: str, bpe_file: str | Path | None = None) -> tiktoken.Encoding:
-    """Return an encoding of tiktoken, without downloading it.
+    """Return a tiktoken encoding without downloading its vocabulary.
 
     Args:
         encoding_or_model: The name of an encoding, such as ``o200k_base``, or of a model, such as ``gpt-4o``.
-        bpe_file: The vocabulary's file, if it is not in tiktoken's cache folder.
+        bpe_file: The path of the vocabulary file, if it is not in tiktoken's cache folder.
 
     Returns:
-        The encoding that tiktoken already loaded in this process, or one read from its file, which is cached.
+        The encoding that tiktoken already loaded in this process, or else a cached encoding loaded from its files.
 
     Raises:
         TokenizerError: The name is unknown, the vocabulary is not on this machine, or a file has the wrong content.
@@ -60,11 +60,11 @@ def encoding_for(encoding_or_model: str, bpe_file: str | Path | None = None) -> 
 
 
 def check_vocabulary(encoding_or_model: str, bpe_file: str | Path | None = None) -> None:
-    """Check that :func:`encoding_for` can load a vocabulary, without loading it.
+    """Check that :func:`encoding_for` can load a vocabulary, without actually loading it.
 
     Args:
         encoding_or_model: The name of an encoding or of a model.
-        bpe_file: The vocabulary's file, if it is not in tiktoken's cache folder.
+        bpe_file: The path of the vocabulary file, if it is not in tiktoken's cache folder.
 
     Raises:
         TokenizerError: See :func:`encoding_for`.
@@ -86,7 +86,8 @@ def cache_folder() -> tuple[Path | None, str]:
     """Return tiktoken's cache folder.
 
     Returns:
-        The folder, or None if caching is disabled; and the environment variable that sets it, or ``""``.
+        The folder, or None if caching is disabled, and the environment variable that sets the folder. If no variable is
+        set, an empty string.
     """
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if (folder := os.environ.get(variable)) is not None:
@@ -95,7 +96,7 @@ def cache_folder() -> tuple[Path | None, str]:
 
 
 def encoding_name(encoding_or_model: str) -> str:
-    """Return the name of an encoding, or of a model's encoding.
+    """Return the name of the encoding for an encoding or model name.
 
     Args:
         encoding_or_model: The name of an encoding or of a model.
@@ -104,7 +105,7 @@ def encoding_name(encoding_or_model: str) -> str:
         The name of the encoding.
 
     Raises:
-        TokenizerError: The name is unknown to tiktoken.
+        TokenizerError: tiktoken supports neither an encoding nor a model with this name.
     """
     # Importing tiktoken takes as long as importing this whole package.
     import tiktoken  # noqa: PLC0415
@@ -118,13 +119,13 @@ def encoding_name(encoding_or_model: str) -> str:
     except (KeyError, AttributeError) as error:
         near = did_you_mean(str(encoding_or_model).lower(), [*encodings, *MODEL_TO_ENCODING])
         raise TokenizerError(
-            f"tiktoken {tiktoken.__version__} knows no encoding and no model {encoding_or_model!r}{near}; give an "
-            f"encoding ({', '.join(encodings)}) or a model of OpenAI, or use another token counter"
+            f"tiktoken {tiktoken.__version__} does not support {encoding_or_model!r}{near}; expected an encoding "
+            f"({', '.join(encodings)}) or an OpenAI model; for other models, use a different token counter"
         ) from error
 
 
 def _is_here(name: str) -> bool:
-    """Return True if the cache folder contains a vocabulary."""
+    """Return True if the cache folder contains a valid copy of the vocabulary."""
     try:
         _contents(name, _paths(name, None))
     except TokenizerError:
@@ -133,7 +134,7 @@ def _is_here(name: str) -> bool:
 
 
 def _loaded(name: str) -> tiktoken.Encoding | None:
-    """Return an encoding that tiktoken already loaded."""
+    """Return an encoding that tiktoken already loaded in this process, or None."""
     from tiktoken.registry import ENCODINGS  # noqa: PLC0415
 
     return ENCODINGS.get(name)
@@ -141,7 +142,7 @@ def _loaded(name: str) -> tiktoken.Encoding | None:
 
 @lru_cache(maxsize=16)
 def files_of(name: str) -> tuple[File, ...]:
-    """Return the files of an encoding, from tiktoken's recipe."""
+    """Return the vocabulary files for an encoding, according to tiktoken's recipe."""
     found: list[File] = []
 
     def bpe(url: str, expected_hash: str = "") -> dict[bytes, int]:
@@ -158,7 +159,7 @@ def files_of(name: str) -> tuple[File, ...]:
 
 @lru_cache(maxsize=16)
 def _encoding(name: str, *paths: Path) -> tiktoken.Encoding:
-    """Read an encoding from its files."""
+    """Load an encoding from its vocabulary files."""
     import tiktoken  # noqa: PLC0415
     import tiktoken.load  # noqa: PLC0415
 
@@ -172,21 +173,21 @@ def _encoding(name: str, *paths: Path) -> tiktoken.Encoding:
 
 
 def _recipe(name: str, loaders: dict[str, Callable[..., dict[bytes, int]]]) -> dict[str, Any]:
-    """Return the arguments of an encoding, with the vocabulary read by these loaders."""
+    """Return the arguments for ``tiktoken.Encoding``, with the vocabulary read by the given loaders."""
     from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # noqa: PLC0415 - it has no types
 
     constructor = openai_public.ENCODING_CONSTRUCTORS.get(name)
     if constructor is None or not all(hasattr(openai_public, loader) for loader in loaders):
         raise TokenizerError(
-            f"the encoding {name!r} is not made the way that tiktoken's own are, so its vocabulary cannot be found "
-            "without tiktoken; load it first with tiktoken.get_encoding, which may download it"
+            f"the encoding {name!r} is not defined like tiktoken's built-in encodings, so its files are unknown; "
+            "load it first with tiktoken.get_encoding, which may download its vocabulary"
         )
     made: dict[str, Any] = _copy(constructor, _copied(openai_public, loaders))()
     return made
 
 
 def _copied(module: ModuleType, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a module's namespace with changes, and with copies of its functions that use this namespace."""
+    """Return a changed copy of a module's namespace, in which the module's functions use the changed names."""
     scope = vars(module) | changes
     for name, value in vars(module).items():
         if isinstance(value, FunctionType) and value.__module__ == module.__name__ and name not in changes:
@@ -199,18 +200,18 @@ def _copy(function: FunctionType, scope: dict[str, Any]) -> FunctionType:
 
 
 def cached_at(folder: Path, file: File) -> Path:
-    """Return the path of a file in tiktoken's cache folder, which is derived from its URL."""
+    """Return a file's path in tiktoken's cache folder, which is derived from the file's URL."""
     return folder / sha1(file.url.encode(), usedforsecurity=False).hexdigest()
 
 
 def _paths(name: str, bpe_file: str | Path | None) -> list[Path]:
-    """Return the paths of an encoding's files."""
+    """Return the paths of an encoding's vocabulary files."""
     files = files_of(name)
     if bpe_file is not None:
         if len(files) > 1:
             raise TokenizerError(
-                f"bpe_file={str(bpe_file)!r} is one file, but {name} has {len(files)}; put them into the folder that "
-                "TIKTOKEN_CACHE_DIR names"
+                f"bpe_file={str(bpe_file)!r} is a single file, but {name} consists of {len(files)} files; put them all "
+                "into one folder and set TIKTOKEN_CACHE_DIR to it"
             )
         return [Path(bpe_file)]
     folder, variable = cache_folder()
@@ -218,33 +219,33 @@ def _paths(name: str, bpe_file: str | Path | None) -> list[Path]:
     absent = next(((file, path) for file, path in zip(files, paths, strict=False) if not path.is_file()), None)
     if folder and not absent:
         return paths
-    why = f"{variable} is empty, which turns tiktoken's cache off"
+    why = f"{variable} is empty, which disables tiktoken's cache"
     if absent:
         where = f" ({variable})" if variable else ", tiktoken's cache folder"
         why = f"{absent[1].name} ({absent[0].url}) is not in {folder}{where}"
     raise TokenizerError(
-        f"the vocabulary {name} is not on this machine: {why}. Give its file with bpe_file=..., set TIKTOKEN_CACHE_DIR "
-        f"to a folder that has it, download it with `lazyprompt tokens --download {name}`, or count about with "
-        'missing="approximate"'
+        f"the vocabulary {name} is not on this machine: {why}. Pass its file with bpe_file=..., set TIKTOKEN_CACHE_DIR "
+        f"to a folder that contains it, download it with `lazyprompt tokens --download {name}`, or allow approximate "
+        'counts with missing="approximate"'
     )
 
 
 def _contents(name: str, paths: Iterable[Path]) -> dict[str, bytes]:
-    """Read the files of an encoding and check their content; the keys are their URLs."""
+    """Read and check an encoding's vocabulary files, and return their contents by URL."""
     contents: dict[str, bytes] = {}
-    remedy = f"give the right file, or download it with `lazyprompt tokens --download {name}`"
+    remedy = f"pass the correct file, or download it with `lazyprompt tokens --download {name}`"
     for file, path in zip(files_of(name), paths, strict=True):
         try:
             contents[file.url] = read_regular(path, MOST_BYTES)
         except OSError as error:
             raise TokenizerError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from error
         if fault := fault_of(file, contents[file.url]):
-            raise TokenizerError(f"{path} is not the file of {file.url}: {fault}; {remedy}")
+            raise TokenizerError(f"{path} differs from the file at {file.url}: {fault}; {remedy}")
     return contents
 
 
 def fault_of(file: File, content: bytes) -> str:
-    """Describe the fault in a file's content; ``""`` if there is none."""
+    """Describe how a file's content differs from the expected content; return an empty string if it doesn't."""
     found = sha256(content).hexdigest()
     if found == file.sha256:
         return ""

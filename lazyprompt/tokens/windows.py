@@ -1,4 +1,4 @@
-"""The documented context windows of well-known models. Those of other models are unknown, never guessed."""
+"""The documented context windows of well-known models. The windows of other models are never guessed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 _AZURE = "https://learn.microsoft.com/azure/foundry/foundry-models/concepts/models-sold-directly-by-azure"
 _CLAUDE = "https://platform.claude.com/docs/en/models/{}/overview"
-# Quotes the windows of Anthropic's models overview in June 2026.
+# Release notes that quote Anthropic's models overview from June 2026.
 _CLAUDE_2026 = "https://github.com/michalekz/claude-bridge/releases/tag/v0.7.2"
 _CLOUD = "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/start/get-started-with-gemini-4"
 _UIPATH = "https://docs.uipath.com/autopilot/other/latest/user-guide/supported-models-and-limits"
@@ -18,9 +18,9 @@ _GLM = "https://docs.bigmodel.cn/cn/guide/models/text/{}"
 _KIMI = "https://platform.kimi.com/docs/models"
 _XAI = "https://docs.x.ai/developers/{}"
 
-# Names, the tokens of a prompt and its answer together (for Gemini up to 3.8, of the prompt alone), and the source.
-# "128K" is read as 128,000, because too low is safer than too high. Each variant has its own name; _VERSION matches
-# the suffixes that a name may have.
+# Model names, the size of the context window in tokens, and the source of the size.
+# The size includes prompt and response; for Gemini up to 3.8, only the prompt.
+# "128K" is read as 128,000, because an underestimate is safer. Each model variant has its own name, without _VERSION.
 _ROWS: tuple[tuple[str, int, str], ...] = (
     ("gpt-6.1-sol gpt-6-astra gpt-6-luna gpt-6-sol", 1_050_000, _AZURE),
     ("gpt-5.6-sol gpt-5.6-terra gpt-5.6-luna gpt-5.5 gpt-5.4 gpt-5.4-pro", 1_050_000, _AZURE),
@@ -69,19 +69,19 @@ _ROWS: tuple[tuple[str, int, str], ...] = (
     ("grok-4", 256_000, "https://vercel.com/ai-gateway/models/grok-4"),
 )
 _WINDOWS = {name: tokens for names, tokens, _ in _ROWS for name in names.split()}
-# Dates, build numbers and stages, which distinguish versions of a model.
+# Matches version suffixes of model names: dates, build numbers and release stages.
 _VERSION = re.compile(r"(?:[-@](?:\d{3,}(?:-\d\d){0,2}|\d\d-\d{2,4}|latest|preview|exp))*")
 
 
 def context_of(model: str) -> int | None:
-    """Return the size of a model's context window in tokens.
+    """Return the size of a model's context window.
 
     Args:
-        model: The provider's name of the model, possibly with a version, such as ``gpt-4o-2024-08-06``. A prefix with a
-            slash is ignored, as in ``models/gemini-2.5-pro``.
+        model: The provider's name for the model, possibly with a version, such as ``gpt-4o-2024-08-06``. A prefix that
+            ends with a slash is ignored, as in ``models/gemini-2.5-pro``.
 
     Returns:
-        The tokens, or None if unknown.
+        The size in tokens, or None if it is unknown.
     """
     name = model.rpartition("/")[2].lower()
     known = (each for each in _WINDOWS if name.startswith(each) and _VERSION.fullmatch(name, len(each)))

@@ -144,9 +144,9 @@ def test_a_file_that_is_another_is_refused(folder: Path, tmp_path: Path, content
     path = tmp_path / "a.tiktoken"
     path.write_bytes(content)
     said = fault("cl100k_base", path)
-    assert said.startswith(f"{path} is not the file of https://{HOST}{PATH}: its ")
+    assert said.startswith(f"{path} differs from the file at https://{HOST}{PATH}: its ")
     assert told in said
-    assert said.endswith("give the right file, or download it with `lazyprompt tokens --download cl100k_base`")
+    assert said.endswith("pass the correct file, or download it with `lazyprompt tokens --download cl100k_base`")
     assert list(folder.iterdir()) == []
 
 
@@ -160,7 +160,7 @@ def test_a_damaged_file_of_the_cache_is_refused_and_left(folder: Path) -> None:
     whole = (vocabulary_folder() / KEY).read_bytes()
     (folder / KEY).write_bytes(whole[:-20])
     said = fault("cl100k_base")
-    assert said.startswith(f"{folder / KEY} is not the file of ")
+    assert said.startswith(f"{folder / KEY} differs from the file at ")
     assert (folder / KEY).read_bytes() == whole[:-20]
 
 
@@ -168,8 +168,9 @@ def test_what_is_missing_is_told_with_every_way_out(folder: Path) -> None:
     said = fault("gpt-4")
     assert said == (
         f"the vocabulary cl100k_base is not on this machine: {KEY} (https://{HOST}{PATH}) is not in {folder} "
-        "(TIKTOKEN_CACHE_DIR). Give its file with bpe_file=..., set TIKTOKEN_CACHE_DIR to a folder that has it, "
-        'download it with `lazyprompt tokens --download cl100k_base`, or count about with missing="approximate"'
+        "(TIKTOKEN_CACHE_DIR). Pass its file with bpe_file=..., set TIKTOKEN_CACHE_DIR to a folder that contains it, "
+        "download it with `lazyprompt tokens --download cl100k_base`, or allow approximate counts with "
+        'missing="approximate"'
     )
 
 
@@ -189,15 +190,15 @@ def test_the_folder_is_the_one_that_tiktoken_looks_in(
     copy(vocabulary_folder() / KEY, tmp_path / "data-gym-cache")
     check_vocabulary("gpt-4")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
-    assert "TIKTOKEN_CACHE_DIR is empty, which turns tiktoken's cache off" in fault("gpt-4")
-    with pytest.raises(TokenizerError, match="has nowhere to go: TIKTOKEN_CACHE_DIR is empty"):
+    assert "TIKTOKEN_CACHE_DIR is empty, which disables tiktoken's cache" in fault("gpt-4")
+    with pytest.raises(TokenizerError, match="cannot be stored: TIKTOKEN_CACHE_DIR is empty"):
         download_vocabulary("gpt-4")
 
 
 @pytest.mark.parametrize("name", ["gpt4o", "o200k", "GPT-4o", "", "claude-sonnet-4", None])
 def test_an_unknown_name_is_told_with_the_nearest(name: Any) -> None:
     said = fault(name)
-    assert f"knows no encoding and no model {name!r}" in said
+    assert f"does not support {name!r}" in said
     assert ("did you mean" in said) is (name in {"gpt4o", "o200k", "GPT-4o"})
     assert "gpt2, r50k_base, " in said.partition("give an encoding (")[2]
 
@@ -227,7 +228,7 @@ def constructors_of_tiktoken() -> dict[str, Any]:
 
 def test_gpt2_has_two_files(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "vocab.bpe) is not in" in fault("gpt2")
-    assert "is one file, but gpt2 has 2; put them into the folder" in fault("gpt2", tmp_path / "vocab.bpe")
+    assert "is a single file, but gpt2 consists of 2 files; put them all" in fault("gpt2", tmp_path / "vocab.bpe")
     for constructors in (constructors_of_tiktoken(), recipes.ENCODING_CONSTRUCTORS):
         monkeypatch.setitem(constructors, "small", small_gpt2)
     for url, content in SMALL.items():
@@ -235,7 +236,7 @@ def test_gpt2_has_two_files(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
         path = folder / hashlib.sha1(url.encode()).hexdigest()  # noqa: S324 - as above
         path.write_bytes(content)
     path.write_bytes(b"other")
-    assert "is not the file of https://a/encoder.json: its 5 bytes have the SHA-256 d9298a10d1b0…, not" in fault(
+    assert "differs from the file at https://a/encoder.json: its 5 bytes have the SHA-256 d9298a10d1b0…, not" in fault(
         "small"
     )
     path.write_bytes(content)
@@ -245,7 +246,7 @@ def test_gpt2_has_two_files(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_encodings_of_plug_ins_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(constructors_of_tiktoken(), "plug-in", lambda: sys.exit("it was asked"))
-    assert "'plug-in' is not made the way that tiktoken's own are" in fault("plug-in")
+    assert "'plug-in' is not defined like tiktoken's built-in encodings" in fault("plug-in")
 
 
 OFFLINE = """
@@ -299,7 +300,7 @@ def test_behind_a_silent_or_closed_proxy_nothing_hangs(folder: Path, silent: boo
             server.close()
         said = run(OFFLINE, HTTPS_PROXY=proxy, TIKTOKEN_CACHE_DIR=str(folder))
     assert f"https://{HOST}{PATH} cannot be downloaded: " in said
-    assert f"check HTTPS_PROXY, or put the file at {folder / KEY} by hand" in said
+    assert f"check HTTPS_PROXY, or put the file at {folder / KEY} manually" in said
     assert silent or "proxy" in said.partition("check HTTPS_PROXY")[0]
     assert list(folder.iterdir()) == []
 
@@ -435,10 +436,10 @@ def floods(_: socket.socket) -> Iterable[bytes]:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (drips, "it did not come within 0.5 s; give a longer timeout="),
-        (drips_headers, "it did not come within 0.5 s; give a longer timeout="),
-        (waits, "it did not come within 0.5 s; give a longer timeout="),
-        (lambda _: [b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"], "it is answered with status 404"),
+        (drips, "the download took longer than 0.5 s; pass a longer timeout="),
+        (drips_headers, "the download took longer than 0.5 s; pass a longer timeout="),
+        (waits, "the download took longer than 0.5 s; pass a longer timeout="),
+        (lambda _: [b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"], "the server responded with status 404"),
         (lambda _: [b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"], "status 302"),
         (lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nIQ== 0"], "IncompleteRead"),
         (lambda _: [b"SSH-2.0\r\n"], "cannot be downloaded: "),
@@ -457,14 +458,14 @@ def test_what_is_no_vocabulary_leaves_nothing_behind(site: Site, folder: Path, a
         download_vocabulary("gpt-4", timeout=0.5 if slow else 20)
     assert time.monotonic() - began < 15  # far less than it goes on
     assert told in str(error.value)
-    assert str(error.value).endswith(f"put the file at {folder / KEY} by hand")
+    assert str(error.value).endswith(f"put the correct file at {folder / KEY} manually")
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.usefixtures("proxy")
 def test_a_flood_is_left(site: Site, folder: Path) -> None:
     site.does(PATH, floods)
-    with pytest.raises(TokenizerError, match="it has more than 33554432 bytes"):
+    with pytest.raises(TokenizerError, match="the file is larger than 33554432 bytes"):
         download_vocabulary("gpt-4")
     assert list(folder.iterdir()) == []
 
