@@ -1,4 +1,4 @@
-"""Parsers for tool calls: JSON is parsed while it arrives, other syntaxes only when complete."""
+"""Parsers for tool calls, which parse JSON while it arrives and other syntaxes only when complete."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Reader: TypeAlias = "Callable[[Body], list[WrittenCall]]"
 class _Tags:
     """A parser for tool calls in tag syntax.
 
-    A value ends at an end tag that precedes the next parameter or the end of the text. Therefore, a value may itself
-    contain tags; they never start a call.
+    A value ends at an end tag that precedes the next parameter or the end of the text. A value may itself contain
+    tags, which never start a call.
 
     Args:
         call: A pattern for the tag that opens a call, with a group for the tool name.
@@ -235,7 +235,7 @@ class CallReader:
 
         Args:
             opened: The opening bracket of a list, if it was already read.
-            bare: True if no marker precedes the calls. Then they must contain only call keys and known tool names.
+            bare: True if no marker precedes the calls, so that they must contain only call keys and known tool names.
 
         Returns:
             The number of calls, and the text after the calls that was read but is not a call.

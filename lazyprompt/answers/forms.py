@@ -1,7 +1,7 @@
 """The response formats of local models.
 
-A comment on each format cites its source. In most cases, that is the model's own chat template, which renders past
-calls in the format that the model must use for new calls. Templates are cited by file name in trl 1.16
+A comment on each format cites its source. Most sources are chat templates, because a template renders past calls in the
+format that the model must use for new calls. Templates are cited by file name in trl 1.16
 (``chat_templates``) or by model name on the Hugging Face Hub.
 """
 
@@ -65,7 +65,8 @@ class AnswerForm:
         drop: The markers that are removed from the text.
         stop: The markers that end the response, because they end a turn or start the next turn.
         silent: The names of tools whose calls are removed.
-        channels: True if messages have headers, as in OpenAI's harmony format. Only ``stop`` is then also used.
+        channels: True if messages have headers, as in OpenAI's harmony format. All other fields except ``stop`` are
+            then ignored.
     """
 
     calls: tuple[Calls, ...] = ()
@@ -89,7 +90,7 @@ _TOOL_CALL = Calls("<tool_call>", "</tool_call>", ("json", "functions", "loose")
 
 FORMS: dict[str, AnswerForm] = {
     # Source: qwen2_5.jinja, qwen3.jinja and the model card for Hermes-2-Pro.
-    # This is lazyprompt's default format for calls; see Markers.call_pattern in rendering/markers.py.
+    # Hermes is lazyprompt's default format for calls; see Markers.call_pattern in rendering/markers.py.
     "hermes": AnswerForm((_TOOL_CALL,), THINK, "either", stop=_CHATML),
     # Source: qwen3_5_think.jinja and nemotron_3_super.jinja.
     # Models sometimes omit the outer tag, as vLLM's qwen3coder_tool_parser.py documents.
@@ -102,8 +103,8 @@ FORMS: dict[str, AnswerForm] = {
         stop=_CHATML,
     ),
     # Source of JSON calls: llama3_1.jinja (built-in tools after <|python_tag|>) and llama3_2.jinja.
-    # Source of ";" separators and Python lists: Meta's "Llama 3.2 model cards and prompt formats" and vLLM's
-    # llama_tool_parser.py.
+    # Source of ";" separators and Python lists: Meta's "Llama 3.2 model cards and prompt formats".
+    # vLLM's llama_tool_parser.py parses the same separators and lists.
     # Source of the markers around lists: Meta's "Llama 4 model card & prompt format".
     # The Llama 4 template also writes the text before calls between these markers.
     # If text precedes a call, lazyprompt writes the call on a separate line.

@@ -24,7 +24,7 @@ class Delta:
     """A new piece of a streamed response.
 
     Args:
-        kind: The kind of content: ``text``, ``thinking`` or ``tool_call``.
+        kind: The type of content, which is ``text``, ``thinking`` or ``tool_call``.
         text: The new text, or the next piece of a call's arguments. Arguments are JSON, or the model's output unchanged
             if it is not valid JSON.
         index: The number of the call in the message, starting at 0; None for text and thinking.

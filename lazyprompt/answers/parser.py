@@ -37,21 +37,21 @@ class ResponseParser:
     response; all text after it is dropped.
 
     Without ``thinking`` and ``prompt``, the end of the family's prompt determines whether the output starts with
-    reasoning. For Qwen3, GLM-4.5 and formats named without a family, that depends on the request. In this case, a
-    ``</think>`` without a preceding ``<think>`` marks all text before it as reasoning, and a stream returns no deltas
-    before the first marker or the end.
+    reasoning. For Qwen3, GLM-4.5 and formats named without a family, the start depends on the request. In these
+    formats, a ``</think>`` without a preceding ``<think>`` ends reasoning that began at the start of the output.
+    Streams in these formats return no deltas before the first marker or the end of the output.
 
     A parser stores no state, so threads can share it.
 
     Args:
         form: The name of a format, a model family or a model, a model repository, or the path of a model file. A
             transformers tokenizer is also accepted: its ``response_template`` is used, or else the format that its
-            chat template writes. A response template can also be passed directly. Its patterns run without a time
-            limit, so it must come from a trusted source.
+            chat template writes. A response template can also be passed directly. Patterns in a response
+            template run without a time limit, so pass only trusted templates.
         thinking: True if the prompt opened a reasoning section, so that the output starts inside it.
         tools: The tools that the model was offered: functions, dicts or names. Calls without a marker are parsed only
-            if they name one of these tools. Parameters written without a type are converted to their schema type.
-        prompt: The prompt that produced the output. Its end shows whether it opened a reasoning section. A response
+            if they name an offered tool. Parameters written without a type are converted to their schema type.
+        prompt: The prompt that produced the output. The end of the prompt may open a reasoning section. A response
             template also uses the prompt to find the start of the response.
 
     Raises:

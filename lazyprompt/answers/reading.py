@@ -1,4 +1,4 @@
-"""Readers that parse a response marker by marker: for general formats, and for OpenAI's harmony format."""
+"""Readers that parse a response marker by marker, in general formats and in OpenAI's harmony format."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class FormReader:
 class MarkerReading(CallReader):
     """A parser for responses whose parts are separated by markers.
 
-    Reasoning starts only at the start of the response, or after a call or other reasoning. It ends only at its own end
-    marker, so it never contains a call. A call without a marker must be at the start of the response.
+    Reasoning starts only at the start of the response, or after a call or other reasoning. Reasoning ends only at its
+    own end marker, so it never contains a call. A call without a marker must be at the start of the response.
 
     Args:
         plan: The response format and the known tools.
@@ -116,7 +116,7 @@ class MarkerReading(CallReader):
             builder.text(marker)
 
     def _either(self) -> Waiting[None]:
-        """Read up to the first marker; if it ends reasoning, the text before it is reasoning that the prompt opened."""
+        """Read up to the first marker; if this marker ends reasoning, all text before it is reasoning."""
         source, builder = self._source, self._builder
         source.cuts = self._plan.either
         before, marker = yield from source.rest()
@@ -217,7 +217,7 @@ class MarkerReading(CallReader):
         builder.text((yield from source.run(SPACES)))
         first = yield from source.peek()
         if len(first) != 1:
-            return  # This is a marker; a call may still follow a reasoning section.
+            return  # A marker was found; a call may still follow a reasoning section.
         self._bare = False
         if "line" in forms:
             yield from self._line_call()

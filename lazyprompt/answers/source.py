@@ -1,7 +1,7 @@
 """Streamed text that is split at markers.
 
-The reading methods are generators, which are written as if the complete text were available. They pause whenever they
-need more text, so the result does not depend on how the text is split into chunks.
+The reading methods are generators, which are written as if the complete text were available. The generators
+pause whenever they need more text, so the result does not depend on how the text is split into chunks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parsers for argument values that are not JSON: Python literals, Gemma objects, and untyped parameters."""
+"""Parsers for argument values in formats besides JSON, such as Python literals and untyped parameters."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _python(match: re.Match[str]) -> str:
 
 
 def gemma_object(text: str) -> JsonObject | None:
-    """Parse an object in Gemma 4's syntax: JSON with ``<|"|>`` in place of quotes, and with unquoted keys and words."""
+    """Parse an object in Gemma 4's syntax, which is JSON with ``<|"|>`` in place of quotes and with unquoted keys."""
     try:
         value: Json = JSON.decode(_GEMMA_TOKEN.sub(_gemma_json, text))
     except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def gemma_object(text: str) -> JsonObject | None:
 def _gemma_json(match: re.Match[str]) -> str:
     kind, written = match.lastgroup or "", match[match.lastgroup or 0]
     if kind == "unclosed":
-        raise ValueError(written)  # Otherwise, searching for the end of each later quote takes quadratic time.
+        raise ValueError(written)  # Avoid a quadratic search for the end of each later quote.
     if kind == "word" and written in _JSON_WORDS:
         return "null" if written == "None" else written
     return written if kind in ("json", "number") else dump(written)
@@ -229,8 +229,8 @@ class Tools:
             text: The text that the model wrote.
 
         Returns:
-            The value, converted to the type in the tool's schema. If the schema has no type or the conversion fails,
-            the unchanged text.
+            The value, converted to the type in the tool's schema; the unchanged text if the schema has no type or the
+            conversion fails.
         """
         types = (self._types or {}).get(tool, {}).get(parameter, ())
         # If the schema allows strings, convert only null, because any other text may be meant as a string.
