@@ -66,7 +66,7 @@ class BudgetError(LazyPromptError, ValueError):
 
 
 class BatchError(LazyPromptError, ValueError):
-    """Raised if a row cannot be read, or written in the requested format; the message contains the row number.
+    """Raised if a row cannot be read or written in the requested format; the message contains the row number.
 
     Args:
         message: The error message, including the remedy.
@@ -106,7 +106,7 @@ class ModuleError(LazyPromptError, RuntimeError):
         kind: The kind of failure: a :data:`lazyprompt.modules.clients._faults.FaultKind`, ``refusal``, ``empty``,
             ``invalid``, or ``rounds`` if the model calls tools endlessly; ``""`` if no request was sent.
         status: The HTTP status code; None if the server sent no response.
-        partial: The part of the response that arrived, as a :class:`lazyprompt.Reply`; None if none arrived.
+        partial: The part of the response that arrived, as a :class:`lazyprompt.Reply`; None if no part arrived.
     """
 
     def __init__(

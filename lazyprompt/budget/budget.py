@@ -74,7 +74,7 @@ class Budget:
     """A token limit, with a policy that decides which messages and list items to drop when it is exceeded.
 
     System text and the newest user turn are never dropped. A tool call and its results are kept or dropped together.
-    The budget counts the messages in the format that is sent. It caches message counts, so reuse one budget for many
+    The budget counts messages in the format that is sent. Message counts are cached, so reuse one budget for many
     calls.
 
     Args:
@@ -92,18 +92,18 @@ class Budget:
             empty raises an error.
         order: Functions that sort the items of list values by importance, by slot name. The least important items are
             dropped first; the remaining items keep their original order. By default, items are dropped from the end of
-            the list. One item is always kept.
-        cut: The part to remove from text that is too long: ``end`` or ``middle``. The last message that would be
-            dropped is then truncated instead. A newest user turn that doesn't fit is truncated too. By default, only
-            slot values with a limit are truncated, at the end.
+            the list. At least one item of a list is always kept.
+        cut: The part to remove from long text, either ``end`` or ``middle``. With this setting, the last message that
+            would be dropped is truncated instead, and a newest user turn that doesn't fit is truncated too. By default,
+            only slot values with a limit are truncated, at the end.
         priority: Numbers for the policy ``priority``, by message index, name or role, or by slot name; the key
             ``history`` applies to all messages. A function that maps a message to its number is also accepted. By
             default, a message's number is the ``priority`` in its metadata, or 0. Slot values without a number are
             never dropped; list items default to 0.
         protect: The indices, names or roles of messages, and the names of slots, that are never dropped.
         low_water: The fraction of the limit to drop down to. Many messages are dropped at a time, so that consecutive
-            requests share a prefix. As few messages as possible are dropped if this is 1, or with ``cut`` or the
-            policy ``priority``.
+            requests share a prefix. If ``low_water`` is 1, or with ``cut`` or the policy ``priority``, as few
+            messages as possible are dropped.
         summary_tokens: The maximum number of tokens in a summary; by default, an eighth of the limit.
 
     Raises:
@@ -162,7 +162,7 @@ class Budget:
 
     @property
     def limit(self) -> int | None:
-        """The maximum number of tokens in a request: ``max_tokens`` minus ``reserve``, or None without a limit."""
+        """The token limit for a request, which is ``max_tokens`` minus ``reserve``; None without a limit."""
         return None if self.max_tokens is None else self.max_tokens - self.reserve
 
     @property
@@ -186,8 +186,8 @@ class Budget:
             Msg, and the report's indices refer to ``messages_from(messages)``.
 
         Raises:
-            BudgetError: The parts that are never dropped exceed the limit; the error message contains token counts. Or
-                the summarizer is async and an event loop is running; use :meth:`afit` instead.
+            BudgetError: The parts that are never dropped exceed the limit; the error message contains token counts. An
+                async summarizer in a running event loop also raises this error; use :meth:`afit` instead.
             HistoryError: An item is not a message.
             ToolsError: A tool is invalid, or its schema cannot be generated.
         """
@@ -449,7 +449,7 @@ class Budget:
 
 
 def _place_in_order(at: int, item: Item) -> int:
-    """Return the sort key of an item: its index, with a list item's place replaced by its rank."""
+    """Return an item's sort key, which is its index; for a list item, the key depends on its rank."""
     if not isinstance(item, SlotValue) or item.place is None or item.rank is None:
         return at
     return at - item.place + item.rank

@@ -171,7 +171,7 @@ def _is_additive(counter: CountsMessages) -> bool:
         return False
 
 
-# Returns the total cost of the items at the given indices, with replacements for some of them.
+# A function that returns the total cost of the items at given indices, with replacements for some items.
 Cost: TypeAlias = "Callable[[Sequence[int], Mapping[int, Item]], int]"
 
 
@@ -226,7 +226,7 @@ class MessageMeter:
 
 
 class WholeMeter:
-    """A meter for whole requests, which uses a binary search to measure few of them.
+    """A meter for whole requests, which uses a binary search to measure as few requests as possible.
 
     Args:
         items: All items.

@@ -51,11 +51,11 @@ def shorten(text: str, room: int, count_text: Callable[[str], int], cut: Cut = "
         text: The text.
         room: The maximum number of tokens in the result.
         count_text: A function that counts the tokens in a text.
-        cut: The part to remove: ``end``, or ``middle`` to keep the beginning and the end.
+        cut: The part to remove, either ``end``, or ``middle`` to keep the beginning and the end.
 
     Returns:
         The unchanged text if it fits; otherwise the text with ``[…]`` in place of the removed part. If no part of the
-        text can be kept, only ``[…]``, or an empty string if even that doesn't fit.
+        text fits, the result is ``[…]`` or an empty string.
     """
     if count_text(text) <= room:
         return text
@@ -152,7 +152,7 @@ def _drop_pieces(pieces: Sequence[str], room: int, count_text: Callable[[str], i
 
 
 def _outwards(middle: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Yield indices outwards from a middle; those yielded so far are always consecutive."""
+    """Yield indices outwards from a middle, so that the indices yielded so far are always consecutive."""
     for distance in range(count):
         after, before = middle + distance, middle - 1 - distance
         yield tuple(at for at in (after, before) if 0 <= at < count)
@@ -163,7 +163,7 @@ _TEXT_KEYS = {"text": ("text",), "tool_result": ("content", "output")}
 
 
 def with_cut_of(item: Item, before: Item, after: Item) -> Item:
-    """Truncate an item in the same way as ``before``, the same item in another format, was truncated to ``after``."""
+    """Truncate an item like ``before``, which is the same item in another format and was truncated to ``after``."""
     pairs = zip(cuttable_texts(before), cuttable_texts(after), strict=True)
     old, new = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     return with_text(item, old, new)

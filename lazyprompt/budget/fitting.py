@@ -1,6 +1,6 @@
 """The algorithm that fits a conversation to a budget, for all policies.
 
-It groups the items into units, sorts the units, drops as many units as necessary, and then truncates or summarizes.
+The algorithm groups items into units, sorts the units, drops as many as necessary, and then truncates or summarizes.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ def fit_steps(
 
     Args:
         plan: The budget's settings.
-        items: Messages and slot values. They are not modified.
+        items: The messages and slot values, which are not modified.
         tools: The tools that are sent with the messages.
-        cost: A function that returns the cost of items in the format that is sent. None for OpenAI's format, in which
-            tool results without a call are dropped.
+        cost: A function that returns the cost of items in the format that is sent; None for OpenAI's format, which
+            drops tool results without a call.
         keep_newest: True if the items include the newest user turn.
         together: Additional groups of item indices to drop together.
         past: A function that returns the cost of items in an earlier request, without the latest input; by default,
@@ -177,7 +177,7 @@ class _Work:
         self._lost |= dict.fromkeys(indices, (fate, reason))
 
     def drop(self, count: int) -> None:
-        """Drop this many units, in dropping order."""
+        """Drop the given number of units, in dropping order."""
         going = {at for unit in self._order[:count] for at in unit}
         items = {at for at in going if self._is_list_item(at)}
         self.mark(going - items, "dropped", self._plan.reason)
@@ -209,8 +209,7 @@ class _Work:
         alone = {*range(len(roles))}.difference(*units)
         first = next((at for at, role in enumerate(roles, 1) if role == "user"), len(roles))
         values = range(len(roles), count)
-        # Measure each message's cost in the first request, so that all later requests compute the same cost.
-        # Otherwise, consecutive requests could drop different messages.
+        # Measure each message's cost in the first request, so that consecutive requests drop the same messages.
         least = past([*range(first), *values], {})
         share = self._plan.counts.share
         tokens = dict.fromkeys(range(len(roles)), 0)

@@ -44,8 +44,8 @@ class Trimmed:
     Attributes:
         index: The index in the report's ``messages``.
         role: The message role; ``slot`` for a slot value.
-        slot: The part of the prompt: ``system``, ``history``, ``input`` (the newest user turn), or a slot's name.
-        fate: The outcome: ``kept``, ``dropped``, ``cut`` or ``summarized``.
+        slot: The part of the prompt, which is ``system``, ``history``, ``input`` (the newest user turn) or a slot name.
+        fate: The outcome, which is ``kept``, ``dropped``, ``cut`` or ``summarized``.
         reason: The reason for the outcome; empty for a kept message.
         before: The token count before trimming.
         after: The token count after trimming.
@@ -69,7 +69,7 @@ class TrimReport:
 
     Attributes:
         max_tokens: The maximum number of tokens, excluding the reserve for the response; None if only slots had limits.
-        failure: The reason why summarizing failed; None if it did not fail.
+        failure: The reason why summarizing failed; None if summarizing did not fail.
         lists: The kept and dropped items of each list, by slot name.
         void: The indices of the messages whose signed thinking was dropped because its signature covered messages that
             are now dropped.

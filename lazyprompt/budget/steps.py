@@ -1,8 +1,8 @@
 """Dropping the oldest messages in large steps, so that many consecutive requests share a prefix.
 
-A budget stores no state for a conversation. Instead, it replays all earlier requests of the conversation. Whenever a
-request is too long, messages are dropped down to the low-water mark. The following requests drop the same messages
-until a request is too long again.
+A budget stores no state for a conversation. Instead, the budget replays all earlier requests. Whenever a request is
+too long, messages are dropped down to the low-water mark. The following requests drop the same messages until a request
+is too long again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lazyprompt.budget.units import Unit
 
 
-# Factor of the limit up to which an estimated token count may still have been within the limit.
+# Tolerance for estimated token counts, as a factor of the limit.
 _SURE = 1.05
 
 

@@ -36,7 +36,7 @@ class Task(NamedTuple):
     """A request for a summary.
 
     Attributes:
-        messages: The messages to summarize, as OpenAI dicts. The first may be a summary of earlier messages.
+        messages: The messages to summarize, as OpenAI dicts. The first message may be a summary.
         key: The hashes of all messages that the summary covers.
     """
 
@@ -88,6 +88,6 @@ def checked_summary(made: object) -> str:
 
 
 def summary_message(text: str, like: Item) -> Message:
-    """Return a summary as a message of the same type as another. The role is ``user``: summaries are untrusted."""
+    """Return a summary as a user message of the same type as another message; untrusted text can't be system text."""
     content = f"{SUMMARY}{text}"
     return message_of("", content, "user") if isinstance(like, Msg) else {"role": "user", "content": content}
