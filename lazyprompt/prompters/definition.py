@@ -242,7 +242,7 @@ class PromptDefinition:
             target: The renderer for the prompt.
 
         Returns:
-            The fitted prompt and the budget's report. Without a budget, the unchanged prompt and None.
+            The fitted prompt and the budget's report; without a budget, the unchanged prompt and None.
 
         Raises:
             BudgetError: The parts that are never dropped exceed the budget.
@@ -274,7 +274,7 @@ class PromptDefinition:
             **values: The default value for each slot. A function without arguments is called once for each prompt.
 
         Raises:
-            SlotError: A name matches no slot, or a value is None or cannot become text.
+            SlotError: A name matches no slot, or a value is None or cannot be converted to text.
         """
         return self._changed(instruction=self._instruction.partial(**values))
 
@@ -312,7 +312,8 @@ class PromptDefinition:
         """Return a copy with a different system text.
 
         Args:
-            system: The new text. ``None`` uses the model family's text or the documented default; ``""`` omits it.
+            system: The new text. ``None`` uses the model family's text or the documented default; ``""`` omits the
+                system text.
 
         Returns:
             The copy.
@@ -339,7 +340,7 @@ class PromptDefinition:
         chat template (vLLM, Ollama, your own ``base_url``). Payloads for hosted providers keep control sequences.
 
         Args:
-            safety: The policy: ``neutralize`` (the default), ``raise`` or ``off``.
+            safety: The policy, which is ``neutralize`` (the default), ``raise`` or ``off``.
             slots: Separate policies for the text in single slots, by slot name. The keys ``input``, ``history`` and
                 ``tools`` are also accepted.
 

@@ -64,8 +64,8 @@ def fitted(budget: Budget, prompt: Prompt, target: Target) -> Fit:
         target: The renderer whose output the budget counts.
 
     Returns:
-        The fitted prompt. Its report lists the history's messages without the prompter's own messages and empty user
-        turns, followed by the slot values and the list items.
+        The fitted prompt and its report. The report lists the history's messages without the prompter's own messages
+        and empty user turns, followed by the slot values and the list items.
 
     Raises:
         BudgetError: The parts that are never dropped exceed the budget, or a list would become empty.
@@ -121,8 +121,8 @@ class _PromptParts(NamedTuple):
         values: The texts of all slots whose values are not lists, before truncation.
         items: The messages, the slot texts after truncation to slot limits, and the items of list values.
         limited: The indices of the items that slot limits truncated or dropped, with the outcome and its reason.
-        of_lists: The indices of the messages that a file fills from list items. These messages are dropped only with
-            the items. The value is True if the message is filled from a single item.
+        of_lists: The indices of the messages that a file fills from list items. Messages from list items are
+            dropped only with these items. The value is True if the message is filled from a single item.
     """
 
     budget: Budget

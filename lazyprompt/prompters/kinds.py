@@ -1,4 +1,4 @@
-"""Predefined prompters: ``ChatPrompter``, ``AlpacaPrompter`` and ``EmptyPrompter``."""
+"""The predefined prompters ``ChatPrompter``, ``AlpacaPrompter`` and ``EmptyPrompter``."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class ChatPrompter(Prompter):
         show: True to print each prompt to stderr.
         tools: The tools for every call.
         history: The messages at the start of every conversation.
-        system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits it.
-        enable_system: False to omit the system turn. A string instruction is then placed before the user's text.
+        system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits the
+            system text.
+        enable_system: False to omit the system turn and place a string instruction before the user's text.
         extro_keys: An alternative spelling for ``extra_keys``.
-        syntax: The template syntax: ``slots`` for ``{name}`` or ``jinja2`` for Jinja.
+        syntax: The template syntax, either ``slots`` for ``{name}`` or ``jinja2`` for Jinja.
         budget: The token budget for each prompt, or a dict of token limits by slot name.
         skills: Additional text after the instruction, without slots, such as descriptions of an agent's skills.
 
@@ -88,16 +89,16 @@ class ChatPrompter(Prompter):
         """Create a prompter from messages in reading order; no text is added to the messages.
 
         Args:
-            messages: ``(role, text)`` pairs, message dicts or Msg. Texts may contain slots such as ``{slot}``. The
-                string ``"history"`` is a placeholder for earlier messages, which otherwise follow the last system
-                message. If the last message is a user message, all input fills slots. Otherwise, the input text
-                becomes the next user message.
+            messages: The messages, as ``(role, text)`` pairs, message dicts or Msg. Texts may contain slots such as
+                ``{slot}``. The string ``"history"`` is a placeholder for earlier messages, which otherwise follow the
+                last system message. If the last message is a user message, all input fills slots; otherwise, the
+                input text becomes the next user message.
             tools: The tools for every call.
             budget: The token budget for each prompt, or a dict of token limits by slot name.
             safety: The policy for control sequences in untrusted text; see :meth:`with_safety`.
 
         Returns:
-            The prompter. Its system text comes only from the messages.
+            The prompter, whose system text comes only from the messages.
 
         Raises:
             TemplateError: A role is unknown, or ``"history"`` appears twice.
@@ -120,9 +121,10 @@ class AlpacaPrompter(Prompter):
         extra_keys: The names of additional slots, which are added under headers after the instruction.
         show: True to print each prompt to stderr.
         tools: The tools for every call.
-        system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits it.
+        system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits the
+            system text.
         extro_keys: An alternative spelling for ``extra_keys``.
-        syntax: The template syntax: ``slots`` for ``{name}`` or ``jinja2`` for Jinja.
+        syntax: The template syntax, either ``slots`` for ``{name}`` or ``jinja2`` for Jinja.
         budget: The token budget for each prompt, or a dict of token limits by slot name.
 
     Raises:

@@ -44,7 +44,7 @@ class PayloadTarget:
         model: The provider's name for the model.
         system: The system text.
         empty_turn: The treatment of a user turn without text. ``keep`` sends the empty turn, and ``drop`` omits it.
-            ``fill`` moves the instruction into the turn if there is no history.
+            ``fill`` moves the instruction into the empty turn if there is no history.
         guard: The guard against control sequences in untrusted text; None to keep control sequences.
 
     Raises:

@@ -1,7 +1,7 @@
 """The Prompter class, which defines a prompt for any target.
 
 A prompter consists of an instruction template, a prompt template, and the developer's system text, tools and history.
-It stores no state between calls, so threads and models can share a prompter.
+A prompter stores no state between calls, so threads and models can share one.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class Prompter(PromptDefinition):
     Args:
         instruction_template: The template for instructions.
         prompt_template: The template for flat prompts, with fields and the text between them.
-        system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits it.
-        tools: The tools for every call: dicts or Python functions. If set, a call can't pass other tools.
+        system: The system text. ``None`` uses the model family's text or the documented default; ``""`` omits the
+            system text.
+        tools: The tools for every call: dicts or Python functions. A call can't pass tools if this is set.
         history: The messages at the start of every conversation, in any supported format.
         show: True to print each prompt to stderr.
         budget: The token budget for each prompt, or a dict of token limits by slot name.
@@ -154,15 +155,15 @@ class Prompter(PromptDefinition):
         Args:
             input: A dict with a value for each slot. The key ``input`` contains the user's text, unless a slot has that
                 name. A string fills the only slot if that slot is named ``input``, is in the user part, or is in an
-                Alpaca prompt. Otherwise, a string is the user's text.
+                Alpaca prompt. Any other string is the user's text.
             history: The earlier messages: any mixture of pairs, OpenAI dicts and Msg.
             tools: The tools that the model may call: dicts or Python functions.
             label: The expected response, for training data.
             show: True to log the prompt to ``lazyprompt.prompts`` if that logger is enabled for INFO, or else to print
                 the prompt to stderr.
             return_dict: True is equivalent to ``format="openai"``.
-            format: The output format: ``flat`` (the default) for a string, or ``openai`` for ``dict(messages, tools)``.
-                The name of another provider, or a Profile, returns that provider's payload.
+            format: The output format, which is ``flat`` (the default) for a string or ``openai`` for
+                ``dict(messages, tools)``. The name of another provider, or a Profile, returns that provider's payload.
             model: The model whose markers and system text replace those of the prompter, as a name, Markers or
                 ChatTemplate. For a provider other than ``openai``, the provider's name for the model.
             chat_template: The model's chat template, which renders flat text in place of markers.
@@ -284,7 +285,7 @@ class Prompter(PromptDefinition):
         model: ModelLike | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> Rendered:
-        """Return the flat prompt with its segments: ``render(x).text == generate_prompt(x)``.
+        """Return the flat prompt with its segments, so that ``render(x).text == generate_prompt(x)``.
 
         Args:
             input: See :meth:`generate_prompt`.
@@ -319,12 +320,12 @@ class Prompter(PromptDefinition):
 
         Args:
             input: See :meth:`generate_prompt`.
-            label: The response to train on: text, or a message with tool calls. By default, the assistant message at
-                the end of the history.
+            label: The response to train on, as text or as a message with tool calls. The default is the assistant
+                message at the end of the history.
             history: The earlier messages.
             tools: The tools that the model may call.
-            train: The responses to train on: ``last``, ``all``, or a function ``train(index, message)`` that returns
-                True for each response to include.
+            train: ``last`` or ``all`` to train on these responses, or a function ``train(index, message)`` that
+                returns True for each response to include.
             mask: Text inside the responses to exclude from training; see :meth:`TrainingSample.with_mask`.
             model: The model whose markers are used.
             chat_template: See :meth:`generate_prompt`.
@@ -334,7 +335,7 @@ class Prompter(PromptDefinition):
 
         Raises:
             SlotError: No response was passed, and the history doesn't end with an assistant message.
-            LazyPromptError: See :meth:`generate_prompt`. Also raised if rendering would change a trained turn.
+            LazyPromptError: Rendering would change a trained turn. For other causes, see :meth:`generate_prompt`.
         """
         from lazyprompt.prompters.samples import sample_of  # noqa: PLC0415 - prompts need none
         from lazyprompt.training.answers import answer_in, split_answer, take_answer  # noqa: PLC0415 - as above
@@ -424,8 +425,8 @@ class Prompter(PromptDefinition):
 
         Args:
             rows: The rows: an iterable of mappings, a mapping of columns, an Arrow table or a DataFrame.
-            format: The output format: ``flat`` (the default), a provider, or a file format such as ``openai-batch``;
-                see :data:`lazyprompt.batch.forms.FORMS`.
+            format: The output format, which is ``flat`` (the default), a provider or a file format such as
+                ``openai-batch``; see :data:`lazyprompt.batch.forms.FORMS`.
             model: The model for formats that write requests; for other formats, see :meth:`generate_prompt`.
             columns: The roles of columns that don't have the default names.
             params: Additional fields for each request, such as ``{"max_tokens": 1024}``.
@@ -433,7 +434,7 @@ class Prompter(PromptDefinition):
                 place.
 
         Returns:
-            A dict for each row, with the fields of its output line. It shares no mutable object with the row.
+            A dict for each row, with the fields of its output line. Each dict shares no mutable object with its row.
 
         Raises:
             BatchError: The rows have an unsupported format, or the settings conflict.
@@ -451,7 +452,7 @@ class Prompter(PromptDefinition):
         columns: Columns | None = None,
         params: Mapping[str, object] | None = None,
     ) -> RayMap:
-        """Return arguments for ``ray.data.Dataset.map_batches``: ``data.map_batches(**prompter.ray_map())``.
+        """Return arguments for Ray Data's ``map_batches``, as in ``data.map_batches(**prompter.ray_map())``.
 
         The call adds the columns ``line`` and ``error`` to a dataset; see :mod:`lazyprompt.batch.adapters`.
 

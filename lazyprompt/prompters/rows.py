@@ -39,7 +39,7 @@ class RowFault(NamedTuple):
     Attributes:
         number: The row number, starting at 1.
         reason: The reason for the failure.
-        lines: The first and last line number of the row in its file, starting at 1; None if the file is not text.
+        lines: The first and last line number of the row in its file, starting at 1; None if rows are not lines.
         text: The row's text in the file; None if the file is not text. Invalid UTF-8 bytes become lone surrogates, as
             with Python's ``surrogateescape``.
     """

@@ -25,7 +25,7 @@ Made: TypeAlias = "str | Payload"
 
 
 class Target(Protocol):
-    """A renderer for prompts in a single format. It stores no state for a prompt, so threads can share it."""
+    """A renderer for prompts in a single format. A renderer stores no state for a prompt, so threads can share it."""
 
     def render(self, prompt: Prompt) -> Made:
         """Render a prompt; the result shares no mutable object with the prompt."""
@@ -107,13 +107,13 @@ class TextTarget:
         Args:
             prompt: The prompt, without the response.
             answer: The response.
-            trained: A flag for each assistant turn in the history and for the response: True to train on the turn.
+            trained: Flags for the assistant turns in the history and for the response; True to train on the turn.
 
         Returns:
             The text parts of the sample.
 
         Raises:
-            LazyPromptError: See :meth:`render`. Also raised if rendering would change a trained turn.
+            LazyPromptError: Rendering would change a trained turn. For other causes, see :meth:`render`.
         """
         return self._ready(prompt).write_sample(prompt, answer, trained)
 
