@@ -1,17 +1,17 @@
 """Estimation of token counts for OpenAI's o200k_base encoding, without its vocabulary.
 
 Each character is replaced by a letter for its kind. The text is then split into pieces (words, numbers, punctuation,
-spaces) like in o200k_base, and most pieces count as one token. Price tables add tokens for long words, capitals,
+spaces) as in o200k_base, and most pieces count as one token. Price tables add tokens for long words, capitals,
 accents and non-Latin scripts. Chinese has no spaces, so the most common Chinese words are listed.
 
-The prices were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. They were tested on
-2,000 other files, in parts of about 2,000 characters. The mean error is 3 % for English and JSON, 4 % for code and
-Markdown, 5 % for Chinese, Japanese and Korean, and 9 % for other languages. Estimates for Finnish, Italian and
-Indonesian are 25 % too low. The error is below 12 % in 95 % of the parts, or below 22 % for other languages.
+The prices were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. The estimates were
+tested on 2,000 other files, in parts of about 2,000 characters. The mean error is 3 % for English and JSON, 4 % for
+code and Markdown, 5 % for Chinese, Japanese and Korean, and 9 % for other languages. Estimates for Finnish, Italian
+and Indonesian are 25 % too low. The error is below 12 % in 95 % of the parts, or below 22 % for other languages.
 
 For the older cl100k_base encoding, the errors are the same for English, code and JSON. Other scripts need more tokens
-in cl100k_base than this estimate. Chinese and Japanese need 25 % more tokens; Korean and Russian need 50 % more.
-Arabic, Greek, Hebrew and Thai need about twice as many tokens, and Hindi needs three times as many.
+in cl100k_base than this estimate. Chinese and Japanese need 25 % more tokens than estimated; Korean and Russian need
+50 % more. Arabic, Greek, Hebrew and Thai need about twice as many tokens as estimated; Hindi needs three times as many.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 
-# Token counts in OpenAI's rule, which roughly fits most models: for a message with its role, for a name, and for the
-# start of the response.
+# OpenAI's token counts for the framing of a message, a name and the start of a response, which fit most models.
 _MESSAGE: Final = 4
 _NAME: Final = 1
 _PRIMING: Final = 3
@@ -243,7 +242,7 @@ def approximate_tokens(text: str) -> int:
     """Return the approximate number of tokens in a text, in linear time.
 
     Returns:
-        The token count, which is 0 only for empty text. Appending text never lowers it.
+        The token count, which is 0 only for empty text and never decreases when text is appended.
     """
     price = pieces = 0
     if text.isascii():

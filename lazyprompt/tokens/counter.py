@@ -33,9 +33,9 @@ MEDIA_KINDS = {
 class CountsMessages(Protocol):
     """The protocol for objects that count tokens in messages.
 
-    A counter may have an attribute ``additive``. If True, a request's count is the count of an empty request plus the
-    tokens that each message adds, so a budget counts each message only once. If False, messages affect each other's
-    counts. A budget tests any counter without this attribute.
+    A counter may have an attribute ``additive``. If ``additive`` is True, a request's count is the count of an empty
+    request plus the tokens that each message adds, so a budget counts each message only once. If ``additive`` is False,
+    messages affect each other's counts. A budget tests any counter without this attribute.
     """
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
@@ -54,8 +54,8 @@ class TokenCounter(CountsMessages, Protocol):
 class CharTokenCounter:
     """A counter for characters instead of tokens.
 
-    This counter includes names, content, tool calls and tools (as JSON). It ignores roles, ids, media and the markers
-    between messages. The count of a message doesn't depend on other messages.
+    The count includes names, content, tool calls and tools (as JSON). Roles, ids, media and the markers between
+    messages are ignored. The count of a message doesn't depend on other messages.
     """
 
     __slots__ = ()

@@ -20,7 +20,7 @@ from lazyprompt.tokens.vocabulary import MOST_BYTES, cache_folder, cached_at, en
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Number of bytes to read at a time. It is small, because a slow download is abandoned only between two reads.
+# Bytes per read. The number is small, because a slow download can be abandoned only between two reads.
 _CHUNK: Final = 4_096
 _SHOWN: Final = 200
 

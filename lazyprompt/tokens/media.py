@@ -48,7 +48,7 @@ class _Rate(NamedTuple):
 
 _RATES: Final = {
     # Gemini's guide "Understand and count tokens" states 32 tokens per second of audio, and 263 per second of video.
-    # Video also includes audio. OpenAI's lower rate is 10 per second of audio (Realtime API, "Managing costs").
+    # The rate for video includes its audio. OpenAI's audio rate is only 10 per second (Realtime API, "Managing costs").
     # Assumed bit rates: at least 64 kbit/s for speech as MP3 or AAC, and at least 1 Mbit/s for video.
     "audio": _Rate(32, 8_000, 60),
     # Assumed audio format: uncompressed, 16 kHz, mono, 16 bits.
@@ -61,7 +61,7 @@ _RATES: Final = {
 # Assumed bytes per token in text documents. English has about 4 and Chinese about 2.5; a low number is safe.
 _TEXT_BYTES: Final = 2
 
-# Numbers of bytes to search for an image's dimensions. JPEG stores them after metadata; a few formats, anywhere.
+# Bytes to search for an image's dimensions. JPEG stores them after metadata; a few formats store them anywhere.
 _HEADS: Final = (1_024, 65_536, 1 << 40)
 _URLSAFE: Final = str.maketrans("-_", "+/", " \t\r\n")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -83,7 +83,7 @@ class CountedMedia(NamedTuple):
     """An image, audio, video or document in a content part.
 
     Attributes:
-        kind: The kind of media: ``image``, ``audio``, ``video`` or ``file``.
+        kind: The kind of media, which is ``image``, ``audio``, ``video`` or ``file``.
         media_type: The MIME type; empty if unknown.
         data: The content, as base64 or bytes; None for a URL.
         text: The content of a text document; None for other media.
@@ -134,7 +134,7 @@ class Limit(NamedTuple):
 _OLD: Final = Limit(2048, 1_536)
 _HIGH: Final = Limit(2048, 2_500)
 _SMALL: Final = Limit(512)
-# Also the assumed size of images with unknown dimensions, for models without a limit.
+# Largest limit, which is also the assumed size of unknown images for models without a limit.
 _LARGE: Final = Limit(6000, 10_000)
 _BROAD: Final = Limit(2048, 6_144)
 
@@ -162,7 +162,7 @@ def tiles(width: int, height: int) -> int:
 
     The image is scaled down to fit 2048x2048 px, and then until its shorter side is 768 px. Images are never enlarged.
     The first step rounds to the nearest pixel and the second step rounds down, according to OpenAI's guide. Bills
-    confirm this: 2049x513 px cost 8 tiles, and 2050x513 px cost 4 tiles (community.openai.com/t/1281361).
+    confirm the rounding: 2049x513 px cost 8 tiles, and 2050x513 px cost 4 tiles (community.openai.com/t/1281361).
 
     Args:
         width: The width in pixels.
@@ -267,7 +267,7 @@ def picture_tokens(rule: Tiles | Patches | None, size: Size, detail: str = "auto
     Args:
         rule: The image rule returned by :func:`rule_for`.
         size: The width and height in pixels; None if unknown.
-        detail: The detail level: ``low``, ``high``, ``original`` or ``auto``.
+        detail: The detail level, which is ``low``, ``high``, ``original`` or ``auto``.
 
     Returns:
         The token count; for an unknown model, the highest count for any known model.
@@ -429,12 +429,12 @@ def _text(value: object) -> str:
 
 
 def _size(data: str | bytes) -> int:
-    """Return the number of bytes in bytes or in decoded base64."""
+    """Return the size of binary data or base64 data, in bytes."""
     return len(data) * 3 // 4 - data[-2:].count("=") if isinstance(data, str) else len(data)
 
 
 def _content(data: str | bytes, most: int = _HEADS[-1]) -> bytes:
-    """Return the first bytes of bytes or decoded base64; empty if the base64 is invalid."""
+    """Return the first bytes of binary data or base64 data; empty if the base64 is invalid."""
     if isinstance(data, bytes):
         return data[:most]
     # Four characters of base64 encode three bytes.

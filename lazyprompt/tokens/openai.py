@@ -1,7 +1,8 @@
 """Offline token counts for OpenAI models, with tiktoken.
 
-Source for messages and tools: "How to count tokens with tiktoken" in OpenAI's cookbook. Source for images: OpenAI's
-guide "Images and vision"; see ``media.py``. Other media, such as audio and documents, are estimated by ``media.py``.
+The formula for messages and tools is from "How to count tokens with tiktoken" in OpenAI's cookbook. The rules for
+images are from OpenAI's guide "Images and vision"; see ``media.py``. Other media, such as audio and documents, are
+estimated.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _SCHEMA: Final = frozenset(
 
 
 class TiktokenCounter:
-    """A token counter for OpenAI models, based on tiktoken's vocabularies. It never downloads a vocabulary.
+    """A token counter for OpenAI models, based on tiktoken's vocabularies, which are never downloaded.
 
     Messages may be in any provider's format; all are counted with OpenAI's framing. Special tokens in text are counted
     as ordinary text. The vocabulary is loaded on first use and shared by all counters. Pickles don't contain the
@@ -65,8 +66,8 @@ class TiktokenCounter:
         encoding_or_model: The name of a model, such as ``gpt-4o``, or of an encoding, such as ``o200k_base``. For
             encodings and unknown models, images are counted with the highest cost for any model.
         bpe_file: The path of the vocabulary file, if it is not in tiktoken's cache folder.
-        missing: The behavior if the vocabulary is not on this machine: ``error`` to raise an error, or ``approximate``
-            for approximate counts with a warning. An invalid ``bpe_file`` always raises an error.
+        missing: ``error`` to raise an error if the vocabulary is not on this machine, or ``approximate`` for
+            approximate counts with a warning. An invalid ``bpe_file`` always raises an error.
 
     Raises:
         TokenizerError: The vocabulary is not on this machine, its file has the wrong content, or the name is unknown.
@@ -211,7 +212,7 @@ def _pieces(text: str) -> Iterable[str]:
     while start < len(text):
         end = start + _LONG
         cuts = [found.end() for found in _BEFORE_A_WORD.finditer(text, end - _NEAR, end)] if end < len(text) else []
-        # Without such a boundary, the split may divide a token into two.
+        # Without a word boundary, the split may divide a token into two.
         end = cuts[-1] if cuts else end
         yield text[start:end]
         start = end

@@ -86,8 +86,8 @@ def cache_folder() -> tuple[Path | None, str]:
     """Return tiktoken's cache folder.
 
     Returns:
-        The folder, or None if caching is disabled, and the environment variable that sets the folder. If no variable is
-        set, an empty string.
+        The folder and the environment variable that sets it. The folder is None if caching is disabled; the variable is
+        an empty string if no variable is set.
     """
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if (folder := os.environ.get(variable)) is not None:

@@ -200,7 +200,7 @@ def test_an_unknown_name_is_told_with_the_nearest(name: Any) -> None:
     said = fault(name)
     assert f"does not support {name!r}" in said
     assert ("did you mean" in said) is (name in {"gpt4o", "o200k", "GPT-4o"})
-    assert "gpt2, r50k_base, " in said.partition("give an encoding (")[2]
+    assert "gpt2, r50k_base, " in said.partition("expected an encoding (")[2]
 
 
 # A small vocabulary in the form of gpt2's: the 256 bytes, and one merge.
@@ -510,6 +510,6 @@ def test_a_folder_that_cannot_be_written_to_is_told(site: Site, folder: Path, mo
     site.gives(PATH, (vocabulary_folder() / KEY).read_bytes())
     (folder / "file").touch()
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(folder / "file"))
-    with pytest.raises(TokenizerError, match="cannot be written to .*; set TIKTOKEN_CACHE_DIR to a folder"):
+    with pytest.raises(TokenizerError, match="cannot be written to .*; set TIKTOKEN_CACHE_DIR to a writable folder"):
         download_vocabulary("gpt-4")
     assert [path.name for path in folder.iterdir()] == ["file"]
