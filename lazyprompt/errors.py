@@ -200,7 +200,7 @@ def _differ_in_one_of_two(name: str, known: str) -> bool:
 
 
 def import_extra(module: str, package: str, extra: str = "") -> Any:  # noqa: ANN401 - any module
-    """Import a module of an optional package.
+    """Import a module from an optional package.
 
     Args:
         module: The full name of the module.

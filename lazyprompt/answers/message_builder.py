@@ -27,7 +27,7 @@ class Delta:
         kind: The type of content, which is ``text``, ``thinking`` or ``tool_call``.
         text: The new text, or the next piece of a call's arguments. Arguments are JSON, or the model's output unchanged
             if it is not valid JSON.
-        index: The number of the call in the message, starting at 0; None for text and thinking.
+        index: The index of the call in the message, starting at 0; None for text and thinking.
         id: The id of the call; set in the call's last delta at the latest.
         name: The name of the tool; set in the first delta of a call.
     """

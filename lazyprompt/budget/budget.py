@@ -80,8 +80,8 @@ class Budget:
     Args:
         max_tokens: The maximum number of tokens; ``None`` for a budget that only limits slots or only counts tokens.
         counter: The token counter; by default, an :class:`ApproximateTokenCounter`.
-        policy: The order in which messages are dropped. ``oldest`` drops the oldest messages first; ``cache`` is an
-            alias. ``priority`` drops the messages with the lowest priority first, and the older of two equal messages.
+        policy: The order in which messages are dropped. ``oldest``, or its alias ``cache``, drops the oldest messages
+            first. ``priority`` drops the messages with the lowest priority first, and the older of two equal messages.
             A summarizer is a function, possibly async, that receives the dropped messages as OpenAI dicts and returns
             their summary. If the summarizer fails, the oldest messages are dropped.
         reserve: The number of tokens to reserve for the response.

@@ -14,7 +14,7 @@ def find_fewest(count: int, cost: Callable[[int], int], target: int) -> int | No
 
     Args:
         count: The number of pieces.
-        cost: A function that maps the number of dropped pieces to the cost of the rest. The cost should never increase.
+        cost: A function that maps the number of dropped pieces to the cost of the rest, which should never increase.
         target: The maximum cost.
 
     Returns:

@@ -1,8 +1,8 @@
 """Conversion of messages to the format that ``ChatFormatter("openai")`` sends, for budgets without a formatter.
 
-Each message is counted separately, after the formatter's changes: valid names and ids, media from tool results in a
-user message, and a placeholder result for each call without a result. Content that the formatter adds is always
-counted; content that it omits may be counted.
+Each message is counted separately. The formatter's changes are applied first: names and ids are made valid, media from
+tool results move to a user message, and calls without a result get a placeholder. Content that the formatter adds is
+always counted; content that the formatter omits may be counted.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def last_step(
     Args:
         units: The droppable units, oldest first.
         tokens: The token count of each message.
-        roles: The role of each message. A request preceded each assistant message; the latest request follows all.
+        roles: The role of each message. A request preceded each assistant message; the latest one follows all messages.
         beside: The token count of the request without its messages.
         newer: The token count of the latest request's input, which is not among the messages.
         limit: The maximum number of tokens in a request.

@@ -161,7 +161,7 @@ class Prompter(PromptDefinition):
             label: The expected response, for training data.
             show: True to log the prompt to ``lazyprompt.prompts`` if that logger is enabled for INFO, or else to print
                 the prompt to stderr.
-            return_dict: True is equivalent to ``format="openai"``.
+            return_dict: True to return the same dict as ``format="openai"``.
             format: The output format, which is ``flat`` (the default) for a string or ``openai`` for
                 ``dict(messages, tools)``. The name of another provider, or a Profile, returns that provider's payload.
             model: The model whose markers and system text replace those of the prompter, as a name, Markers or
@@ -327,7 +327,7 @@ class Prompter(PromptDefinition):
             train: ``last`` or ``all`` to train on these responses, or a function ``train(index, message)`` that
                 returns True for each response to include.
             mask: Text inside the responses to exclude from training; see :meth:`TrainingSample.with_mask`.
-            model: The model whose markers are used.
+            model: The model whose markers are used in the text.
             chat_template: See :meth:`generate_prompt`.
 
         Returns:
@@ -371,7 +371,7 @@ class Prompter(PromptDefinition):
             history: The earlier messages.
             tools: The tools that the model may call.
             mask: See :meth:`training_sample`.
-            model: The model whose markers are used.
+            model: The model whose markers are used in the text.
             chat_template: See :meth:`generate_prompt`.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Types for rendering many rows."""
+"""Types for rendering rows in bulk."""
 
 from __future__ import annotations
 

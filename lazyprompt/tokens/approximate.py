@@ -5,9 +5,10 @@ spaces) as in o200k_base, and most pieces count as one token. Price tables add t
 accents and non-Latin scripts. Chinese has no spaces, so the most common Chinese words are listed.
 
 The prices were fitted to 2,000 files of prose, code, JSON and manuals in about forty languages. The estimates were
-tested on 2,000 other files, in parts of about 2,000 characters. The mean error is 3 % for English and JSON, 4 % for
-code and Markdown, 5 % for Chinese, Japanese and Korean, and 9 % for other languages. Estimates for Finnish, Italian
-and Indonesian are 25 % too low. The error is below 12 % in 95 % of the parts, or below 22 % for other languages.
+tested on 2,000 other files, in parts of about 2,000 characters. The mean error is 3 % for English and JSON, and 4 % for
+code and Markdown. The mean error is 5 % for Chinese, Japanese and Korean, and 9 % for other languages. Estimates for
+Finnish, Italian and Indonesian are 25 % too low. In 95 % of the parts, the error is below 12 %, or below 22 % for other
+languages.
 
 For the older cl100k_base encoding, the errors are the same for English, code and JSON. Other scripts need more tokens
 in cl100k_base than this estimate. Chinese and Japanese need 25 % more tokens than estimated; Korean and Russian need
@@ -222,7 +223,7 @@ class ApproximateTokenCounter:
             The token count for texts, media, tools (as JSON), and the framing according to OpenAI's rule.
 
         Raises:
-            FormatError: A tool call or a tool is not a JSON value.
+            FormatError: A tool call or a tool is not JSON-serializable.
         """
         counted = _PRIMING + sum(map(_message, forms(messages)))
         return counted + sum(approximate_tokens(json_text(tool, "a tool")) for tool in tools or ())

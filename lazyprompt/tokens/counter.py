@@ -33,9 +33,9 @@ MEDIA_KINDS = {
 class CountsMessages(Protocol):
     """The protocol for objects that count tokens in messages.
 
-    A counter may have an attribute ``additive``. If ``additive`` is True, a request's count is the count of an empty
-    request plus the tokens that each message adds, so a budget counts each message only once. If ``additive`` is False,
-    messages affect each other's counts. A budget tests any counter without this attribute.
+    A counter may have an attribute ``additive``. If ``additive`` is True, each message adds a fixed number of
+    tokens to a request, so a budget counts each message only once. If ``additive`` is False, messages affect each
+    other's counts. A budget tests any counter without this attribute.
     """
 
     def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None) -> int:
@@ -72,7 +72,7 @@ class CharTokenCounter:
             The total length of all texts.
 
         Raises:
-            FormatError: A tool call or a tool is not a JSON value.
+            FormatError: A tool call or a tool is not JSON-serializable.
         """
         counted = sum(len(text) for message in forms(messages) for text in content_of(message)[0])
         return counted + sum(len(json_text(tool, "a tool")) for tool in tools or ())
@@ -92,7 +92,7 @@ def forms(messages: Iterable[Msg | Form]) -> list[Form]:
         The dicts, in which all media have a part to count, even if the OpenAI format doesn't support the media.
 
     Raises:
-        FormatError: A message's metadata is not a JSON value.
+        FormatError: A message's metadata is not JSON-serializable.
     """
     found: list[Form] = []
     for message in messages:
@@ -129,7 +129,7 @@ def content_of(message: Form) -> tuple[list[str], list[Form]]:
         The role and ids are omitted.
 
     Raises:
-        FormatError: A tool call or other data is not a JSON value.
+        FormatError: A tool call or other data is not JSON-serializable.
     """
     texts: list[str] = []
     media: list[Form] = []
@@ -187,6 +187,6 @@ def json_text(value: object, what: str) -> str:
         The JSON text, or the unchanged string.
 
     Raises:
-        FormatError: The value is not a JSON value.
+        FormatError: The value is not JSON-serializable.
     """
     return value if isinstance(value, str) else dump(checked(value, what, FormatError))

@@ -115,7 +115,7 @@ class TiktokenCounter:
             The number of prompt tokens that OpenAI's API reports, according to the cookbook's formula.
 
         Raises:
-            FormatError: A tool call or a tool is not a JSON value.
+            FormatError: A tool call or a tool is not JSON-serializable.
             TokenizerError: The vocabulary file changed after this counter was created.
         """
         if self._approximate is not None:
