@@ -57,7 +57,7 @@ def download_vocabulary(encoding_or_model: str, timeout: float = 30.0) -> Path:
         if fault := fault_of(file, content):
             raise TokenizerError(
                 f"the file from {file.url} is not the vocabulary {name}: {fault}; a proxy may have replaced the file; "
-                f"put the correct file at {path} manually"
+                f"put the file at {path} manually"
             )
         write_file(path, content)
     return paths[0]
