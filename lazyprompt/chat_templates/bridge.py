@@ -1,11 +1,11 @@
-"""The ids of the next turn without rendering the history again: they begin with exactly the engine's ids.
+"""Token ids for the next prompt that start with exactly the ids the engine has already processed.
 
-An engine caches its computation for ids that it has seen. Rendering and encoding a model's answer seldom reproduces the
-sampled ids: ``false`` becomes ``False``, or a space moves. Therefore the engine's ids are kept, and only the text that
-the template writes after the answer is added: the end of the turn, the new messages and the generation prompt. If
-trials do not prove that the template continues the prompt and the answer unchanged, the caller gets the reason.
+An inference engine caches its computation for token ids. Rendering and encoding a model's response again rarely
+reproduces the sampled ids: ``false`` becomes ``False``, or a space moves. The bridge therefore keeps the engine's ids
+and appends only the text after the response: the end of the turn, the new messages and the generation prompt. If trial
+renderings don't show that the template keeps the prompt and the response unchanged, the caller gets the reason instead.
 
-Source of the idea: ``bridge`` of PrimeIntellect's renderers, hand-written for about twenty models.
+The idea comes from ``bridge`` in PrimeIntellect's renderers, which is hand-written for about twenty models.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 
 class Bridge(NamedTuple):
-    """The ids of the next prompt, or the reason why there are none.
+    """The token ids of the next prompt, or the reason why the bridge can't build them.
 
     Attributes:
-        ids: The previous and sampled ids, followed by the new ones. None if the template may render a different prompt;
-            then render the whole chat.
-        reason: The reason if ``ids`` is None, else empty.
+        ids: The previous ids, the sampled ids and the new ids. None if the template may change earlier text; in that
+            case, render the whole chat.
+        reason: The reason why ``ids`` is None; empty if the bridge built the ids.
     """
 
     ids: list[int] | None
@@ -55,13 +55,13 @@ class Bridge(NamedTuple):
 
 
 class _TurnEnd(NamedTuple):
-    """The end of an answer's turn.
+    """The text that ends an assistant turn.
 
     Attributes:
-        common: The text after the answer that stays when new messages follow.
-        shared: The text that ends the turn of every such answer.
-        calls: True if the answer calls tools.
-        strict: True if the completion must contain this end, because text could follow its calls.
+        common: The text after the response that remains when new messages follow.
+        shared: The end of ``common`` that every comparable response ends with.
+        calls: True if the response calls tools.
+        strict: True if the completion itself must contain this text, because other text could follow its tool calls.
     """
 
     common: str
@@ -78,19 +78,22 @@ def build_bridge(
     tokenizer: TokenizerLike,
     messages: Chat | None = None,
 ) -> Bridge:
-    """Build the ids of the next prompt from those of the previous prompt and its answer.
+    """Build the token ids of the next prompt from the ids of the previous prompt and the response.
+
+    If the model formatted its response as the template does, the ids equal those of the whole chat rendered and encoded
+    again.
 
     Args:
         rendering: The template and the variables that the prompt was rendered with.
         previous_ids: The ids of the previous prompt, ending with the generation prompt.
-        completion_ids: The ids of the model's answer, with or without the token that ended it.
-        new_messages: The messages after the answer, as plain data: tool results, user messages.
-        tokenizer: The tokenizer of all ids.
-        messages: The messages of the previous prompt, to prove the bridge by rendering them; None for trials.
+        completion_ids: The ids of the model's response, with or without the token that ended it.
+        new_messages: The messages after the response, such as tool results and user messages, as plain data.
+        tokenizer: The tokenizer that produced the ids.
+        messages: The messages of the previous prompt, which are rendered to check the bridge. If None, the check
+            renders sample chats.
 
     Returns:
-        The ids, or the reason why there are none. If the model formatted its answer as the template does, they equal
-        the ids of the whole chat rendered and encoded.
+        The ids, or the reason why the bridge can't build them.
 
     Raises:
         TokenizerError: The tokenizer is not supported, or cannot encode the text.
@@ -98,7 +101,7 @@ def build_bridge(
     """
     variables = {name: value for name, value in rendering.given.items() if name != "tools"}
     setting = Setting.of(rendering.template, variables, tools=bool(rendering.given["tools"]))
-    # An unsupported tokenizer raises an error instead of a reason.
+    # For an unsupported tokenizer, raise an error instead of returning a reason.
     encode([""], tokenizer)
     try:
         seen, sampled = _check_ids(previous_ids), _check_ids(completion_ids)
@@ -125,14 +128,14 @@ def _bridge_by_rendering(
     sampled: list[int],
     tokenizer: TokenizerLike,
 ) -> Bridge:
-    """Build the ids, proven by rendering the chat."""
+    """Build the ids of the next prompt, and check them by rendering the chat itself."""
     answer = _decode(sampled, tokenizer)
     results = [message for message in new if message["role"] == "tool"]
     calls_only = False
     try:
         behind = behind_answer(rendering, messages, new, answer, calls_only=False)
     except (UnprovenError, TemplateError):
-        # Many templates drop the text of an answer that also calls tools.
+        # Many templates drop the text of a response that also calls tools.
         calls_only = bool(results and call and call.match(behind_thoughts(without_space(answer))))
         if not calls_only:
             raise
@@ -151,21 +154,21 @@ def bridge_refusal(
     thought: bool = False,
     **variables: object,
 ) -> str:
-    """Explain why a template does not continue its prompts and answers unchanged.
+    """Explain why a template changes earlier prompts and responses when more messages follow.
 
     Args:
         template: The template.
         roles: The roles of the new messages.
-        tools: True if the chats have tools.
-        thought: True if all answers contain thoughts.
+        tools: True if the chats contain tools.
+        thought: True if all responses contain reasoning.
         variables: Further variables of the template.
 
     Returns:
-        The reason, or ``""`` if the template continues them unchanged.
+        The reason, or ``""`` if the template leaves earlier prompts and responses unchanged.
     """
     setting = Setting.of(template, variables, tools=tools)
     refusals: list[str] = []
-    # A template may write an empty thought into each answer.
+    # A template may write an empty reasoning block into each response.
     for kind in (Thought.WHOLE,) if thought else (Thought.NONE, Thought.EMPTY):
         try:
             proof = prove(setting, _shape([{"role": role, "content": template.content("")} for role in roles]))
@@ -186,36 +189,37 @@ def _check_ids(ids: Iterable[int]) -> list[int]:
 
 
 def _shape(messages: Chat) -> Shape:
-    """Return the shape of new messages."""
     shape: list[tuple[str, bool]] = []
     for message in messages:
         role, content = message.get("role"), message.get("content")
         if not isinstance(role, str) or role == "assistant":
-            raise UnprovenError(f"a new message cannot have the role {role!r}; pass the model's answer as ids")
+            raise UnprovenError(f"a new message cannot have the role {role!r}; pass the model's response as ids")
         in_parts = is_sequence(content)
         if is_sequence(content) and not all(is_dict(part) and part.get("type") == "text" for part in content):
-            raise UnprovenError("a new message contains media, for which an engine inserts its own ids")
+            raise UnprovenError("a new message contains media, which the engine replaces with its own ids")
         if shape[-2:] != [(role, in_parts)] * 2:
             shape.append((role, in_parts))
     if not shape:
-        raise UnprovenError("there are no new messages")
+        raise UnprovenError("no new messages; pass at least one")
     return tuple(shape)
 
 
 def _find_trial(
     proof: Proof, seen: Sequence[int], answer: str, tokenizer: TokenizerLike, *, answers_calls: bool
 ) -> tuple[Trial, _TurnEnd]:
-    """Find the trial that matches a prompt and an answer."""
+    """Find the trial that matches a prompt and a response."""
     text = _decode_prompt(seen, tokenizer)
     ends = sorted({trial.prompt for trial in proof.trials}, key=len, reverse=True)
     prompt = next((end for end in ends if text.endswith(end)), None)
     if prompt is None:
-        raise UnprovenError(f"the previous ids do not end as the template's prompts do, with {ends[-1]!r}")
+        raise UnprovenError(f"the previous ids must end with the template's generation prompt, such as {ends[-1]!r}")
     answer = without_space(answer)
     if not answer:
         raise UnprovenError("the completion is empty")
     if proof.unlike and (not proof.call or proof.call.search(answer)):
-        raise UnprovenError("the completion calls a tool, and the template ends a call without a result differently")
+        raise UnprovenError(
+            "the completion calls a tool without a result; the template ends the turn of such a call differently"
+        )
     earlier, thought = thought_in(text.removesuffix(prompt)), thought_in(prompt + answer)
     calls_only = answers_calls and proof.call and proof.call.match(behind_thoughts(answer))
     try:
@@ -230,16 +234,16 @@ def _find_trial(
 
 
 def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Chat, completion: str) -> list[str]:
-    """Render the new messages after a trial's answer.
+    """Render the new messages after a trial's response.
 
     Returns:
-        The text after the answer, as alternating trusted and untrusted parts.
+        The text after the response, as alternating trusted and untrusted parts.
     """
     results = new[: results_in(str(message["role"]) for message in new)]
 
     def render(calls: Sequence[Call]) -> RenderedAnswer:
         found = setting.render_answer(trial.history, trial.answer, calls)
-        # A call id at the end of the answer can contain any text.
+        # A call id at the end of the response can contain any text.
         ends_so = found.last.endswith(trial.ending)
         return found._replace(end=len(found.last) - len(trial.ending)) if ends_so else found
 
@@ -248,7 +252,7 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
         if end is None or kept < trial.kept:
             raise UnprovenError(look.difference(full))
         if not full.startswith(trial.common, end):
-            raise UnprovenError("the text that the template writes after an answer depends on the new messages")
+            raise UnprovenError("the text that the template writes after a response depends on the new messages")
         return end
 
     looks = [render(calls_for(results))]
@@ -257,31 +261,31 @@ def _render_behind(setting: Setting, rendering: Rendering, trial: Trial, new: Ch
         raise UnprovenError(traces.note)
     at = start(traces.text, looks[0])
     if results:
-        # Missing ids and names of calls are invented. Two different inventions must render the same text.
+        # Missing call ids and names get placeholders. The rendered text must not depend on the placeholders.
         looks.append(render(calls_for(results, 70000, "listen")))
         fulls = [setting.text([*look.chat, *new], prompted=True) for look in looks]
         if len({full[start(full, look) :] for look, full in zip(looks, fulls, strict=True)}) > 1:
-            raise UnprovenError("the template renders the name or id of a result's call, and the result has none")
+            raise UnprovenError("a tool result lacks the id or name of its call, which the template renders")
     _check_names(results, completion)
     begun = accumulate(map(len, traces.parts), initial=0)
     return [part[max(at - before, 0) :] for part, before in zip(traces.parts, begun, strict=False)]
 
 
 def _check_names(results: Iterable[Mapping[str, Any]], completion: str) -> None:
-    """Check that the results name the called tools, in the order of the calls."""
+    """Check that the completion calls the tools named in the results, in the same order."""
     at = 0
     for name in (str(result["name"]) for result in results if result.get("name")):
         at = completion.find(name, at) + len(name)
         if at < len(name):
-            raise UnprovenError(f"a result names the tool {name!r}, which the completion does not call")
+            raise UnprovenError(f"a tool result names the tool {name!r}, which the completion does not call")
 
 
 def _select_added_ids(
     parts: Sequence[str], found: _TurnEnd, sampled: Sequence[int], answer: str, tokenizer: TokenizerLike
 ) -> Sequence[int]:
-    """Return the ids of the text after an answer, without those at the end of the completion.
+    """Return the ids of the text after a response, except the ids that the completion already ends with.
 
-    They begin at or after a control token, because no tokenizer merges text across one.
+    The returned ids begin at or after a control token, because no tokenizer merges text across a control token.
     """
     text = "".join(parts)
     ids, offsets = encode(parts, tokenizer)
@@ -291,11 +295,12 @@ def _select_added_ids(
     trusted = next((max(end - len(part), common) for part, end in untrusted if end > common), len(text))
     own = sum(end <= trusted for _, end in offsets)
     starts = {at: offsets[at][0] for at in range(own) if _is_control(ids[at], tokenizer)}
-    # The turn ends with a control token in the text that ends all such turns (the last one first), or where the next
-    # turn begins. The token may include the white space that follows it.
+    # The turn ends with a control token in the shared text at its end; the last such token is tried first.
+    # If there is none, the turn ends where the next turn begins.
+    # A control token may include the white space that follows it.
     places = [at for at in starts if starts[at] >= shared and len(text[: offsets[at][1]].rstrip()) <= common][::-1]
     places = places or [at for at, start in starts.items() if start >= common][:1]
-    # The text between each place and the preceding place or the beginning of the shared end.
+    # The shared text before each possible end, back to the preceding control token.
     before = {
         at: text[max(shared, *(starts[other] for other in starts if other < at), 0) : starts[at]] for at in places
     }
@@ -303,18 +308,24 @@ def _select_added_ids(
         for end in range(own, at, -1):
             if sampled[at - end :] == ids[at:end] and _fits(found, sampled[: at - end], before[at], tokenizer):
                 return ids[end:]
-    # The completion was cut off, within a text or after a call, or the engine removed the token that ended it.
+    # The completion was truncated, or the engine removed the token that ended it.
     for at in places[:1] if found.calls else places:
         ends_so = answer.endswith(before[at]) and bool(before[at].strip())
         if ends_so or not (found.calls or before[at] or _is_control(sampled[-1], tokenizer)):
             return ids[at:]
     if not places:
-        raise UnprovenError(f"no control token follows an answer; the template writes {text[:20]!r} there")
-    raise UnprovenError(f"the completion ends with {answer[-20:]!r}, and the template continues with {text[:40]!r}")
+        raise UnprovenError(f"the template writes {text[:20]!r} after a response; expected a control token")
+    raise UnprovenError(
+        f"the completion ends with {answer[-20:]!r}, but the template continues with {text[:40]!r} after a response"
+    )
 
 
 def _fits(found: _TurnEnd, sampled: Sequence[int], before: str, tokenizer: TokenizerLike) -> bool:
-    """Return True if the sampled ids before the end of the turn form an answer like the trial's."""
+    """Return True if the sampled ids before the end of the turn match the trial's response.
+
+    Raises:
+        UnprovenError: No text precedes the end of the turn.
+    """
     answer = without_space(_decode(sampled, tokenizer))
     if not answer:
         raise UnprovenError("the completion is empty")
@@ -322,7 +333,7 @@ def _fits(found: _TurnEnd, sampled: Sequence[int], before: str, tokenizer: Token
 
 
 def _decode_prompt(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
-    """Decode ids without white space, and drop thought tags that the text imitates where the real tags are tokens."""
+    """Decode ids without white space, and drop reasoning tags in plain text if the real tags are control tokens."""
     text = without_space(_decode(ids, tokenizer))
     made = {tag: encode([tag], tokenizer).ids for pair in MARKS for tag in pair if tag and tag in text}
     real = {known[0]: tag for tag, known in made.items() if len(known) == 1 and _is_control(known[0], tokenizer)}
@@ -338,13 +349,13 @@ def _decode_prompt(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
 
 
 def _is_control(made: int, tokenizer: TokenizerLike) -> bool:
-    """Return True if an id is a control token, which only trusted text encodes to."""
+    """Return True if an id is a control token, which only trusted text can encode to."""
     text = _decode([made], tokenizer)
     return encode([text], tokenizer).ids == [made] != encode(["", text], tokenizer).ids
 
 
 def _decode(ids: Sequence[int], tokenizer: TokenizerLike) -> str:
-    """Return the text of ids, control tokens included."""
+    """Decode ids to text, including control tokens."""
     try:
         return backend_of(tokenizer).decode(ids)
     except (KeyError, OverflowError, TypeError, ValueError) as error:

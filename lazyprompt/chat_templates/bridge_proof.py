@@ -1,8 +1,8 @@
-"""Proof that a template keeps its earlier prompts and answers unchanged when more messages follow.
+"""A check that a template leaves earlier prompts and responses unchanged when more messages follow.
 
-Many templates do not: they remove the thoughts from earlier turns, move the tools, or end the last turn differently.
-Therefore a small family of chats is rendered, once with an answer last and once with new messages after it. The text up
-to the end of the answer must not change, and the text after it must be the same in the whole family.
+Many templates remove the reasoning from earlier turns, move the tools, or end the last turn differently. The check
+therefore renders a small set of sample chats, with a response as the last message and with new messages after it. The
+text up to the end of the response must not change, and the text after it must be the same for all sample chats.
 """
 
 from __future__ import annotations
@@ -25,24 +25,26 @@ if TYPE_CHECKING:
 
 # The id and the function name of a call.
 Call: TypeAlias = tuple[str, str]
-# The role of each new message, and True if its content is a list of parts. Of equal ones in a row, two are kept.
+# The role of each new message, and True if its content is a list of parts. Runs of equal entries are reduced to two.
 Shape: TypeAlias = tuple[tuple[str, bool], ...]
 
-# A letter describes an answer: "a" is text, "c" a call, "e" a call without arguments, "d" text and a call. "A", "C" and
-# "D" have a thought in a separate field; "E" (text) and "F" (text and a call) have it in their text, "P" in a part.
+# Each letter describes a response. "a" is text, and "c" is a tool call.
+# "d" is text with a tool call, and "e" is a tool call without arguments.
+# "A", "C" and "D" also contain reasoning, in a separate field.
+# "E" (text) and "F" (text with a tool call) contain reasoning inside the text, and "P" contains it in a content part.
 _TALKING, _CALLING, _CALLING_BESIDE, _THINKING, _IN_TEXT = "aAEP", "cCedDF", "dDF", "ACD", "EF"
-# The chats before the answer; "s", "u" and "t" are a system message, a user message and a tool result.
+# The chats before the response. "s" is a system message, "u" is a user message, and "t" is a tool result.
 _HISTORIES = ("u", "su", "uau", "uAu", "uEu", "uct", "uCt", "uCtct", "udt", "uDt", "uFt", "udtau", "uDtAu", "suAuCtt")
 _SAID, _THOUGHT, _CALLED = "responsum dictum", "cogitatum dictum", "look_around"
 _IN_HISTORY = re.compile(r"(?:quaestio|exitus|prius) \d+(?: \d+)?")
-# The time of the chats, and a second time to compare with.
+# The time at which the sample chats are rendered, and a second time for comparison.
 _TIMES = datetime(2024, 1, 2, 3, 4), datetime(2031, 11, 12, 13, 14)  # noqa: DTZ001 - the local time, as in templates
-# Characters that close a JSON value.
+# Characters that can close a JSON value.
 _CLOSERS = "\"'}])"
-# A thought part that the template wrote as Python or JSON source.
+# Matches a reasoning part that the template wrote as Python or JSON source.
 _WRITTEN_PART = re.compile(r"""['"]thinking['"]""")
 _TAG = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
-# Opening and closing tags of thoughts. A thought in other tags is not recognised, and the proof fails.
+# The opening and closing tags of reasoning. Reasoning in other tags is not recognised, so the check fails.
 MARKS = (
     *(("<think>", "</think>"), ("", "</think>"), ("<thought>", "</thought>"), ("<seed:think>", "</seed:think>")),
     *(("[THINK]", "[/THINK]"), ("<|START_THINKING|>", "<|END_THINKING|>"), ("<|channel>thought", "<channel|>")),
@@ -57,16 +59,16 @@ def _tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": "Go.", "parameters": parameters}}
 
 
-# No tools, one tool, and two tools.
+# The tool lists for the sample chats: no tools, one tool, and two tools.
 _TOOLS = None, [_tool(_CALLED)], [_tool("wait"), _tool(_CALLED)]
 
 
 class UnprovenError(Exception):
-    """A prompt and an answer are not proven to stay unchanged; the message is the reason."""
+    """The check could not show that a prompt and a response stay unchanged; the message is the reason."""
 
 
 class Thought(IntEnum):
-    """The extent of a thought that a text contains."""
+    """The extent of the reasoning in a text: none, empty tags, closed reasoning or unclosed reasoning."""
 
     NONE = 0
     EMPTY = 1
@@ -74,11 +76,11 @@ class Thought(IntEnum):
     OPEN = 3
 
 
-_KINDS = ("without a thought", "with an empty thought", "with a thought", "with half a thought")
+_KINDS = ("without reasoning", "with empty reasoning", "with reasoning", "with unclosed reasoning")
 
 
 def thought_in(text: str) -> Thought:
-    """Return the extent of the thought in a text without white space."""
+    """Return the extent of the reasoning in a text that contains no white space."""
     rest = text
     for opening, closing in MARKS:
         if opening:
@@ -92,7 +94,7 @@ def thought_in(text: str) -> Thought:
 
 
 def behind_thoughts(text: str) -> str:
-    """Return the text after the last thought."""
+    """Return the text after the last closing reasoning tag."""
     return text[max(at + len(closing) if (at := text.rfind(closing)) >= 0 else 0 for _, closing in MARKS) :]
 
 
@@ -107,12 +109,13 @@ def results_in(roles: Iterable[str], result: str = "tool") -> int:
 
 
 def calls_for(results: Chat, number: int = 90000, name: str = _CALLED) -> list[Call]:
-    """Return the calls that results belong to, with invented ids and names where they have none.
+    """Return a tool call for each tool result, with placeholders for missing ids and names.
 
     Args:
-        results: The results.
-        number: A number in invented ids, which have nine letters and digits, as Mistral's templates require.
-        name: The invented name.
+        results: The tool results.
+        number: The number in the first placeholder id. An id consists of nine letters and digits, as Mistral's
+            templates require.
+        name: The placeholder for a missing function name.
     """
     return [
         (str(result.get("tool_call_id") or f"call{number + at:05}"), str(result.get("name") or name))
@@ -121,15 +124,15 @@ def calls_for(results: Chat, number: int = 90000, name: str = _CALLED) -> list[C
 
 
 class RenderedAnswer(NamedTuple):
-    """A chat and an answer, as the template renders them.
+    """A chat and its response, rendered by the template.
 
     Attributes:
-        chat: The messages, ending with the answer.
-        prompt: The text of the chat before the answer, with the generation prompt.
+        chat: The messages, ending with the response.
+        prompt: The rendered chat before the response, ending with the generation prompt.
         begin: The index in ``prompt`` at which the generation prompt begins.
-        last: The text of the chat with the answer.
-        end: The index in ``last`` at which the answer's last word ends.
-        word: The answer's last word.
+        last: The rendered chat, ending with the response.
+        end: The index in ``last`` at which the response's last sample text ends.
+        word: The response's last sample text.
     """
 
     chat: Chat
@@ -147,21 +150,21 @@ class RenderedAnswer(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """The answer as the template renders it."""
+        """The rendered response, with the generation prompt before it."""
         return self.last[self.begin : self.end]
 
     def end_in(self, full: str) -> tuple[int | None, bool]:
-        """Find the end of the answer in the text of the chat with more messages.
+        """Find the end of the response in the rendered chat with more messages.
 
         Returns:
-            The index, or None if the answer is missing; and True if the text up to it is unchanged.
+            The index of the end, or None if the response is missing; and True if the text up to the end is unchanged.
         """
         if not full.startswith(self.prompt):
             return None, False
         if self.last.startswith(self.prompt) and full.startswith(self.last[: self.end]):
             return self.end, True
         end = len(self.prompt)
-        # A name that several calls share occurs once for each of them.
+        # A function name that several tool calls share occurs once for each call.
         for _ in range(self.last.count(self.word, self.begin, self.end)):
             at = full.find(self.word, end)
             if at < 0:
@@ -170,24 +173,24 @@ class RenderedAnswer(NamedTuple):
         return end, False
 
     def difference(self, full: str) -> str:
-        """Describe the first change in the text of the chat with more messages."""
+        """Describe the first change that more messages cause in the rendered chat."""
         in_answer = full.startswith(self.prompt)
         written = self.last[: self.end] if in_answer else self.prompt
         at = len(common_start(written, full))
         return (
-            f"before new messages, the template writes {full[at : at + 40]!r} "
-            f"where the {'answer' if in_answer else 'prompt'} has {written[at : at + 40]!r}"
+            f"new messages change the {'response' if in_answer else 'prompt'}: "
+            f"the template writes {full[at : at + 40]!r} instead of {written[at : at + 40]!r}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A template with its variables except the messages.
+    """A template and its variables, except the messages.
 
     Args:
         template: The template.
-        tools: An index of ``_TOOLS``: 0 for no tools, 1 for one, 2 for two.
-        variables: Further variables.
+        tools: The number of sample tools, which is an index into ``_TOOLS``.
+        variables: The variables of the template besides messages, tools, documents and ``add_generation_prompt``.
     """
 
     template: ChatJinja
@@ -196,11 +199,11 @@ class Setting:
 
     @classmethod
     def of(cls, template: ChatJinja, variables: Mapping[str, object], *, tools: bool) -> Setting:
-        """Return the setting of a template at a fixed time."""
+        """Create a setting in which the template sees a fixed time."""
         return cls(replace(template, now=_TIMES[0]), int(tools), variables)
 
     def given(self, *, prompted: bool) -> dict[str, object]:
-        """Return the variables of the template."""
+        """Return all variables of the template except the messages."""
         tools = _TOOLS[self.tools]
         return {"documents": None, **self.variables, "tools": tools, "add_generation_prompt": prompted}
 
@@ -209,7 +212,7 @@ class Setting:
         return self.template.run(chat, self.given(prompted=prompted))
 
     def new(self, shape: Shape, calls: Sequence[Call]) -> list[dict[str, Any]]:
-        """Return new messages of a shape; the first ones are the results of calls."""
+        """Create sample messages of a shape; the first messages are the results of the calls."""
         made: list[dict[str, Any]] = []
         for at, (role, in_parts) in enumerate(shape):
             text = f"novum {at}"
@@ -219,7 +222,7 @@ class Setting:
         return made
 
     def history(self, letters: str) -> list[dict[str, Any]]:
-        """Return a chat in which a result follows each call."""
+        """Create a sample chat from the letters of its messages."""
         chat: list[dict[str, Any]] = []
         calls: list[Call] = []
         for at, letter in enumerate(letters):
@@ -236,7 +239,7 @@ class Setting:
         return chat
 
     def answer(self, letter: str, calls: Sequence[Call], word: str = "dictum") -> tuple[dict[str, Any], list[str]]:
-        """Return an answer, and the words that it contains."""
+        """Create a sample response, and return it with the sample texts that it contains."""
         content, thought = "" if letter in "cCe" else f"responsum {word}", f"cogitatum {word}"
         words = [content, thought]
         if letter in _IN_TEXT:
@@ -256,18 +259,18 @@ class Setting:
         return self.template.call_form.convert(message), words
 
     def render_answer(self, history: str, letter: str, calls: Sequence[Call]) -> RenderedAnswer:
-        """Render a chat with an answer.
+        """Render a sample chat with a response.
 
         Raises:
             TemplateError: The template refuses the chat.
-            UnprovenError: The template does not render the answer.
+            UnprovenError: The template does not render the response.
         """
         chat, prompt, begin = _render_before(self, history)
         message, words = self.answer(letter, calls)
         last = self.text([*chat, message], prompted=False)
         ends = [last.rfind(word, begin) + len(word) if word and word in last[begin:] else -1 for word in words]
         if "tool_calls" in message and max(ends[2:], default=-1) < 0:
-            raise UnprovenError("the template does not render calls")
+            raise UnprovenError("the template does not render tool calls")
         end = max(ends)
         if end < 0 or _WRITTEN_PART.search(last, begin):
             raise UnprovenError("the template does not render an assistant's text")
@@ -276,10 +279,10 @@ class Setting:
 
 @lru_cache(maxsize=256)
 def _render_before(setting: Setting, history: str) -> tuple[Chat, str, int]:
-    """Render the chat before an answer.
+    """Render the chat before a response.
 
     Returns:
-        The chat, its prompt, and the index at which the generation prompt begins.
+        The messages, the rendered prompt, and the index in the prompt at which the generation prompt begins.
     """
     chat = setting.history(history)
     prompt = setting.text(chat, prompted=True)
@@ -287,18 +290,18 @@ def _render_before(setting: Setting, history: str) -> tuple[Chat, str, int]:
 
 
 class Trial(NamedTuple):
-    """One chat and answer of the family, with new messages after it.
+    """A sample chat and response, rendered with new messages after the response.
 
     Attributes:
-        history: The chat before the answer, in letters.
-        answer: The answer's letter.
+        history: The letters of the messages before the response.
+        answer: The letter of the response.
         prompt: The template's own text at the end of the prompt, without white space.
-        earlier: The extent of earlier thoughts in the prompt.
-        thought: The extent of the answer's thought.
-        reason: The reason why the answer does not stay unchanged; empty if it does.
-        kept: True if the answer is rendered as if it were the last message.
-        ending: The text after the answer when it is the last message.
-        common: The beginning of ``ending`` that stays when messages follow.
+        earlier: The extent of the reasoning in earlier turns.
+        thought: The extent of the response's reasoning.
+        reason: The reason why the template changes the response; empty if the response stays unchanged.
+        kept: True if new messages don't change the rendered response.
+        ending: The text after the response if the response is the last message.
+        common: The beginning of ``ending`` that remains when new messages follow.
         tail: The text after ``common``.
     """
 
@@ -315,12 +318,12 @@ class Trial(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """The rendered family, for one shape of new messages.
+    """The rendered sample chats for one shape of new messages.
 
     Attributes:
-        trials: The trials.
-        call: The beginning of an answer without text that calls tools, after its thought; None if it is ambiguous.
-        unlike: True if the turn of a call without a result ends differently.
+        trials: The rendered sample chats.
+        call: A pattern for the beginning of a tool call, after the reasoning. None if other responses match it, too.
+        unlike: True if the turn of a tool call without a result ends differently.
     """
 
     trials: Sequence[Trial]
@@ -328,22 +331,22 @@ class Proof(NamedTuple):
     unlike: bool
 
     def trial(self, prompt: str, earlier: Thought, thought: Thought, *, calls_only: bool) -> tuple[Trial, str]:
-        """Return a trial that matches a prompt and an answer, and the text that ends the turns of all that match.
+        """Return a trial that matches a prompt and a response, and the text that ends the turns of all such trials.
 
         Args:
-            prompt: The end of the prompt.
-            earlier: The extent of earlier thoughts in the prompt.
-            thought: The extent of the answer's thought.
-            calls_only: True if the answer has calls and no text.
+            prompt: The template's own text at the end of the prompt, without white space.
+            earlier: The extent of the reasoning in earlier turns.
+            thought: The extent of the response's reasoning.
+            calls_only: True if the response contains tool calls and no text.
 
         Raises:
-            UnprovenError: A matching trial does not stay unchanged, or none matches.
+            UnprovenError: New messages change a matching trial, or no trial matches.
         """
         if thought is Thought.OPEN:
-            raise UnprovenError("the completion ends within a thought")
+            raise UnprovenError("the completion ends before its reasoning is closed")
         near = [trial for trial in self.trials if trial.prompt == prompt]
         if earlier is Thought.EMPTY and all(trial.earlier is not earlier for trial in near):
-            # The template never writes an empty thought by itself, so an earlier thought was blank.
+            # This template never adds empty reasoning to a message, so an earlier message contained blank reasoning.
             earlier = Thought.WHOLE
         near = [trial for trial in near if trial.earlier <= earlier]
         alike = [trial for trial in near if trial.thought == thought]
@@ -352,19 +355,19 @@ class Proof(NamedTuple):
             raise UnprovenError(why)
         if not alike:
             other = next((f": {trial.reason}" for trial in near if trial.reason), "")
-            raise UnprovenError(f"the template renders no answer {_KINDS[thought]} in such a chat{other}")
+            raise UnprovenError(f"the template cannot render a response {_KINDS[thought]} in this chat{other}")
         tags = [max((tag.start() for tag in _TAG.finditer(trial.common)), default=None) for trial in alike]
         ends = {"" if at is None else trial.common[at:] for at, trial in zip(tags, alike, strict=True)}
         if len(ends) > 1 or len({trial.tail for trial in alike}) > 1:
-            raise UnprovenError("the text that the template writes after an answer depends on the text before it")
+            raise UnprovenError("the text that the template writes after a response depends on the text before it")
         return alike[0], common_prefix(*(trial.common[::-1] for trial in alike))[::-1]
 
 
 def prove(setting: Setting, shape: Shape) -> Proof:
-    """Render the family for one shape of new messages.
+    """Render the sample chats for one shape of new messages.
 
     Raises:
-        UnprovenError: No answer stays unchanged.
+        UnprovenError: The template changes all responses.
     """
     proof = _prove(setting, shape)
     if isinstance(proof, str):
@@ -379,7 +382,7 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
     trials: list[Trial] = []
     why = ""
     for history in _HISTORIES:
-        # If the template refuses the answer to a lone user message, with and without system text, it refuses the rest.
+        # A template that refuses both of the shortest chats refuses all the others as well.
         if not trials and history not in _HISTORIES[:2]:
             break
         for letter in _CALLING if calls else _TALKING:
@@ -392,10 +395,10 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
         return trials[0].reason if trials else why
     other = replace(setting, template=replace(setting.template, now=_TIMES[1]), tools=setting.tools * 2)
     if safe.tail not in (_tails(other, safe.history, safe.answer, calls, new) or ()):
-        return "the text that the template writes after an answer depends on the time or the tools"
+        return "the text that the template writes after a response depends on the time or the tools"
     more = _tails(setting, safe.history, safe.answer, [*calls, *calls_for(_ANY_CALL, 80000)], new) if calls else None
     if more is not None and safe.tail not in more:
-        return "the text that the template writes after an answer depends on calls without results"
+        return "the text that the template writes after a response depends on tool calls without results"
     unanswered = [] if calls else [_tails(setting, "u", letter, calls_for(_ANY_CALL), new) for letter in "cd"]
     ended = [tails for tails in unanswered if tails is not None]
     ends = {tail: common for tails in ended for tail, common in tails.items()}
@@ -406,7 +409,7 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
 
 
 def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> Iterator[Trial]:
-    """Yield an answer as it is rendered as the last message, and as it is rendered before more messages."""
+    """Yield trials with the response rendered as the last message, and with the response before new messages."""
     rendered = setting.render_answer(history, letter, calls)
     full = setting.text([*rendered.chat, *new], prompted=True)
     end, kept = rendered.end_in(full)
@@ -417,12 +420,12 @@ def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], 
         history, letter, rendered.prompt_end, earlier, thought, kept=kept, ending=rendered.last[rendered.end :]
     )
     if letter in _CALLING_BESIDE and _SAID not in rendered.answer:
-        yield trial._replace(reason="the template drops the text of an answer that calls a tool")
+        yield trial._replace(reason="the template drops the text of a response that calls a tool")
         return
     if not kept:
         yield trial._replace(reason=rendered.difference(full))
     if letter in _THINKING and _THOUGHT not in rendered.answer:
-        yield trial._replace(thought=Thought.WHOLE, reason="the template drops the thought")
+        yield trial._replace(thought=Thought.WHOLE, reason="the template drops the reasoning")
     if end is not None:
         thought = thought_in(without_space(full[rendered.begin : end]))
         common = common_start(full[end:], trial.ending)
@@ -430,7 +433,7 @@ def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], 
 
 
 def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> dict[str, str] | None:
-    """Return the texts after an answer, each with the end of the turn; None if the template refuses the chat."""
+    """Return the texts after a response, each with the end of its turn, or None if the template refuses the chat."""
     try:
         trials = [*_trials(setting, history, letter, calls, new)]
     except (TemplateError, UnprovenError):
@@ -440,9 +443,9 @@ def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], n
 
 @lru_cache(maxsize=128)
 def call_opening(setting: Setting) -> re.Pattern[str] | None:
-    """Return the beginning of an answer without text that calls a tool; None if other answers can begin alike.
+    """Return a pattern for the beginning of a response that is only a tool call, or None if text can match it, too.
 
-    It contains no white space.
+    The pattern matches text without white space.
     """
     try:
         rendered = [setting.render_answer("u", letter, calls_for(_ANY_CALL)) for letter in "ac"]
@@ -450,7 +453,7 @@ def call_opening(setting: Setting) -> re.Pattern[str] | None:
         return None
     answers = [each.last[len(common_start(each.prompt, each.last)) :] for each in rendered]
     says, calls = (behind_thoughts(without_space(answer)) for answer in answers)
-    # Match up to the function name or, if that is ambiguous, up to its next occurrence.
+    # Match up to the function name or, if that text is ambiguous, up to the name's next occurrence.
     pieces = [*map(re.escape, calls.split(_CALLED))]
     patterns = (".+?".join(pieces[:most]) for most in range(1, len(pieces)))
     return next((re.compile(pattern) for pattern in patterns if not re.match(pattern, says)), None)

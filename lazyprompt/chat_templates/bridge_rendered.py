@@ -1,8 +1,9 @@
-"""Finds the text between turns by rendering the chat itself, if the messages of the prompt are known.
+"""A bridge for prompts whose messages are known, which renders the chat itself to find the text after the response.
 
-The chat is rendered with invented answers and the new messages. The text before the answer must be the engine's prompt,
-and the text after it must be the same for all invented answers, with and without thoughts. Then the template writes
-this text after any answer. A template may remove the thoughts of earlier turns: the engine's ids keep them.
+The chat is rendered with several placeholder responses and the new messages. The text before the response must equal
+the engine's prompt, and the text after it must be the same for all placeholders, with and without reasoning. If both
+conditions are met, the template writes the same text after any response. A template may remove the reasoning from
+earlier turns, because the engine's ids keep it.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ if TYPE_CHECKING:
     from lazyprompt.chat_templates.jinja import Chat, ChatJinja
     from lazyprompt.chat_templates.untrusted import Rendering
 
-# gpt-oss puts a thought into a message of its own.
+# gpt-oss writes reasoning as a separate message.
 _MARKS = (("<|start|>assistant<|channel|>analysis<|message|>", "<|end|>"), *(pair for pair in MARKS if pair[0]))
 _THOUGHTS = re.compile(
     "|".join(f"{re.escape(opening)}.*?{re.escape(closing)}" for opening, closing in _MARKS), re.DOTALL
 )
 _OPENED = re.compile(f"(?:{'|'.join(re.escape(opening) for opening, _ in _MARKS)})\\Z")
 _SHOWN = 40
-# The index of the invented answer with a thought.
+# The index of the placeholder response that contains reasoning.
 _THINKS = 2
 
 
 class Behind(NamedTuple):
-    """The text after an answer.
+    """The text that a template writes after a response.
 
     Attributes:
         prompt: The prompt as alternating trusted and untrusted parts.
-        parts: The text after the answer in parts.
-        common: The beginning of that text that ends the turn even if no messages follow.
-        shared: The end of ``common`` that is the same for all answers.
+        parts: The text after the response as alternating trusted and untrusted parts.
+        common: The beginning of the text after the response, which ends the turn even if no messages follow.
+        shared: The end of ``common`` that is the same for all responses.
     """
 
     prompt: Sequence[str]
@@ -57,28 +58,28 @@ class Behind(NamedTuple):
 
 
 def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, *, calls_only: bool) -> Behind:
-    """Render the text that the template writes after an answer.
+    """Render the text that the template writes after a response.
 
     Args:
         rendering: The template and its variables, with ``add_generation_prompt=True``.
         messages: The messages of the prompt.
-        new: The messages after the answer.
+        new: The messages after the response.
         answer: The text of the completion.
-        calls_only: True if the answer begins with a call.
+        calls_only: True if the response begins with a tool call.
 
     Raises:
-        UnprovenError: The template does not keep its prompt unchanged, or the text after the answer depends on it.
+        UnprovenError: New messages change the rendered prompt, or the text after the response depends on the response.
     """
     prompt, ended = rendering.traced(messages), rendering.but(add_generation_prompt=False).given
     begin = len(common_prefix(rendering.template.run(messages, ended), prompt.text))
     thought = thought_in(without_space(prompt.text[begin:] + answer))
     if thought is Thought.OPEN:
-        raise UnprovenError("the completion ends within a thought")
+        raise UnprovenError("the completion ends before its reasoning is closed")
     whole = _bare(prompt.text)
     results = new[: results_in(str(message["role"]) for message in new)]
     found: list[Behind] = []
     for at in range(_THINKS + (thought is Thought.WHOLE)):
-        # A number that appears nowhere else in the chat.
+        # Choose a number that appears nowhere else in the chat.
         number = next(each for each in count(907_351 + at, 13) if str(each) not in f"{prompt.text}{new}")
         silent = bool(results) and (calls_only or at == _THINKS)
         value = number if at else f"verbum {number}"
@@ -89,22 +90,22 @@ def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, 
             raise UnprovenError(traces.note)
         times = len(results) + (not silent)
         if not last.count(str(number)) == traces.text.count(str(number)) == times:
-            missing = "calls" if results else "an assistant's text"
+            missing = "tool calls" if results else "an assistant's text"
             raise UnprovenError(f"the template does not render {missing}")
         end, end_last = (text.rfind(str(number)) + len(str(number)) for text in (traces.text, last))
         before = _bare(traces.text[:end])
         for written in (whole, _bare(last[:end_last])):
             if not before.startswith(written):
-                raise UnprovenError(_difference("before new messages, the template writes", before, written))
+                raise UnprovenError(_difference("new messages change the prompt: the template writes", before, written))
         common = common_start(traces.text[end:], last[end_last:])
         begun = accumulate(map(len, traces.parts), initial=0)
         parts = [part[max(end - start, 0) :] for part, start in zip(traces.parts, begun, strict=False)]
         found.append(Behind(prompt.parts, parts, common, common))
     shared = common_prefix(*(each.common[::-1] for each in found))[::-1]
     if len({"".join(each.parts)[len(each.common) - len(shared) :] for each in found}) > 1:
-        raise UnprovenError("the text that the template writes after an answer depends on the answer")
+        raise UnprovenError("the text that the template writes after a response depends on the response")
     if results:
-        # A call without arguments contains no number to search for, but its turn must end like the others.
+        # A call without arguments contains no number to search for, but its turn must end like the other turns.
         message = _answer(rendering.template, "", results, {}, 0)
         tail = "".join(found[0].parts)[len(found[0].common) :]
         turn = rendering.traced([*messages, message, *new]).text.removesuffix(tail)
@@ -115,7 +116,7 @@ def behind_answer(rendering: Rendering, messages: Chat, new: Chat, answer: str, 
 def _answer(
     template: ChatJinja, content: str, results: Chat, arguments: Mapping[str, object], at: int
 ) -> Mapping[str, Any]:
-    """Return an invented answer with a call for each result."""
+    """Create a placeholder response with a tool call for each tool result."""
     message: dict[str, Any] = {"role": "assistant", "content": template.content(content)}
     if results:
         message["tool_calls"] = [
@@ -128,10 +129,10 @@ def _answer(
 
 
 def check_prompt(parts: Sequence[str], seen: Sequence[int], tokenizer: TokenizerLike) -> None:
-    """Check that ids encode a prompt, ignoring thoughts and white space.
+    """Check that ids encode a prompt, ignoring reasoning and white space.
 
     Raises:
-        UnprovenError: They encode another text.
+        UnprovenError: The ids encode a different text.
     """
     expected = encode(parts, tokenizer).ids
     if expected == seen:
@@ -146,10 +147,10 @@ def check_prompt(parts: Sequence[str], seen: Sequence[int], tokenizer: Tokenizer
 
 
 def _bare(text: str) -> str:
-    """Return a text without thoughts and white space."""
+    """Return a text without reasoning and white space."""
     return _OPENED.sub("", _THOUGHTS.sub("", without_space(text)))
 
 
 def _difference(what: str, read: str, written: str) -> str:
     at = len(common_start(read, written))
-    return f"{what} {read[at : at + _SHOWN]!r} where the prompt of the messages has {written[at : at + _SHOWN]!r}"
+    return f"{what} {read[at : at + _SHOWN]!r} instead of {written[at : at + _SHOWN]!r}"

@@ -149,31 +149,31 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
             "<think>So.</think>Hi.<|end|>",
             [USER],
             {},
-            "the template writes 'responsum .* where the answer has",
+            "the response: the template writes 'responsum .* instead of",
         ),
         (
             DROPPING,
             CALL,
             [RESULT, USER],
             {"start": f"<|start|>assistant\n<think>x</think>{START}"},
-            "where the prompt has",
+            "change the prompt",
         ),
-        (MOVED, "Hi.<|end|>", [USER], {"tools": TOOLS}, "where the prompt has"),
-        (PLAIN, "<think>So.</think>Hi.<|end|>", [USER], {}, "drops the thought"),
+        (MOVED, "Hi.<|end|>", [USER], {"tools": TOOLS}, "change the prompt"),
+        (PLAIN, "<think>So.</think>Hi.<|end|>", [USER], {}, "drops the reasoning"),
         # Marks of thoughts that are not known: any answer may hold one.
-        (DROPPING.replace("think>", "muse>"), "Hi.<|end|>", [USER], {}, "where the answer has"),
-        (KEEPING, "<think>So", [USER], {}, "within a thought"),
+        (DROPPING.replace("think>", "muse>"), "Hi.<|end|>", [USER], {}, "change the response"),
+        (KEEPING, "<think>So", [USER], {}, "before its reasoning is closed"),
         (
             chatml(by_role("assistant", "<think></think>{{ m.content }}")),
             "Hi.",
             [USER],
             {},
-            "no answer without a thought",
+            "cannot render a response without reasoning",
         ),
-        (PLAIN, CALL, [RESULT], {}, "does not render calls"),
+        (PLAIN, CALL, [RESULT], {}, "does not render tool calls"),
         (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", [USER], {}, "does not render an assistant's text"),
-        (AFTER, f"Now: {CALL}", [RESULT], {}, "drops the text of an answer that calls a tool"),
-        (ONE_END, "<call>now{}</call>", [USER], {}, "a call without a result"),
+        (AFTER, f"Now: {CALL}", [RESULT], {}, "drops the text of a response that calls a tool"),
+        (ONE_END, "<call>now{}</call>", [USER], {}, "a tool without a result"),
         # What it writes behind an answer depends on something.
         (chatml(ending="<|end|>{{ loop.index }}\n"), "Hi.", [USER], {"start": START.replace("\n", "1\n")}, "."),
         (chatml(by_role("user", "{{ loop.index }}{{ m.content }}")), "Hi.", [USER], {}, "on the text before it"),
@@ -183,7 +183,7 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
             chatml(ending="{{ '<|stop|>' if 'Why?' in (loop.nextitem or {}).content|d('') else '<|end|>' }}\n"),
             *("Hi.", [USER], {}, "on the new messages"),
         ),
-        (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "the result has none"),
+        (NAMING, CALL, [{"role": "tool", "content": ""}], {}, "a tool result lacks the id or name"),
         (
             NAMING,
             "<call>then{}</call><|end|>",
@@ -210,21 +210,21 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
         (chatml("{{ raise_exception('No!') }}"), "Hi.", [USER], {}, "refuses the messages: No!"),
         (chatml("{{ raise_exception('No!') if m.content == 'Why?' }}{{ m.content }}"), "Hi.", [USER], {}, "No!"),
         # No token tells where the answer ends.
-        (chatml(ending="\n").replace("<|start|>", ""), "Hi.", [USER], {"start": "assistant\n"}, "no control token"),
-        (PLAIN, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>', and the template continues with '<\|end\|>"),
+        (chatml(ending="\n").replace("<|start|>", ""), "Hi.", [USER], {"start": "assistant\n"}, "expected a control token"),
+        (PLAIN, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>', but the template continues with '<\|end\|>"),
         (STOPPING, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>'"),
         (KEEPING, '<call>now{"x', [RESULT], {}, "the completion ends with"),
         (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes("<|start|>")}, "."),
-        (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes(*"abcdefg")}, "do not end as the template's prompts do"),
+        (PLAIN, "Hi.", [USER], {"tokenizer": of_bytes(*"abcdefg")}, "must end with the template's generation prompt"),
         # The ids or messages are not such.
-        (PLAIN, "Hi.", [USER], {"start": "<|start|>user\nHello."}, "do not end as the template's prompts do"),
+        (PLAIN, "Hi.", [USER], {"start": "<|start|>user\nHello."}, "must end with the template's generation prompt"),
         (PLAIN, "", [USER], {}, "the completion is empty"),
         (PLAIN, "<|end|>", [USER], {}, "the completion is empty"),
         (PLAIN, [-1], [USER], {}, "the tokenizer cannot decode the"),
         (PLAIN, [2**70], [USER], {}, "the tokenizer cannot decode the"),
         (PLAIN, [900], [USER], {}, "the tokenizer cannot decode the"),
         (PLAIN, ["Hi."], [USER], {}, "ids must be integers"),
-        (PLAIN, "Hi.", [{"role": "assistant", "content": "No."}], {}, "'assistant'; pass the model's answer as ids"),
+        (PLAIN, "Hi.", [{"role": "assistant", "content": "No."}], {}, "'assistant'; pass the model's response as ids"),
         (PLAIN, "Hi.", [{"content": "Why?"}], {}, "cannot have the role None"),
         (PARTS, "Hi.", [{"role": "user", "content": [{"type": "image"}]}], {}, "contains media"),
     ],
@@ -242,7 +242,7 @@ HELLO = [{"role": "user", "content": "Hello."}]
 
 
 def test_with_the_messages_thoughts_stay_as_the_engine_saw_them() -> None:
-    assert "where the answer has" in added(DROPPING, THINKING_TURN)
+    assert "change the response" in added(DROPPING, THINKING_TURN)
     assert added(DROPPING, THINKING_TURN, messages=HELLO) == BEHIND
     # The next turn, too: its prompt holds the thought, which the template takes out of the messages.
     first = bridge(DROPPING, THINKING_TURN, messages=HELLO)
@@ -289,15 +289,15 @@ def test_a_bridge_is_proven_by_rendering(template: str, completion: str, new: An
             "Hi.",
             USER,
             {"tools": TOOLS, "start": ids(f"<|start|>user\n{TOOLS}<|end|>")},
-            "the prompt of the messages has",
+            "change the prompt",
         ),
-        (KEEPING, "<think>So", USER, {}, "within a thought"),
-        (PLAIN, CALL, RESULT, {}, "does not render calls"),
+        (KEEPING, "<think>So", USER, {}, "before its reasoning is closed"),
+        (PLAIN, CALL, RESULT, {}, "does not render tool calls"),
         (chatml(by_role("user", "{{ m.content }}", "")), "Hi.", USER, {}, "does not render an assistant's text"),
         (chatml("{{ '<' + (m.content|e) }}"), "Hi.", USER, {}, "the template loses the origins"),
         (KEEPING, "<call>then{}</call><|end|>", RESULT, {}, "the tool 'now', which the completion"),
         (PLAIN, "Hi.<|stop|>", USER, {}, r"ends with 'Hi.<\|stop\|>'"),
-        (AFTER, f"Now: {CALL}", RESULT, {}, "does not render calls"),
+        (AFTER, f"Now: {CALL}", RESULT, {}, "does not render tool calls"),
         (chatml("{{ m.content }}{{ messages[1].content if messages|length > 2 }}"), "Hi.", USER, {}, "."),
     ],
 )
@@ -322,7 +322,7 @@ def test_without_new_messages_there_is_nothing_to_go_on_with() -> None:
     jinja = ChatJinja(PLAIN)
     rendering = Rendering(jinja, {"tools": None}, controls_of(jinja, frozenset()), NEUTRALIZE)
     made = build_bridge(rendering, ids(START), ids("Hi."), [], BYTES)
-    assert made == (None, "there are no new messages")
+    assert made == (None, "no new messages; pass at least one")
 
 
 IDS = st.lists(st.integers(-1, 263), max_size=6)
@@ -373,8 +373,8 @@ def test_tokenizers_are_of_three_kinds() -> None:
 def test_variables_are_those_of_the_prompt() -> None:
     template = chatml(prompt=PROMPT.replace("{% endif %}", "{% if quick %}<think></think>{% endif %}{% endif %}"))
     assert added(template) == BEHIND
-    assert "where the prompt has '<think></think>'" in added(template, start=f"{START}<think></think>", quick=True)
-    assert "do not end as" in added(template, start=f"{START}<think></think>")
+    assert "instead of '<think></think>'" in added(template, start=f"{START}<think></think>", quick=True)
+    assert "must end with" in added(template, start=f"{START}<think></think>")
 
 
 def test_a_template_is_tried_once_and_the_history_never_rendered(monkeypatch: pytest.MonkeyPatch) -> None:

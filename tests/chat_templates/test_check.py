@@ -144,7 +144,7 @@ QUESTIONS: dict[str, list[tuple[str, bool | None, str]]] = {
     ],
     "origins kept": [(PLAIN, True, ""), (LOSES, False, "the template loses the origins of its text: ")],
     "bridged to a user's turn": [(PLAIN, True, ""), (COUNTED, False, "")],
-    "bridged to results of calls": [(CALLS, True, ""), (PLAIN, False, "the template does not render calls")],
+    "bridged to results of calls": [(CALLS, True, ""), (PLAIN, False, "the template does not render tool calls")],
 }
 CASES = [(name, *case) for name, cases in QUESTIONS.items() for case in cases]
 
@@ -242,7 +242,7 @@ asks for the time             no
 further variables             no
 origins kept                  yes
 bridged to a user's turn      yes
-bridged to results of calls   no   the template does not render calls"""
+bridged to results of calls   no   the template does not render tool calls"""
 
 
 def test_the_report_is_a_line_for_each_answer() -> None:
