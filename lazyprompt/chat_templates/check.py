@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lazyprompt.safety.find import Controls
 
 
-# True, False, or None if the template does not get that far; and details in words.
+# The result of a test, or None if the template fails before the test applies; and details in words.
 _Answer: TypeAlias = tuple[bool | None, str]
 _GIVEN = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "strftime_now", "raise_exception", "range", "namespace")
@@ -40,8 +40,8 @@ class Ability(NamedTuple):
 
     Attributes:
         name: The name of the ability.
-        holds: True if the template has it; None if the template does not get that far.
-        detail: Details in words.
+        holds: True if the template has the ability; None if the test does not apply to the template.
+        detail: An explanation of the result; empty if there is nothing to explain.
     """
 
     name: str
@@ -63,7 +63,7 @@ class TemplateReport:
         """Return an ability by its name.
 
         Raises:
-            KeyError: There is no ability of this name.
+            KeyError: The report contains no ability of this name.
         """
         for finding in self.findings:
             if finding.name == name:
@@ -71,7 +71,7 @@ class TemplateReport:
         raise KeyError(name)
 
     def __str__(self) -> str:
-        """Return one line for each ability."""
+        """Return the report as text, with one line for each ability."""
         width = max((len(finding.name) for finding in self.findings), default=0)
         words = {True: "yes", False: "no", None: "-"}
         return "\n".join(
@@ -84,8 +84,8 @@ class _Subject(NamedTuple):
 
     Attributes:
         template: The template.
-        controls: Its control sequences.
-        adds_bos: True if the tokenizer adds a token before each text; None if unknown.
+        controls: The template's control sequences.
+        adds_bos: True if the tokenizer adds a beginning-of-text token to each text; None if unknown.
     """
 
     template: ChatJinja
@@ -93,11 +93,11 @@ class _Subject(NamedTuple):
     adds_bos: bool | None
 
     def adapt(self, chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return a chat in the form that the template accepts."""
+        """Convert a chat to the message format that the template accepts."""
         return [self.template.with_content(self.template.call_form.convert(message)) for message in chat]
 
     def try_render(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> tuple[str | None, str]:
-        """Return the rendered text, or None and the reason why the template refuses."""
+        """Return the rendered chat, or None and the reason why the template refuses the chat."""
         given = {"tools": tools, "documents": None, "add_generation_prompt": prompted}
         try:
             return self.template.run(self.adapt(chat), given), ""
@@ -105,7 +105,7 @@ class _Subject(NamedTuple):
             return None, str(error)
 
     def text(self, *chat: dict[str, Any], tools: object = None, prompted: bool = False) -> str | None:
-        """Return the rendered text, or None if the template refuses."""
+        """Return the rendered chat, or None if the template refuses the chat."""
         return self.try_render(*chat, tools=tools, prompted=prompted)[0]
 
 
@@ -114,11 +114,11 @@ def check_template(template: ChatJinja, controls: Controls, *, adds_bos: bool | 
 
     Args:
         template: The template.
-        controls: Its control sequences.
+        controls: The template's control sequences.
         adds_bos: True if the tokenizer adds its beginning-of-text token to each text; None if unknown.
 
     Returns:
-            The report.
+        The report.
     """
     subject = _Subject(template, controls, adds_bos)
     return TemplateReport(tuple(Ability(name, *ask(subject)) for name, ask in _QUESTIONS.items()))
@@ -188,7 +188,7 @@ def _prefixes(subject: _Subject) -> _Answer:
 
 
 def _broken(subject: _Subject, chat: Sequence[dict[str, Any]]) -> bool:
-    """Return True if a longer chat does not begin with a shorter one, ignoring white space and the end of text."""
+    """Return True if adding a message changes earlier text, ignoring white space and the end-of-text token."""
     texts = [subject.text(*chat[:most]) for most in range(1, len(chat) + 1)]
     eos = subject.template.special_tokens.get("eos_token") or "\0"
     return any(

@@ -1,4 +1,4 @@
-"""The control sequences of a chat template: the text in it that a model reads as structure."""
+"""Detection of the control sequences in a chat template, which a model reads as structure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 
-# <…>, [NAME] or [/NAME]: tokens, and tags that models treat as tokens.
+# Matches tokens, and tags that models treat as tokens: <…>, [NAME] and [/NAME].
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s{}]++>++|\[/?(?=\w*[A-Z]{2})\w+\]|✿[^✿\s]+✿")
 _PLAIN_TAG = re.compile(r"<[\w.=-]+>")
-# Filters and methods that return text unchanged, select a value, or test something. All others modify text.
+# Filters and methods that return text unchanged, select a value, or test a value. All others modify text.
 _LEAVING = frozenset(
     (
         *("abs", "attr", "count", "d", "default", "dictsort", "endswith", "find", "float", "int", "isalnum", "isalpha"),
@@ -36,7 +36,7 @@ _LEAVING = frozenset(
         *("safe", "startswith", "string", "sum", "tojson", "wordcount"),
     )
 )
-# Filters and methods that drop or reorder the characters of a text if they get one instead of a list.
+# Filters and methods that drop or reorder the characters of a text if their input is a text instead of a list.
 _MOVING = frozenset(
     (
         *("batch", "first", "groupby", "last", "list", "map", "max", "min", "reject", "reverse", "select", "slice"),
@@ -48,13 +48,13 @@ _CUTTING = frozenset(("partition", "replace", "rpartition", "rsplit", "split"))
 _STRIPPING = frozenset(("lstrip", "removeprefix", "removesuffix", "rstrip", "strip", "trim"))
 _CASES = frozenset(("capitalize", "lower", "title", "upper"))
 _RESERVED_BEGUN = re.compile(r"<\|[^<>|\s]*\Z")
-# Words of OpenAI's message format; templates write some of them as tags.
+# Words from OpenAI's message format. Templates write some of these words as tags.
 _SCHEMA_WORDS = frozenset(
     ("description", "enum", "function", "id", "name", "parameters", "required", "tools", "type", *ROLES)
 )
-# Text that templates write around values that are not strings or that they write as JSON or Python.
+# Text that templates write around values that are not strings, or that are rendered as JSON or Python.
 _WRITTEN = (*"0-.\"'[](){},:\\<>", "true", "false", "null", "none", "nan", "inf", "role", "content")
-# Functions that produce text.
+# Template functions that produce text.
 _SPEAKING = frozenset(("joiner", "strftime_now"))
 _NAMED_TAG = re.compile(r"<([\w:]+)(?: name)?=(?=[\"']?\Z)")
 _NO_HEADERS: frozenset[str] = frozenset()
@@ -64,22 +64,22 @@ _WORD = "lazyprompt"
 def sequences_in(template: ChatJinja) -> frozenset[str]:
     """Return the control sequences that a template writes.
 
-    They are the tokens in its own text, and the text that it puts around the contents of a short chat.
+    Control sequences are the tokens in the template's own text, and the text that it puts around message contents.
     """
     texts = _literals(parse_template(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
-    # In a description of tools, a placeholder like <function-name> is no structure. A plain tag counts only if the
-    # template closes it, or writes it without other text.
+    # A tool description can contain placeholders like <function-name>, which are not structure.
+    # Therefore, a plain tag is included only if the template also closes the tag or writes it without other text.
     alone = {text.strip() for text in texts}
     found = {token for token in found if not _PLAIN_TAG.fullmatch(token) or token in alone or f"</{token[1:]}" in found}
-    # Tags that the template completes with a name, like <function= of Qwen3 Coder.
+    # Also include tags that the template completes with a name, like Qwen3 Coder's <function=.
     named = (match for text in texts if (match := _NAMED_TAG.search(text)))
     found |= {match[0] for match in named if f"</{match[1]}>" in found}
     return _turn_tokens(template) | found
 
 
 def turn_sequences_in(template: ChatJinja) -> frozenset[str]:
-    """Return the control sequences that open or close a turn."""
+    """Return the control sequences that open or close a turn in a template's output."""
     return _turn_tokens(template) - {"<think>", "</think>"}
 
 
@@ -90,7 +90,7 @@ def _turn_tokens(template: ChatJinja) -> frozenset[str]:
 
 
 def _openings(template: ChatJinja) -> Iterator[str]:
-    """Yield the openings of turns that follow the end of another turn in one text."""
+    """Yield the texts that open a turn, separated from the text that closes the preceding turn."""
     user, answer = ({"role": role, "content": template.content(_WORD)} for role in ("user", "assistant"))
     closings = [text for chat in ([user], [user, answer]) for text in own_texts(template, [chat])[-1:] if text.strip()]
     for text in _around_words(template):
@@ -98,13 +98,13 @@ def _openings(template: ChatJinja) -> Iterator[str]:
 
 
 def _literals(tree: nodes.Template) -> list[str]:
-    """Return all string constants and template text."""
+    """Return the string constants and the literal text in a template."""
     texts = [str(node.data) for node in tree.find_all(nodes.TemplateData)]
     return texts + [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
 
 
 def _around_words(template: ChatJinja) -> Sequence[str]:
-    """Return the template's own text around the contents of a short chat."""
+    """Return the template's own text around the contents of a short sample chat."""
     roles = ("system", "user", "assistant", "user")
     chat = [{"role": role, "content": template.content(f"{_WORD}{at}")} for at, role in enumerate(roles)]
     return own_texts(template, [chat, chat[1:], chat[1:2]], add_generation_prompt=True)
@@ -125,7 +125,7 @@ def own_texts(template: ChatJinja, chats: Sequence[Sequence[dict[str, Any]]], **
         given: The variables of the template.
 
     Returns:
-        The texts before, between and after the messages; empty if the template refuses all chats.
+        The texts before, between and after the message contents; empty if the template refuses all chats.
     """
     for chat in chats:
         traced = [trace_message(message, TextOrigin("", at)) for at, message in enumerate(chat)]
@@ -141,22 +141,23 @@ def controls_of(template: ChatJinja, tokens: frozenset[str]) -> Controls:
 
     Args:
         template: The template.
-        tokens: The control tokens of its tokenizer. If empty, the tokens of the model family that the template's
-            sequences belong to.
+        tokens: The control tokens of the model's tokenizer. If empty, they are inferred from the template's sequences,
+            which reveal the model family.
     """
     sequences = sequences_in(template)
     return controls_for(sequences | (tokens or tokens_beside(sequences)) | COMMON_TAGS, _NO_HEADERS)
 
 
 class _Risk(NamedTuple):
-    """Ways in which a template could build a control sequence from texts that contain none.
+    """The ways in which a template could build a control sequence from texts that contain none.
 
     Attributes:
-        always: True if its ways cannot be predicted, so its output must be checked.
-        moves: True if it may drop or reorder the characters of a text.
-        between: True if a text with the template's own text before and after it could form one.
-        any_case: True if it changes the case of letters.
-        own: All of its own texts that may adjoin a text; None if they are unknown, or if pieces of texts may adjoin.
+        always: True if the template's operations are unpredictable, so its output must always be checked.
+        moves: True if the template may drop or reorder the characters of a text.
+        between: True if a text could complete a sequence together with the template's own text on both sides.
+        any_case: True if the template changes the case of letters.
+        own: The template's own texts that may adjoin a value. None if they are unknown, or if the template may join
+            pieces of texts.
     """
 
     always: bool
@@ -168,7 +169,7 @@ class _Risk(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _risk(template: ChatJinja, controls: Controls) -> _Risk:
-    """Return the ways in which a template could build a control sequence from clean texts."""
+    """Determine how a template could build a control sequence from clean texts."""
     tree = parse_template(template.text)
     used = {*_uses(tree)}
     cuts = [node for node in tree.find_all(nodes.Getitem) if isinstance(node.arg, nodes.Slice)]
@@ -176,7 +177,7 @@ def _risk(template: ChatJinja, controls: Controls) -> _Risk:
     around = [*_around_words(template), *_around_calls(template), *_literals(tree)]
     begun = [text for text in around if begins_at_end(controls, text)]
     ended = [text for text in around if ends_at_start(controls, text)]
-    # One slice of a text is harmless alone, but two may be joined, or one may adjoin the template's own text.
+    # A single slice of a clean text is clean, but two slices may be joined, or one may adjoin the template's own text.
     joins = len(cuts) > 1 or bool(cuts and (begun or ended))
     moves = _moves(tree, controls) or any(use.cuts(controls) for use in used)
     always = joins or any(use.makes(controls) for use in used) or any(_RESERVED_BEGUN.search(text) for text in begun)
@@ -192,14 +193,14 @@ def _risk(template: ChatJinja, controls: Controls) -> _Risk:
 
 
 def _uses(tree: nodes.Template) -> Iterator[_Use]:
-    """Yield the filters and methods that a template applies to text, including those named by a string."""
+    """Yield the filters and methods that a template applies to text, including filters named by a string."""
     roles = {id(node) for node in _roles_asked(tree)}
     for node in tree.find_all(nodes.Filter):
         named = node.name == "map" and bool(node.args)
         if named and isinstance(node.args[0], nodes.Const):
             yield _Use.of(str(node.args[0].value), node.args[1:])
         elif (named or node.name != "map") and id(node.node) not in roles:
-            # A filter whose name is computed may be any filter.
+            # A computed name may refer to any filter.
             yield _Use.of("" if named else node.name, node.args)
     calls = {id(node.node): node.args for node in tree.find_all(nodes.Call)}
     for got, asked, name in _names_got(tree):
@@ -208,7 +209,7 @@ def _uses(tree: nodes.Template) -> Iterator[_Use]:
 
 
 def _roles_asked(tree: nodes.Template) -> Iterator[nodes.Expr]:
-    """Yield the expressions that read a message's role, which is one of a few known words."""
+    """Yield the expressions that read a message's role, whose value is one of a few known words."""
     loops = [loop for loop in tree.find_all(nodes.For) if (_name_of(loop.iter) or "").endswith("messages")]
     stored = [name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"]
     messages = {name for loop in loops if (name := _name_of(loop.target)) and stored.count(name) == len(loops)}
@@ -216,19 +217,18 @@ def _roles_asked(tree: nodes.Template) -> Iterator[nodes.Expr]:
 
 
 def _fills_in(tree: nodes.Template) -> bool:
-    """Return True if ``%`` may format a text."""
+    """Return True if the template may format a text with ``%``."""
     operands = [node.right for node in tree.find_all(nodes.Mod)]
     return not all(isinstance(one, nodes.Const) and isinstance(one.value, int) for one in operands)
 
 
 def _is_list(node: nodes.Node | None) -> bool:
-    """Return True if an expression is a list, judged by the names that all templates use, or by its operation."""
+    """Return True if an expression is a list, judging by its operation or by common names in chat templates."""
     if isinstance(node, nodes.Filter):
         return node.name in ("dictsort", "items") or _is_list(node.node)
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
         return _is_list(node.node)
     if isinstance(node, nodes.Call):
-        # ``range`` and ``x.split()``.
         name = node.node.attr if isinstance(node.node, nodes.Getattr) else getattr(node.node, "name", "")
         return name in ("items", "keys", "range", "rsplit", "split", "values")
     name = node.name if isinstance(node, nodes.Name) else getattr(node, "attr", "")
@@ -240,7 +240,7 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
     """Return True if a template may drop or reorder the characters of a text."""
     names = [*_names_asked(tree)]
     of_dicts = _of_dicts(tree)
-    # A character has no items or attributes: a value used only for those, or only tested, is not rendered.
+    # A value whose items or attributes are read cannot be a character; a value that is only tested is not rendered.
     asked = {id(node) for node, name in names if name not in _OF_TEXT}
     asked.update(id(test.node) for test in tree.find_all(nodes.Test))
     asked.update(id(item.arg) for item in tree.find_all(nodes.Getitem))
@@ -257,12 +257,12 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
 
 
 def _names_asked(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, str]]:
-    """Yield the expressions whose item or attribute a template reads, and its name."""
+    """Yield each expression from which a template reads a named item or attribute, and that name."""
     return ((asked, name) for _, asked, name in _names_got(tree))
 
 
 def _names_got(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, nodes.Expr, str]]:
-    """Yield each item or attribute that a template reads by name, the expression with it, and the name."""
+    """Yield each read of a named item or attribute, the expression that contains the item, and its name."""
     yield from ((got, got.node, got.attr) for got in tree.find_all(nodes.Getattr))
     for got in tree.find_all(nodes.Getitem):
         if name := _text_of(got.arg):
@@ -274,7 +274,7 @@ def _unpacks_arguments(node: nodes.Node) -> bool:
 
 
 def _unpacks(node: nodes.Node) -> bool:
-    """Return True if an assignment names the characters of a text, or gives a text the name of a list."""
+    """Return True if an assignment may unpack the characters of a text, or assign a text to a list's name."""
     if not isinstance(node, nodes.Assign | nodes.AssignBlock):
         return False
     given = node.node if isinstance(node, nodes.Assign) else None
@@ -285,7 +285,7 @@ def _unpacks(node: nodes.Node) -> bool:
 
 
 def _spreads(node: nodes.Node, controls: Controls) -> bool:
-    """Return True if a filter or function iterates over the characters of a text if it gets one."""
+    """Return True if a filter or function iterates over the characters of its input if the input is a text."""
     if isinstance(node, nodes.Filter):
         between = [*node.args, *(each.value for each in node.kwargs if each.key == "d")]
         spreads = node.name in _MOVING or (node.name == "join" and any(_may_fill(each, controls) for each in between))
@@ -304,7 +304,7 @@ def _is_by_place(node: nodes.Getitem) -> bool:
 
 
 def _shows_items(node: nodes.For, asked: Collection[int]) -> bool:
-    """Return True if a loop renders the characters of a text if it gets one."""
+    """Return True if a loop would render the characters of a text that it iterates over."""
     if isinstance(node.target, nodes.Tuple):
         return not _gives_pairs(node.iter)
     if _is_list(node.iter) and not node.recursive:
@@ -315,12 +315,12 @@ def _shows_items(node: nodes.For, asked: Collection[int]) -> bool:
 
 
 def _of_dicts(tree: nodes.Template) -> set[int]:
-    """Return the loops and items, by ``id``, of values that ``{% if x is mapping %}`` proves to be dicts."""
+    """Return the ``id`` of each loop and item access on a value that ``{% if x is mapping %}`` shows to be a dict."""
     found: set[int] = set()
     for branch in tree.find_all(nodes.If):
         name = _name_of(branch.test.node) if _asks_for_mapping(branch.test) else None
         body = nodes.Scope(branch.body)
-        # The name could be assigned again, and a macro sees the values at the time of its call.
+        # The name could be assigned again, and a macro reads the value that the name has when the macro is called.
         stored = {each.name for each in body.find_all(nodes.Name) if each.ctx != "load"}
         if name is None or name in stored or any(body.find_all((nodes.CallBlock, nodes.Macro))):
             continue
@@ -360,9 +360,9 @@ class _Use(NamedTuple):
     """A filter or method that a template applies to texts.
 
     Attributes:
-        name: The name; empty if it is computed.
-        first: The first argument, if it is a string constant.
-        second: The second argument, if it is a string constant.
+        name: The name of the filter or method; empty if the name is computed.
+        first: The first argument if it is a string constant, else None.
+        second: The second argument if it is a string constant, else None.
     """
 
     name: str
@@ -371,48 +371,48 @@ class _Use(NamedTuple):
 
     @classmethod
     def of(cls, name: str, arguments: Sequence[nodes.Expr]) -> _Use:
-        """Return the use with some arguments."""
+        """Create a use from the arguments in the template."""
         return cls(name, *map(_text_of, arguments[:2]))
 
     def makes(self, controls: Controls) -> bool:
-        """Return True if it could build a control sequence from a clean text."""
+        """Return True if the filter or method could build a control sequence from a clean text."""
         if self.name in _STRIPPING:
             return bool(self.first and self.first.strip())
         if self.name not in _CUTTING:
             return self.name not in _LEAVING | _MOVING | _CASES
         if self.first and not controls.is_clean(self.first):
             return False
-        # Text between the pieces separates them, unless it could be part of a sequence.
+        # Text inserted between the pieces separates them, unless that text could be part of a control sequence.
         between = self.second if self.name == "replace" else ""
         return not self.first or between is None or not controls.is_clean(between) or may_cross(controls, between)
 
     def cuts(self, controls: Controls) -> bool:
-        """Return True if it splits a text. A clean text has no control sequence to split at."""
+        """Return True if the filter or method splits a text other than at a control sequence."""
         splits = self.name in _CUTTING and bool(self.first) and not self.second and controls.is_clean(self.first or "")
         return splits or self.name == "splitlines"
 
 
 def _text_of(argument: nodes.Node) -> str | None:
-    """Return the value of a string constant."""
+    """Return the value of a string constant, or None for any other expression."""
     return argument.value if isinstance(argument, nodes.Const) and isinstance(argument.value, str) else None
 
 
 @lru_cache(maxsize=64)
 def _any_case(controls: Controls) -> Controls:
-    """Return the control sequences, folded for texts without case."""
+    """Return the control sequences with case folded, for comparison with case-folded texts."""
     return Controls(map(caseless, controls.texts))
 
 
 def is_clean(template: ChatJinja, controls: Controls, texts: Sequence[str], own: Sequence[str] | None) -> bool:
-    """Return True if texts contain no control sequence and nothing that the template could build one from.
+    """Return True if texts contain no control sequence, and the template can't build a control sequence from them.
 
     Args:
         template: The template.
-        controls: Its control sequences.
-        texts: All untrusted texts: of messages, calls, tools and documents.
-        own: The developer's own texts that the template gets, too; None if they are unknown.
+        controls: The template's control sequences.
+        texts: All untrusted texts in messages, tool calls, tools and documents.
+        own: The developer's own texts that are also passed to the template; None if they are unknown.
     """
-    # Each text once, joined by a separator that no sequence contains.
+    # Search each distinct text once, joined by a separator that no control sequence contains.
     texts = [*dict.fromkeys(texts)]
     joined = JOINT.join(texts)
     if not controls.is_clean(joined):

@@ -1,4 +1,4 @@
-"""Messages, tools and the fields of prompters, as the dicts that chat templates expect."""
+"""Conversion of messages, tools and prompts to the dicts that chat templates expect."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
     from lazyprompt._base.json import Json, JsonObject
 
-# The number of keys of a message with only a role and a content.
+# The number of keys in a message with only a role and a content.
 _BARE = 2
-# The separator of system text and user text for templates without a system role, as in Gemma 3's.
+# Separates system text from user text if the template has no system role, as in Gemma 3's template.
 _BETWEEN = "\n\n"
 _WITH_SYSTEM = ({"role": "system", "content": "a"}, {"role": "user", "content": "b"})
-# The tag that transformers appends to the text to continue. It is trusted, so no message can forge it.
+# The tag that transformers appends to the text to continue. A trusted origin distinguishes it from a forged tag.
 TAG = Traced.of("CONTINUE_FINAL_MESSAGE_TAG ", OWN)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateForm(OpenAIWriter):
-    """OpenAI's message format as templates expect it: arguments are dicts, and the type of a media part is its kind.
+    """The variant of OpenAI's message format that templates expect, with dicts as arguments and short media types.
 
-    Source: transformers' guide "Writing a chat template"; ``ProcessorMixin.apply_chat_template`` passes templates
-    ``{"type": "image", "url": ...}`` instead of ``image_url``.
+    Source: transformers' guide "Writing a chat template" and ``ProcessorMixin.apply_chat_template``, which passes
+    ``{"type": "image", "url": ...}`` to templates instead of ``image_url``.
     """
 
     named_results: bool = True
     thinking: str | None = "reasoning_content"
 
     def call(self, block: ToolUseBlock) -> JsonObject:
-        """Write a tool call."""
+        """Write a tool call as a dict."""
         return {
             "id": block.id,
             "type": "function",
@@ -58,24 +58,25 @@ class TemplateForm(OpenAIWriter):
 
 @lru_cache(maxsize=128)
 def _form_of(template: ChatJinja) -> TemplateForm:
-    """Return the message format whose contents a template renders."""
+    """Return the message format that a template renders completely."""
     parts_only = template.shows_parts and not template.shows_text
     no_text: Json = [{"type": "text", "text": ""}] if parts_only else None
     return TemplateForm(no_text, text_lists=template.shows_parts, lists=parts_only)
 
 
 def template_dicts(messages: Iterable[Msg], template: ChatJinja) -> list[dict[str, Any]]:
-    """Write messages as the dicts that a template gets.
+    """Convert messages to the dicts that a template receives.
 
     Args:
         messages: The messages.
-        template: The template, which decides between text and parts, and between dicts and JSON for arguments.
+        template: The template. It determines whether contents are text or parts, and whether arguments are dicts or
+            JSON.
 
     Returns:
-        New dicts. Keys outside OpenAI's format stay, because a template may use them.
+        New dicts. Keys outside OpenAI's format are kept, because a template may use them.
 
     Raises:
-        FormatError: The format cannot represent a block.
+        FormatError: The template's message format cannot represent a block.
     """
     chat = openai_dicts(messages, _form_of(template))
     return [message if len(message) == _BARE else _form_message(message, template) for message in chat]
@@ -86,7 +87,7 @@ def _form_message(message: dict[str, Any], template: ChatJinja) -> dict[str, Any
 
 
 def texts_of(chat: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return all untrusted texts of messages from :func:`template_dicts`, without roles and part types."""
+    """Return all untrusted texts in messages from :func:`template_dicts`, without roles and part types."""
     texts: list[str] = []
     for message in chat:
         for key, value in message.items():
@@ -102,13 +103,13 @@ def _texts_in_parts(parts: Iterable[Mapping[str, Any]] | None) -> list[str]:
 
 
 def tool_dicts(tools: Iterable[ToolLike] | ToolSet | None) -> list[Mapping[str, Any]] | None:
-    """Return tools as dicts, or None for no tools, as in transformers.
+    """Convert tools to dicts.
 
     Args:
-        tools: Dicts, which are not changed, and Python functions.
+        tools: Python functions, and dicts, which are returned unchanged.
 
     Returns:
-        The dicts.
+        The dicts, or None without tools, as in transformers.
 
     Raises:
         ToolsError: A function has no valid schema, or a tool is neither a dict nor a function.
@@ -124,22 +125,22 @@ def _tool(tool: object, at: int) -> Mapping[str, Any]:
     if is_mapping(tool):
         return tool
     if not callable(tool):
-        raise ToolsError(f"tools[{at}] is a {type(tool).__name__}; expected a dict or a function")
+        raise ToolsError(f"tools[{at}] must be a dict or a function, not {type(tool).__name__}")
     return function_schema(tool)
 
 
 def tag_last_message(chat: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
-    """Append :data:`TAG` to a text of the last message.
+    """Append :data:`TAG` to the last text in a field of the last message.
 
     Args:
         chat: The messages.
-        field: The field of the last message to continue.
+        field: The field that the model should continue.
 
     Returns:
-        The chat with a copy of the last message.
+        The chat with a tagged copy of the last message.
 
     Raises:
-        TemplateError: There is no text to continue.
+        TemplateError: The last message contains no text in this field, or there are no messages.
     """
     last = chat[-1] if chat else {}
     origin = TextOrigin(str(last.get("role")), len(chat) - 1)
@@ -161,12 +162,12 @@ def tag_last_message(chat: Sequence[dict[str, Any]], field: str) -> list[dict[st
 
 
 class ChatInput(NamedTuple):
-    """The values that a chat template gets for a prompt.
+    """The values that a chat template receives for a prompt.
 
     Attributes:
         chat: The messages.
-        tools: The tools, as plain data; None for no tools.
-        texts: All untrusted texts.
+        tools: The tools as plain data, or None if the prompt has no tools.
+        texts: All untrusted texts in the messages and tools.
     """
 
     chat: list[dict[str, Any]]
@@ -180,13 +181,14 @@ def build_chat(prompt: Prompt, system: str, template: ChatJinja) -> ChatInput:
     Args:
         prompt: The prompt.
         system: The system text.
-        template: The template. If it accepts no system message, the text is put before the first user text.
+        template: The template. If the template accepts no system message, the system text is put before the first
+            user text.
 
     Returns:
-            The messages, the tools, and all untrusted texts.
+        The messages, the tools, and all untrusted texts.
 
     Raises:
-            FormatError: A template cannot represent a message of the history.
+        FormatError: The template cannot represent a message in the history.
     """
     past = template_dicts(prompt.plain_messages, template)
     own = tools_of(prompt)
@@ -196,7 +198,7 @@ def build_chat(prompt: Prompt, system: str, template: ChatJinja) -> ChatInput:
 
 
 def traced_chat(prompt: Prompt, system: str, template: ChatJinja) -> list[dict[str, Any]]:
-    """Build the same messages as :func:`build_chat`, with the slots of their texts."""
+    """Build the same messages as :func:`build_chat`, with texts that carry their slots."""
     past = template_dicts(prompt.history.messages, template)
     chat = _put_around(
         [trace_message(message, TextOrigin("history")) for message in past],
@@ -213,7 +215,7 @@ def traced_chat(prompt: Prompt, system: str, template: ChatJinja) -> list[dict[s
 
 
 def tools_of(prompt: Prompt) -> PlainData:
-    """Return the tools of a prompt as plain data; no tools are None, as in transformers."""
+    """Return a prompt's tools as plain data, or None if it has no tools, as in transformers."""
     return plain_tools(prompt.tools.copy() if prompt.tools.names else None)
 
 
@@ -228,14 +230,14 @@ def _put_around(
     template: ChatJinja,
     joined: Callable[[Sequence[str], Sequence[str]], str],
 ) -> list[dict[str, Any]]:
-    """Put the system text and the user's question of a prompt around the messages of its history.
+    """Put a prompt's system text before the messages of its history, and the user's question after them.
 
     Args:
         past: The messages of the history.
         prompt: The prompt.
         system_text: The system text.
         template: The template.
-        joined: Joins alternating trusted and untrusted parts with their slots.
+        joined: A function that joins alternating trusted and untrusted parts; it also receives the slots of the parts.
     """
     instruction = prompt.instruction
     between = "\n" if system_text and any(instruction.parts) else ""

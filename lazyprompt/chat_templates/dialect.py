@@ -1,9 +1,11 @@
-"""The Jinja dialect of chat templates, compiled within bounds.
+"""The Jinja dialect of chat templates, compiled within resource limits.
 
-Source of the dialect: transformers 5 (``_cached_compile_jinja_template`` in ``utils/chat_template_utils.py``)
-and its guide "Writing a chat template": loop controls, ``raise_exception``, ``tojson`` without HTML escapes,
-``{% generation %}``, ``dict`` and ``namespace``. Two environments implement it: one renders plain text, the other
-(:class:`TracingEnvironment`) the same text with its origins.
+The dialect adds loop controls, ``raise_exception``, ``tojson`` without HTML escapes, ``{% generation %}``, ``dict`` and
+``namespace``. One environment renders plain text, and :class:`TracingEnvironment` renders the same text with its
+origins.
+
+Source: transformers 5 (``_cached_compile_jinja_template`` in ``utils/chat_template_utils.py``) and its guide
+"Writing a chat template".
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from jinja2.runtime import Context
 
 
-# A filter's name that no template can write.
+# The name of an internal filter. Its space prevents templates from using it.
 _GENERATED = " generated"
 
 
@@ -41,25 +43,25 @@ class TemplateRefusal(jinja2.TemplateError):
 
 
 class _Generation(Extension):
-    """The block ``{% generation %}``, which marks the model's text; here it renders its content."""
+    """The ``{% generation %}`` block, which marks the model's text; only its content is rendered."""
 
-    tags = {"generation"}  # noqa: RUF012 - the form jinja2 gives
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it as a set
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Parse the block. As in transformers, variables that it sets are local."""
+        """Parse the block. As in transformers, variables that the block sets are local."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         block: nodes.Node = nodes.Scope(body).set_lineno(line)
         names = {name.name for name in block.find_all(nodes.Name)}
         if any(block.find_all((nodes.Break, nodes.Continue))) or not names.isdisjoint(("caller", "kwargs", "varargs")):
-            # In transformers it is a call block, which defines these names and hides the loop outside it.
+            # In transformers, the block is a call block, which defines these names and hides the enclosing loop.
             block = nodes.CallBlock(self.call_method("show"), [], [], body).set_lineno(line)
         if isinstance(self.environment, TracingEnvironment):
             block = nodes.FilterBlock([block], nodes.Filter(None, _GENERATED, [], [], None, None)).set_lineno(line)
         return block
 
     def show(self, caller: Callable[[], str]) -> str:
-        """Return the content of a block."""
+        """Return the content of a ``{% generation %}`` block."""
         return caller()
 
 
@@ -69,18 +71,18 @@ def _mark_generated(text: str) -> str:
 
 
 class _Dict:
-    """The ``dict`` of templates: creates dicts, but is not a type with attributes to explore."""
+    """The ``dict`` function in templates, which creates dicts without exposing the attributes of the type."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
 
     def fromkeys(self, *args: Any) -> dict[Any, Any]:
-        """Create a dict as ``dict.fromkeys`` does."""
+        """Call ``dict.fromkeys``."""
         return dict.fromkeys(*args)
 
 
 class _Namespace(Namespace):
-    """The ``namespace`` of templates, without names that begin with an underscore."""
+    """The ``namespace`` function in templates, which rejects names that begin with an underscore."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         names = dict(*args[1:], **kwargs)
@@ -95,7 +97,7 @@ class _Namespace(Namespace):
 
 def _check_name(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        # transformers' words.
+        # The message is the same as in transformers.
         raise SecurityError(
             f"Chat templates cannot store underscore-prefixed attributes on a namespace, but got {name!r}. "
             "Please rename the attribute."
@@ -103,13 +105,13 @@ def _check_name(name: object) -> None:
 
 
 def raise_exception(message: object) -> None:
-    """Refuse the messages, as ``raise_exception`` of templates does.
+    """Refuse the messages, like the function ``raise_exception`` in transformers' templates.
 
     Args:
-        message: The reason.
+        message: The reason for the refusal.
 
     Raises:
-        TemplateRefusal: Always.
+        TemplateRefusal: In every case.
     """
     raise TemplateRefusal(str(message))
 
@@ -121,12 +123,12 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,  # noqa: FBT001, FBT002 - templates may pass it as a positional argument
 ) -> str:
-    """Dump a value as JSON, without the HTML escapes of Jinja's filter."""
+    """Dump a value as JSON, without the HTML escapes that Jinja's filter adds."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 class ChatEnvironment(BoundedEnvironment):
-    """The environment in which chat templates are compiled; it never changes."""
+    """The Jinja environment for compiling chat templates. It is shared and must not be modified."""
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"])
@@ -135,11 +137,11 @@ class ChatEnvironment(BoundedEnvironment):
         self.globals.update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)
 
 
-# Format specifiers that write, or could write, a character by its code point.
-_BY_NUMBER = re.compile(r"%(?>(?:\([^)%]*+\))?)[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
-# Filters implemented with the methods of a traced text.
+# Format specifiers that write a character from its code point, or could do so.
+_BY_NUMBER = re.compile(r"%(?:\([^)%]*+\))?+[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
+# Filters that are implemented with string methods, which :class:`Traced` overrides to keep origins.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
-# Filters that return one of their arguments with its origin.
+# Filters that return one of their arguments with its origins.
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min", _GENERATED))
 
 
@@ -148,7 +150,7 @@ _UNKNOWN = (b"",)
 
 
 class TracingEnvironment(ChatEnvironment):
-    """The environment for texts that carry their origins."""
+    """The Jinja environment for texts that carry their origins."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +159,7 @@ class TracingEnvironment(ChatEnvironment):
 
     @staticmethod
     def concat(pieces: Iterable[str]) -> str:
-        """Concatenate the pieces of a block, macro or call."""
+        """Concatenate the rendered pieces of a block, macro or call."""
         texts: list[str] = []
         runs: list[Run] = []
         length = 0
@@ -170,25 +172,25 @@ class TracingEnvironment(ChatEnvironment):
 
     @staticmethod
     def joined(values: Sequence[object]) -> str:
-        """Join values as ``~`` does."""
+        """Join values like the operator ``~``."""
         return TracingEnvironment.concat(map(_to_text, values))
 
     def shown(self, value: object) -> str:
-        """Convert a value that is not a plain string to text."""
+        """Convert a value other than a plain string to text."""
         return _to_text(value)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        """Evaluate an operator; the result of ``%`` has the origins of its operands."""
+        """Evaluate an operator; the text that ``%`` formats gets an origin from its operands."""
         return _keep_origins(super().call_binop(context, operator, left, right), (left, right, *_mark_unknown(left)))
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Jinja's
-        """Call a function; text that it returns has the origins of its arguments."""
+        """Call a function; a text that it returns gets an origin from the function's arguments."""
         subject = getattr(getattr(function, "__wrapped__", function), "__self__", None)
         name = getattr(function, "__name__", "")
         if isinstance(subject, str) and name == "join" and not isinstance(subject, Traced):
             function = Traced.of(subject, OWN).join
         elif isinstance(subject, Traced) and name in ("format", "format_map"):
-            # Jinja's own implementation creates a text of the same class without origins.
+            # Jinja's implementation would create an instance of the same class without origins.
             function = self.getattr(str.__str__(subject), name)
         given: tuple[object, ...] = (subject if isinstance(subject, str | bytes) else None, args, kwargs)
         if name in ("format", "format_map"):
@@ -199,17 +201,17 @@ class TracingEnvironment(ChatEnvironment):
 
 
 def _mark_unknown(text: object) -> tuple[object, ...]:
-    """Return a value of unknown origin if a format may write characters by their code points."""
+    """Return a value of unknown origin if a format string may write characters from their code points."""
     return _UNKNOWN if isinstance(text, str) and _BY_NUMBER.search(text) else ()
 
 
 def _keep_origins(made: object, given: object) -> object:
-    """Return a result as traced text if it is text made from traced text."""
+    """Add origins to a result if it is a plain text that was computed from traced text."""
     return trace_opaque(made, given) if type(made) is str and contains_traced(given) else made
 
 
 def _trace_filter(function: Callable[..., object], name: str) -> Callable[..., object]:
-    """Wrap a filter so that its result keeps its origins."""
+    """Wrap a filter so that its result carries the origins of the filter's arguments."""
     value_at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
@@ -221,7 +223,7 @@ def _trace_filter(function: Callable[..., object], name: str) -> Callable[..., o
             given = args[value_at:]
         made = function(*args, **kwargs)
         if isinstance(made, Markup):
-            # Markup escapes text that is joined to it and drops the origins; plain text marks that it must not.
+            # Markup drops the origins and escapes text that is joined to it, so convert it to plain text.
             made = str.__str__(made) if name != "safe" or not isinstance(given[0], str) else given[0]
         if not isinstance(made, str) or (isinstance(made, Traced) and name in _KEEPING):
             return made
@@ -236,7 +238,7 @@ def _trace_filter(function: Callable[..., object], name: str) -> Callable[..., o
 
 
 def _join(given: Sequence[Any], options: dict[str, Any]) -> str | None:
-    """Join texts as the filter ``join`` does, with their origins; None if it does more than join."""
+    """Join texts with their origins like the filter ``join``, or return None if ``join`` reads an attribute."""
     if "attribute" in options or len(given) > 2:  # noqa: PLR2004 - the items and the separator
         return None
     between = _to_text(options.get("d", given[1] if len(given) > 1 else ""))
@@ -263,10 +265,10 @@ def compile_template(text: str, *, traced: bool = False) -> jinja2.Template:
 
     Args:
         text: The template.
-        traced: True to compile it for text that carries its origins.
+        traced: True to compile the template for text that carries its origins.
 
     Raises:
-        TemplateError: The syntax is invalid; the message names the line.
+        TemplateError: The syntax is invalid; the message contains the line number.
     """
     environment = _environment(traced=traced)
     try:
@@ -274,8 +276,8 @@ def compile_template(text: str, *, traced: bool = False) -> jinja2.Template:
     except TemplateSyntaxError as error:
         raise TemplateError(f"the chat template, line {error.lineno}: {error.message}") from error
     except (SyntaxError, *FAILURES) as error:
-        # Errors that Jinja's parser does not detect (a repeated keyword, a huge number, deep nesting), and errors in
-        # constant expressions, which are evaluated during compilation.
+        # Jinja's parser does not detect a repeated keyword, a huge number or deep nesting.
+        # Constant expressions are evaluated during compilation, so their errors appear here as well.
         raise TemplateError(f"the chat template cannot be compiled: {describe_error(error)}") from error
     if escaped := parse_template(text).find(nodes.ScopedEvalContextModifier):
         raise TemplateError(f"the chat template, line {escaped.lineno}: remove autoescape; a prompt is not HTML")
@@ -284,5 +286,5 @@ def compile_template(text: str, *, traced: bool = False) -> jinja2.Template:
 
 @lru_cache(maxsize=16)
 def parse_template(text: str) -> nodes.Template:
-    """Parse a template with valid syntax into a shared tree, which must not be modified."""
+    """Parse a template with valid syntax into a shared syntax tree, which must not be modified."""
     return _environment(traced=False).parse(text)

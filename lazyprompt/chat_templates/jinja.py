@@ -1,7 +1,7 @@
-"""A model's own chat template, rendered to the same plain text as transformers renders.
+"""A model's own chat template, rendered to the same plain text as in transformers.
 
-A template gets plain data, with parsed arguments of calls, and reasoning under all of its names. Rendering stops if a
-template runs too long, uses too much memory or accesses Python internals.
+A template receives plain data, with tool-call arguments parsed, and reasoning under every name that templates use.
+Rendering stops if a template runs too long, uses too much memory or accesses Python internals.
 
 Source: transformers 5, ``transformers/utils/chat_template_utils.py`` (``render_jinja_template``,
 ``_plain_template_data``, ``_alias_reasoning_fields``) and ``PreTrainedTokenizerBase.apply_chat_template``.
@@ -40,27 +40,29 @@ if TYPE_CHECKING:
 # Messages, tools or documents, as dicts.
 Chat: TypeAlias = "Sequence[Mapping[str, Any]]"
 _FLAT = frozenset((str, int, float, bool, type(None)))
-# The names of the reasoning field; transformers passes the first and the second to templates.
+# The names of a message's reasoning field. transformers passes reasoning under the first two names to templates.
 REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 def without_none(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Remove the keys whose value is None, as transformers' ``apply_chat_template`` does.
+    """Remove the keys whose value is None, as in transformers' ``apply_chat_template``.
+
+    Templates render a missing key as empty text, but render None as "None".
 
     Args:
-        messages: Messages in OpenAI's format, where the content of a message with only calls is None.
+        messages: Messages in OpenAI's format, where the content of a message with only tool calls is None.
 
     Returns:
-        New messages. Templates render a missing key as empty text, and None as "None".
+        New messages without these keys.
     """
     return [{key: value for key, value in message.items() if value is not None} for message in messages]
 
 
 class PlainData(NamedTuple):
-    """Data for a template, such as tools.
+    """Plain data for a template, such as tools.
 
     Attributes:
-        data: The data. It is shared and must not be modified.
+        data: The plain data, which is shared and must not be modified.
         texts: All texts in the data.
     """
 
@@ -69,7 +71,7 @@ class PlainData(NamedTuple):
 
 
 def with_reasoning(message: dict[str, object]) -> dict[str, object]:
-    """Return a message with its reasoning under the names that transformers uses."""
+    """Return a message with its reasoning under the field names that transformers passes to templates."""
     reasoning = next((message[name] for name in REASONING if message.get(name) is not None), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
@@ -77,7 +79,7 @@ def with_reasoning(message: dict[str, object]) -> dict[str, object]:
 def _plain_message(message: object, where: str) -> dict[str, Any]:
     plain = plain_data(message, where) if is_mapping(message) else None
     if not is_dict(plain):
-        raise FormatError(f"{where} is a {type(message).__name__}; expected a dict")
+        raise FormatError(f"{where} must be a dict, not {type(message).__name__}")
     return plain
 
 
@@ -85,15 +87,15 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
     """Copy a value as plain data, so that a template never accesses an object with custom methods.
 
     Args:
-        value: A string, number, boolean or None, or lists, tuples and dicts of them.
-        where: The name of the value in errors.
+        value: A string, number, boolean or None, or a list, tuple or dict that contains only such values.
+        where: The name of the value in error messages.
         depth: The current nesting depth.
 
     Returns:
-        The copy. A tuple stays a tuple, because templates render it as Python source.
+        The copy. A tuple remains a tuple, because templates render tuples and lists differently.
 
     Raises:
-        FormatError: The value contains another type.
+        FormatError: The value contains an object of another type, or is nested too deeply.
     """
     kind = type(value)
     if kind in _FLAT:
@@ -108,7 +110,7 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
     if is_sequence(value):
         copy = [plain_data(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(value)]
         return tuple(copy) if isinstance(value, tuple) else copy
-    # Subclasses, such as members of an Enum, which have custom methods.
+    # Convert instances of subclasses, such as Enum members, which may have custom methods.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -119,15 +121,15 @@ def plain_data(value: object, where: str, depth: int = 0) -> object:
 
 
 def plain_tools(tools: Chat | None) -> PlainData:
-    """Copy tools as plain data; the last 64 sets of tools are cached.
+    """Copy tools as plain data; the last 64 tool lists are cached.
 
     Raises:
         FormatError: A tool contains a value that is not plain data.
     """
     try:
-        # Version 2 serializes equal content to equal bytes; later versions also record which strings are shared.
+        # Marshal version 2 serializes equal content to equal bytes; later versions also record shared references.
         packed = marshal.dumps(cast("list[Any]", tools), 2)
-    except ValueError:  # marshal does not support a type: a mapping, a subclass of str, or an invalid value
+    except ValueError:  # marshal does not support mappings, subclasses of str, or invalid values
         made = plain_data(tools, "tools")
         return PlainData(made, tuple(texts_in(made)))
     return _packed_tools(packed)
@@ -140,22 +142,22 @@ def _packed_tools(packed: bytes) -> PlainData:
 
 
 def with_arguments(message: dict[str, object]) -> dict[str, object]:
-    """Parse the arguments of a message's calls, as most templates require.
+    """Parse the arguments of a message's tool calls, as most templates require.
 
     Args:
         message: A message in OpenAI's format, with JSON arguments.
 
     Returns:
-        A copy if the message has calls, else the message. Arguments that are not a JSON object stay unchanged.
+        A copy if the message contains tool calls, else the message. Arguments other than JSON objects stay unchanged.
     """
     return _with_calls(message, _parse_arguments)
 
 
 def with_json_arguments(message: dict[str, object]) -> dict[str, object]:
-    """Write the arguments of a message's calls as JSON, as OpenAI's format and a few templates require.
+    """Write the arguments of a message's tool calls as JSON, as OpenAI's format and a few templates require.
 
     Returns:
-        A copy if the message has calls, else the message.
+        A copy if the message contains tool calls, else the message.
     """
     return _with_calls(message, _dump_arguments)
 
@@ -181,7 +183,7 @@ def _parse_arguments(arguments: object) -> object:
     try:
         read = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
-        # The model wrote invalid JSON: pass its text to the template.
+        # The model wrote invalid JSON, so pass the text to the template.
         return arguments
     return read if is_dict(read) else arguments
 
@@ -190,10 +192,10 @@ def _dump_arguments(arguments: object) -> object:
     return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict | list) else arguments
 
 
-# A text to search for, and the pattern of a list that a template wrote as Python or JSON source.
+# A text to search for in the output, and a pattern that matches it in a list written as Python or JSON source.
 _WORD = "lazyprompt"
 _WRITTEN_LIST = re.compile(rf"""['"]text['"]: *['"]{_WORD}""")
-# A call with its result in OpenAI's format. Mistral's templates require ids of nine letters and digits.
+# A tool call and its result in OpenAI's format. Mistral's templates require ids of nine letters and digits.
 _NAME = "look_around"
 _CALL = {"id": "abcdefghi", "type": "function", "function": {"name": _NAME, "arguments": '{"at": "x"}'}}
 CALLING: tuple[dict[str, Any], ...] = (
@@ -211,11 +213,12 @@ _NULL = re.compile("None|null")
 
 
 class CallForm(NamedTuple):
-    """The variant of OpenAI's call format that a template accepts.
+    """The variant of OpenAI's tool-call format that a template accepts.
 
     Attributes:
         json_arguments: True if arguments must be JSON; most templates expect a dict.
-        null_content: True if the content may be None in a message with only calls; else it is replaced by ``""``.
+        null_content: True if the content may be None in a message with only tool calls; otherwise, None is replaced by
+            ``""``.
         json_beside_null: True if arguments must be JSON in a message whose content is None.
     """
 
@@ -224,13 +227,13 @@ class CallForm(NamedTuple):
     json_beside_null: bool
 
     def convert(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Convert a message to the variant that the template accepts.
+        """Convert a message to the variant of OpenAI's format that the template accepts.
 
         Args:
-            message: The message, in OpenAI's format.
+            message: The message in OpenAI's format.
 
         Returns:
-            A copy if a change is necessary, else the message.
+            A copy if a change is necessary, else the message itself.
         """
         null = message.get("content", "") is None
         if "tool_calls" in message:
@@ -249,7 +252,8 @@ class ChatJinja:
         now: The time that ``strftime_now`` formats; None for the current time.
 
     Raises:
-        TemplateError: The template or a token is not a string, or the syntax is invalid; the message names the line.
+        TemplateError: The template or a token is not a string, or the syntax is invalid. The message contains the
+            line number.
     """
 
     text: str
@@ -258,7 +262,7 @@ class ChatJinja:
 
     def __post_init__(self) -> None:
         if not is_text(self.text):
-            raise TemplateError(f"the chat template is a {type(self.text).__name__}; expected text")
+            raise TemplateError(f"the chat template must be text, not {type(self.text).__name__}")
         checked_text(self.text, "the chat template", TemplateError)
         tokens = {
             name: text
@@ -280,25 +284,25 @@ class ChatJinja:
         """Render messages.
 
         Args:
-            messages: The messages in the template's format, which is usually OpenAI's. The arguments of calls may be
-                dicts or JSON; they are converted to the form that the template accepts.
-            tools: The tools, in OpenAI's format.
-            documents: The documents, for templates that render them.
+            messages: The messages in the template's format, which is usually OpenAI's. Tool-call arguments may be dicts
+                or JSON; they are converted to the variant that the template accepts.
+            tools: The tools in OpenAI's format.
+            documents: The documents for templates that render them.
             add_generation_prompt: True to end the text with the generation prompt.
-            variables: Further variables of the template. They override special tokens of the same name.
+            variables: Further variables of the template. A variable overrides a special token of the same name.
 
         Returns:
-                The text for the model.
+            The text for the model.
 
         Raises:
-                TemplateError: The template refuses the messages, fails, or exceeds a bound.
-                FormatError: A message, tool, document or variable is not plain data.
+            TemplateError: The template refuses the messages, fails, or exceeds a resource limit.
+            FormatError: A message, tool, document or variable is not plain data.
         """
         given = {"tools": tools, "documents": documents, "add_generation_prompt": add_generation_prompt, **variables}
         return self.run(self.prepare(messages), {name: plain_data(value, name) for name, value in given.items()})
 
     def prepare(self, messages: Chat) -> list[dict[str, Any]]:
-        """Copy messages as plain data, with calls in the form that the template accepts.
+        """Copy messages as plain data, with tool calls in the variant that the template accepts.
 
         Raises:
             FormatError: A message is not plain data.
@@ -315,17 +319,18 @@ class ChatJinja:
 
         Args:
             chat: The messages.
-            given: The variables of the template, without the constant ones.
-            traced: True to return text that carries its origins; the given texts must carry theirs.
+            given: The variables of the template, without special tokens and functions.
+            traced: True to return text that carries its origins; all texts in ``chat`` and ``given`` must then carry
+                their origins.
 
         Returns:
-            The text.
+            The rendered text.
 
         Raises:
-            TemplateError: The template refuses the messages, fails, or exceeds a bound.
+            TemplateError: The template refuses the messages, fails, or exceeds a resource limit.
         """
         template = compile_template(self.text, traced=traced)
-        # Many templates iterate over all messages for each message.
+        # Many templates iterate over all messages for each message, so the limit grows with the square of the length.
         steps = MAX_STEPS + len(chat) ** 2
         own = {**globals_of_one_rendering(steps, steps), "strftime_now": self._time, **self.special_tokens}
         context = template.new_context({**own, **given, "messages": chat})
@@ -341,35 +346,35 @@ class ChatJinja:
 
     @property
     def call_form(self) -> CallForm:
-        """The variant of OpenAI's call format that the template accepts."""
+        """The variant of OpenAI's tool-call format that the template accepts."""
         return _find_call_form(self)
 
     @property
     def shows_text(self) -> bool:
-        """True if the template renders a content that is a string."""
+        """True if the template renders message contents that are strings."""
         return _shows(self, parts=False)
 
     @property
     def shows_parts(self) -> bool:
-        """True if the template renders the texts in a content that is a list of parts."""
+        """True if the template renders the texts in message contents that are lists of parts."""
         return _shows(self, parts=True)
 
     def content(self, text: str) -> Any:  # noqa: ANN401 - text or parts
-        """Return a text as content: as a list of parts if the template renders nothing else."""
+        """Return a text as message content, which is a list of parts if the template renders only parts."""
         return [{"type": "text", "text": text}] if self.shows_parts and not self.shows_text else text
 
     def with_content(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return a message with its text content as parts if the template renders nothing else."""
+        """Return a message whose text content is converted to parts if the template renders only parts."""
         content: object = message.get("content")
         return {**message, "content": self.content(content)} if isinstance(content, str) else message
 
     def try_render(self, chat: Chat, *, traced: bool = False, **given: object) -> str | None:
-        """Render messages; return None if the template refuses or fails.
+        """Render messages, or return None if the template refuses them or fails.
 
         Args:
-            chat: The messages, as plain data.
+            chat: The messages as plain data.
             traced: True to return text that carries its origins.
-            given: The variables; missing ones have the defaults of transformers.
+            given: The variables of the template. Missing variables get the same defaults as in transformers.
         """
         try:
             return self.run(
@@ -379,7 +384,7 @@ class ChatJinja:
             return None
 
     def _time(self, form: str) -> str:
-        """Format the time for ``strftime_now``."""
+        """Format the current time for the template function ``strftime_now``."""
         check_length(len(form), MAX_WIDTH)
         now = datetime.now() if self.now is None else self.now  # noqa: DTZ005 - the local time, as in transformers
         return now.strftime(form)
@@ -387,11 +392,11 @@ class ChatJinja:
 
 @lru_cache(maxsize=128)
 def _find_call_form(template: ChatJinja) -> CallForm:
-    """Find the accepted variant by rendering calls in all variants."""
+    """Find the tool-call variant that a template accepts by rendering tool calls in all variants."""
     user, called, result = CALLING
 
     def render(message: dict[str, Any]) -> list[str]:
-        """Render a call with and without its result and tools."""
+        """Render a tool call with and without its result, and with and without tools."""
         chats = ((user, message, result), (user, message))
         texts = [template.try_render(chat, tools=tools) for chat in chats for tools in (None, [TOOL])]
         return [text for text in texts if text is not None]
@@ -401,7 +406,7 @@ def _find_call_form(template: ChatJinja) -> CallForm:
     usual = with_json if json_arguments else with_dict
     nulls = [len(_NULL.findall(text)) for text in render(usual)]
     with_null = [(form, render({**form, "content": None})) for form in (with_dict, with_json)]
-    # Some templates write None or null, and some render only one variant of a call.
+    # Some templates write a None content as "None" or "null", and some render only one variant of a tool call.
     taken = [(form, texts) for form, texts in with_null if [len(_NULL.findall(text)) for text in texts] == nulls]
     telling = [form for form, texts in taken if texts and all(_NAME in text for text in texts)]
     forms = telling or [form for form, texts in taken if texts]
@@ -410,19 +415,19 @@ def _find_call_form(template: ChatJinja) -> CallForm:
 
 @lru_cache(maxsize=128)
 def _shows(template: ChatJinja, *, parts: bool) -> bool:
-    """Return True if a template renders a content of text or of parts."""
+    """Return True if a template renders message contents that are text (or parts, if ``parts`` is True)."""
     content = [{"type": "text", "text": _WORD}] if parts else _WORD
     text = template.try_render([{"role": "user", "content": content}], add_generation_prompt=True)
-    # Templates that expect text write a list as Python source.
+    # A template that expects text renders a list as Python source.
     return text is not None and _WORD in text and not _WRITTEN_LIST.search(text)
 
 
 def _line_of(error: BaseException, template: jinja2.Template) -> str:
-    """Return the template line that raised an error, as text for its message."""
+    """Return text for the error message that names the template line at which the error was raised."""
     line = 0
     trace = error.__traceback__
     while trace:
-        # Jinja finds the template of a frame by this name, too.
+        # Jinja also uses this name to find the template that belongs to a frame.
         if trace.tb_frame.f_globals.get("__jinja_template__") is template:
             line = template.get_corresponding_lineno(trace.tb_lineno)
         trace = trace.tb_next

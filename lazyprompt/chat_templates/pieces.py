@@ -1,7 +1,7 @@
-"""The pieces that a control sequence can be split into: its beginnings, its ends, and the text between them.
+"""Search for the pieces of control sequences: their beginnings, their ends, and the text in the middle.
 
-A chat template can concatenate its own text and several values. These functions find texts that could become a part of
-a control sequence that way.
+A chat template can join its own text and several values. These functions find texts that could become part of a control
+sequence when they are joined to other text.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from lazyprompt.safety.folding import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# The pieces of a sequence like <|name|>: its beginning without the first character, which equals its reversed end, and
-# the text between beginning and end.
+# Matches the beginning of a sequence like <|name|> without its first character. Reversed ends match as well.
 _RESERVED_BEGUN = rf"(?:\|(?:{NAME}\|?)?)?"
+# Matches the text in the middle of a sequence like <|name|>.
 _RESERVED_INSIDE = re.compile(rf"\|?(?:{NAME})?\|?")
-# One sequence of each form; a digit matches any other digit.
+# An example of each kind of reserved token. Digits are interchangeable, because plain() replaces each digit by 0.
 _RESERVED_SAMPLES = ("<|x|>", *(f"<{name}{'0' * digits}>" for name in NUMBERED for digits in range(1, 6)))
-# Separates texts that are searched together; no sequence contains it.
+# The separator between texts that are searched together. No control sequence contains it.
 JOINT = "\n"
 _DIGITS = re.compile(r"\d")
 _BLANKS = re.compile("[ \t\u2581]+")
-# Text that folding may shorten.
+# Matches text that folding may shorten.
 _SHORTENED = re.compile(r"[^\t\n\r -~]|[ \t]{2}")
 _ASCII = frozenset(map(chr, range(128)))
-# Characters that fold to nothing lengthen a sequence; so many times its length is searched first.
+# Characters that fold to nothing can lengthen a sequence. The first search covers this multiple of its length.
 _WIDE = 8
 
 
@@ -51,7 +51,7 @@ def may_cross(controls: Controls, literal: str) -> bool:
 
 
 def _first(text: str, longest: int) -> str:
-    """Return the first ``longest`` characters of a text, counting a run of blanks as one."""
+    """Return the first ``longest`` characters of a text, counting a run of blanks as one character."""
     found = re.match(rf"(?:[ \t]++|[^ \t]){{0,{longest}}}", text)
     return found[0] if found else ""
 
@@ -59,12 +59,12 @@ def _first(text: str, longest: int) -> str:
 def at_edge(controls: Controls, texts: Sequence[str], own: Iterable[str] | None = None) -> bool:
     """Return True if a control sequence could span one of several texts and an adjoining text.
 
-    Such a text begins or ends with a piece of a sequence, ignoring white space.
+    The function looks for texts that begin or end with a piece of a control sequence, ignoring white space.
 
     Args:
         controls: The control sequences.
         texts: The texts, which may adjoin each other.
-        own: All other texts that may adjoin them; None for any text.
+        own: All other texts that may adjoin these texts; None if any text may adjoin them.
     """
     edges = _edges_of(controls)
     found = [(side, side.at_end(texts)) for side in (edges.begun, edges.ended)]
@@ -75,12 +75,12 @@ def at_edge(controls: Controls, texts: Sequence[str], own: Iterable[str] | None 
 
 
 def within(controls: Controls, texts: Iterable[str], known: frozenset[str]) -> bool:
-    """Return True if one of several texts is the inside of a control sequence, ignoring white space.
+    """Return True if one of several texts is the middle of a control sequence, ignoring white space.
 
     Args:
         controls: The control sequences.
-        texts: The texts.
-        known: Harmless words.
+        texts: The texts to examine.
+        known: Known words, which are skipped.
     """
     edges = _edges_of(controls)
     longest = max(map(len, (*controls.texts, LONGEST_RESERVED)))
@@ -104,11 +104,11 @@ def _edges_of(controls: Controls) -> Edges:
 
 
 class _Beginnings:
-    """The beginnings of control sequences or, if the texts are read backwards, their ends.
+    """An index of the beginnings of control sequences, or of their ends if all texts are read backwards.
 
     Args:
-        texts: The sequences.
-        reserved: True to include all sequences of the form ``<|name|>``.
+        texts: The control sequences.
+        reserved: True to include all sequences like ``<|name|>``.
         backwards: True to read all texts backwards.
     """
 
@@ -117,10 +117,10 @@ class _Beginnings:
     def __init__(self, texts: Iterable[str], *, reserved: bool, backwards: bool) -> None:
         self._backwards = backwards
         self._reserved = re.compile((">" if backwards else "<") + _RESERVED_BEGUN if reserved else "(?!)")
-        # Sorted, so that a binary search finds the sequences with a given beginning.
+        # The sequences are sorted for binary search by their beginnings.
         self._known = sorted({self.plain(text) for text in texts})
         self._firsts: dict[str, tuple[set[str], int]] = {}
-        """The characters within sequences, and the longest length, by first character."""
+        """Maps each first character to the characters within its sequences and their maximum length."""
         for whole in self._known:
             is_reserved = reserved and whole[0] in "<>"
             longest = len(LONGEST_RESERVED) if is_reserved else len(whole)
@@ -134,11 +134,11 @@ class _Beginnings:
         return plain(text)[::-1] if self._backwards else plain(text)
 
     def begin(self, piece: str) -> bool:
-        """Return True if a sequence begins with a plain piece and is longer."""
+        """Return True if a plain piece is the beginning of a longer control sequence."""
         return _begins_longer(self._known, piece) or self._reserved.fullmatch(piece) is not None
 
     def at_end(self, texts: Sequence[str]) -> set[str]:
-        """Return the plain pieces that texts end with, ignoring white space."""
+        """Return the plain pieces of control sequences that texts end with, ignoring white space."""
         joined = JOINT.join(texts)
         if joined.isascii():
             firsts = {first for first in self._firsts if first in joined}
@@ -147,14 +147,14 @@ class _Beginnings:
             firsts = {first for first in self._firsts if _caseless(first) in seen}
         if not firsts:
             return set()
-        # Only a few characters can end a piece.
+        # Only characters that occur within sequences can end a piece.
         last = set[str]().union(*(self._firsts[first][0] for first in firsts))
         tails = self._near(texts, last, firsts, max(self._firsts[first][1] for first in firsts), ends=True)
         pieces = (tail[at:] for tail in tails for at, first in enumerate(tail) if first in self._firsts)
         return {piece for piece in pieces if self.begin(piece)}
 
     def go_on(self, pieces: Iterable[str], texts: Iterable[str]) -> bool:
-        """Return True if one of the texts could continue a sequence that begins with one of the pieces."""
+        """Return True if one of the texts could continue a control sequence that begins with one of the pieces."""
         rests: set[str] = set()
         for piece in pieces:
             if self._reserved.fullmatch(piece):
@@ -172,7 +172,15 @@ class _Beginnings:
     def _near(
         self, texts: Iterable[str], outermost: set[str], within: set[str], width: int, *, ends: bool
     ) -> Iterator[str]:
-        """Yield the plain ends or beginnings of texts that have these characters outermost and within."""
+        """Yield the plain ends or beginnings of texts that could contain a piece of a control sequence.
+
+        Args:
+            texts: The texts.
+            outermost: The characters that a piece can end with, or begin with if ``ends`` is False.
+            within: Characters of which a piece must contain at least one.
+            width: The maximum length of the results.
+            ends: True for the ends of the texts, False for their beginnings.
+        """
         right = ends != self._backwards
         for text in texts:
             bare = text.rstrip() if right else text.lstrip()
@@ -183,28 +191,28 @@ class _Beginnings:
             near = bare[-width:] if right else bare[:width]
             shortened = _SHORTENED.search(near)
             whole = self._wide(bare, width, right=right) if shortened else self.plain(near).strip()
-            # Invisible characters fold to nothing.
+            # Text of invisible characters folds to an empty text.
             if whole and (shortened or not within.isdisjoint(near)):
                 yield whole[-width:] if ends else whole[:width]
 
     def _wide(self, bare: str, width: int, *, right: bool) -> str:
-        """Return the plain end or beginning of a text that folding shortens."""
+        """Return the plain end or beginning of a text that folding may shorten."""
         wide = bare[-_WIDE * width :] if right else bare[: _WIDE * width]
         whole = self.plain(wide).strip()
         return whole if len(whole) >= width or len(wide) == len(bare) else self.plain(bare).strip()
 
 
 def _in_any_case(plain: Iterable[str]) -> set[str]:
-    """Return characters of plain texts with their ASCII variants: upper case, and all digits for ``0``."""
+    """Return the characters of plain texts, their upper-case variants, and all digits if ``0`` is included."""
     return {*plain, *map(str.upper, plain), *(digits if "0" in plain else "")}
 
 
 class Edges:
-    """The pieces that control sequences can be split into, for comparison with texts from :func:`plain`.
+    """The pieces of control sequences, for comparison with texts from :func:`plain`.
 
     Args:
-        texts: The sequences.
-        reserved: True to include all sequences of the form ``<|name|>``.
+        texts: The control sequences.
+        reserved: True to include all sequences like ``<|name|>``.
     """
 
     __slots__ = ("_insides", "_reserved", "begun", "ended")
@@ -216,16 +224,16 @@ class Edges:
         self.begun, self.ended = (_Beginnings(known, reserved=reserved, backwards=each) for each in (False, True))
 
     def is_inside(self, piece: str) -> bool:
-        """Return True if a sequence contains a piece with more text on both sides."""
+        """Return True if a control sequence contains a piece with more text on both sides."""
         return bool(piece) and JOINT not in piece and piece in self._insides
 
     def is_inside_reserved(self, piece: str) -> bool:
-        """Return True if a reserved token could contain a piece."""
+        """Return True if a sequence like ``<|name|>`` could contain a piece in its middle."""
         return self._reserved and _RESERVED_INSIDE.fullmatch(piece) is not None
 
 
 def caseless(text: str) -> str:
-    """Fold a text and the case of its letters."""
+    """Fold a text, including the case of its letters."""
     return _caseless(fold(text))
 
 
@@ -239,6 +247,6 @@ def plain(text: str) -> str:
 
 
 def _begins_longer(known: Sequence[str], piece: str) -> bool:
-    """Return True if one of several sorted texts begins with a piece and is longer."""
+    """Return True if a piece is the beginning of a longer text in a sorted list."""
     at = bisect_right(known, piece)
     return bool(piece) and at < len(known) and known[at].startswith(piece)

@@ -210,7 +210,13 @@ AFTER = chatml(CALLING + by_role("assistant", "", "{{ m.content }}"))
         (chatml("{{ raise_exception('No!') }}"), "Hi.", [USER], {}, "refuses the messages: No!"),
         (chatml("{{ raise_exception('No!') if m.content == 'Why?' }}{{ m.content }}"), "Hi.", [USER], {}, "No!"),
         # No token tells where the answer ends.
-        (chatml(ending="\n").replace("<|start|>", ""), "Hi.", [USER], {"start": "assistant\n"}, "expected a control token"),
+        (
+            chatml(ending="\n").replace("<|start|>", ""),
+            "Hi.",
+            [USER],
+            {"start": "assistant\n"},
+            "expected a control token",
+        ),
         (PLAIN, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>', but the template continues with '<\|end\|>"),
         (STOPPING, "Hi.<|stop|>", [USER], {}, r"ends with 'Hi.<\|stop\|>'"),
         (KEEPING, '<call>now{"x', [RESULT], {}, "the completion ends with"),

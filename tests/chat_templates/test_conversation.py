@@ -276,7 +276,7 @@ def test_a_function_is_written_as_transformers_writes_it() -> None:
 
 @pytest.mark.parametrize(("wrong", "kind"), [(1, "int"), ("add", "str"), (None, "NoneType")])
 def test_what_is_no_tool_is_refused_with_its_place(wrong: Any, kind: str) -> None:
-    with pytest.raises(ToolsError, match=rf"^tools\[1\] is a {kind}; expected a dict or a function$"):
+    with pytest.raises(ToolsError, match=rf"^tools\[1\] must be a dict or a function, not {kind}$"):
         tool_dicts([TOOLS[0], wrong])
 
 

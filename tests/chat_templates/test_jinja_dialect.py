@@ -216,7 +216,7 @@ def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
         rendered("", CHAT, [lambda: None])
     with pytest.raises(FormatError, match=r"^now is a datetime"):
         rendered("", now=NOW)
-    with pytest.raises(FormatError, match=r"^messages\[0\] is a str; expected a dict$"):
+    with pytest.raises(FormatError, match=r"^messages\[0\] must be a dict, not str$"):
         rendered("", ["Hi"])  # type: ignore[list-item]
     endless: list[Any] = []
     endless.append(endless)
@@ -240,7 +240,7 @@ def test_what_is_no_plain_data_is_refused_with_its_place() -> None:
         ("{{ x(a=1, a=2) }}", "the chat template cannot be compiled: "),
         (f"{{{{ {'(' * 9999}1{')' * 9999} }}}}", "the chat template cannot be compiled: "),
         ("\ud800", "the chat template has a lone surrogate"),
-        (None, "the chat template is a NoneType; expected text"),
+        (None, "the chat template must be text, not NoneType"),
     ],
     ids=lambda value: repr(value)[:30],
 )
