@@ -247,8 +247,8 @@ class ChatJinja:
     """A model's own chat template.
 
     Args:
-        text: The template.
-        special_tokens: The special tokens by the template's names for them, such as ``bos_token``.
+        text: The source text of the template.
+        special_tokens: The special tokens, keyed by their names in templates, such as ``bos_token``.
         now: The time that ``strftime_now`` formats; None for the current time.
 
     Raises:

@@ -1,9 +1,11 @@
-"""A model's chat templates and special tokens, read from its tokenizer files or a GGUF file.
+"""A model's chat templates and special tokens, read from its tokenizer files or from a GGUF file.
 
-Source of the rules: transformers 5, ``PreTrainedTokenizerBase.from_pretrained`` and ``get_chat_template``. A file
-``chat_template.jinja`` and the folder ``additional_chat_templates`` override ``tokenizer_config.json``, and
-``special_tokens_map.json`` is read only if that file has no ``added_tokens_decoder``. Source of the GGUF keys: the GGUF
-specification (``ggml/docs/gguf.md``, "Standardized key-value pairs", tokenizer) and ``gguf.constants.Keys.Tokenizer``.
+The file ``chat_template.jinja`` and the folder ``additional_chat_templates`` override ``tokenizer_config.json``. The
+file ``special_tokens_map.json`` is read only if ``tokenizer_config.json`` contains no ``added_tokens_decoder``.
+
+The rules are those of transformers 5 (``PreTrainedTokenizerBase.from_pretrained`` and ``get_chat_template``). The GGUF
+keys come from the GGUF specification (``ggml/docs/gguf.md``, "Standardized key-value pairs", tokenizer) and from
+``gguf.constants.Keys.Tokenizer``.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 _WORDS = re.compile(r"[\w\s]*")
 MAX_BYTES = 16_777_216
-"""The maximum size of a configuration, and of all template files of a tokenizer together."""
+"""The maximum size, in bytes, of a configuration file, and of all template files in a tokenizer's directory."""
 
 _CONFIG = "tokenizer_config.json"
 _TOKENS_MAP = "special_tokens_map.json"
@@ -42,23 +44,23 @@ _TEMPLATES = "additional_chat_templates"
 _FIELD = "tokenizer.chat_template"
 _TOKENS = "tokenizer.ggml.tokens"
 _TYPES = "tokenizer.ggml.token_type"
-# The templates' names of special tokens, and the part of the GGUF key that differs.
+# Maps the name of each special token in templates to its name in GGUF keys.
 _SPECIAL = {
     "bos_token": "bos",
     "eos_token": "eos",
     "unk_token": "unknown",
     "pad_token": "padding",
-    "sep_token": "seperator",  # spelled so in the format
+    "sep_token": "seperator",  # the spelling in the GGUF specification
     "mask_token": "mask",
 }
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
-# Types of tokens that llama.cpp matches as a whole in text (``llama_vocab::impl::load``, its special-token cache).
+# Types of tokens that llama.cpp matches as a whole (see the special-token cache in ``llama_vocab::impl::load``).
 _WHOLE = frozenset((_UNKNOWN, _CONTROL, _USER_DEFINED))
 _CUT = "the file is truncated"
-# Models in use have about a quarter of a million tokens and half a million merges.
+# The maximum length of a list in a GGUF file. Large vocabularies have about 250,000 tokens and 500,000 merges.
 _MOST_ITEMS = 4_194_304
 _MOST_FIELDS = 65_536
-# The length of a string in native and in swapped byte order, by the names of the package gguf.
+# Formats of a string's length in native ("I") and swapped ("S") byte order. The keys are those of the package gguf.
 _LENGTHS = {"I": struct.Struct("=Q"), "S": struct.Struct(">Q" if sys.byteorder == "little" else "<Q")}
 
 
@@ -68,10 +70,11 @@ class ChatSource:
 
     Args:
         templates: The chat templates by name, such as ``default`` and ``tool_use``.
-        special_tokens: The special tokens by the templates' names for them.
+        special_tokens: The special tokens, keyed by their names in templates.
         added_tokens: The tokens that the configuration adds to the tokenizer, each with its flags.
-        whole_tokens: The texts of all special tokens; those missing from the tokenizer are added to it.
-        response_template: The form of the model's answers, as transformers reads it; None if there is none.
+        whole_tokens: The texts of all special tokens. Tokens that the tokenizer lacks are added to it.
+        response_template: The ``response_template`` in the configuration, which describes the format of the model's
+            responses; None if the configuration contains no such template.
     """
 
     templates: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
@@ -82,10 +85,10 @@ class ChatSource:
 
     @property
     def control_tokens(self) -> frozenset[str]:
-        """The tokens that untrusted text must not forge: special tokens, and tokens that are not plain words."""
+        """The tokens that untrusted text must not forge, which are special tokens and tokens other than plain words."""
         added = {str(token["content"]): bool(token.get("special")) for token in self.added_tokens}
         found = {text for text, special in added.items() if special or not _WORDS.fullmatch(text)}
-        # A single character cannot be broken, and occurs in harmless text.
+        # A single character cannot be split to neutralise it, and also occurs in ordinary text.
         return frozenset(text for text in found.union(self.whole_tokens) if len(text.strip()) > 1)
 
     def template(self, *, with_tools: bool = False) -> ChatJinja | None:
@@ -95,10 +98,11 @@ class ChatSource:
             with_tools: True if the chat has tools.
 
         Returns:
-                ``tool_use`` if the chat has tools and that template exists, else ``default``; None if neither exists.
+            ``tool_use`` if the chat has tools and the model has that template, else ``default``. None if the model has
+            neither of these templates.
 
         Raises:
-                TemplateError: The template's syntax is invalid.
+            TemplateError: The template's syntax is invalid.
         """
         names = ("tool_use", "default") if with_tools else ("default",)
         text = next((self.templates[name] for name in names if name in self.templates), None)
@@ -109,15 +113,16 @@ def read_source(source: str | Path) -> ChatSource:
     """Read chat templates from a path or a text.
 
     Args:
-        source: A path as for :func:`read_chat_source`, a GGUF file, or the template itself: text with ``{{`` or ``{%``.
+        source: A path that :func:`read_chat_source` accepts, the path of a GGUF file, or the source text of a template,
+            which contains ``{{`` or ``{%``.
 
     Returns:
-            The templates and special tokens.
+        The templates and special tokens.
 
     Raises:
-            TokenizerError: The path does not exist, or a file cannot be read.
-            TemplateError: A configured template is not text.
-            MissingExtraError: The file is a GGUF file, and the package gguf is not installed.
+        TokenizerError: The path does not exist, or a file cannot be read.
+        TemplateError: A template in the configuration is not text.
+        MissingExtraError: The file is a GGUF file, and the package gguf is not installed.
     """
     if isinstance(source, str) and ("{{" in source or "{%" in source):
         return ChatSource({"default": source})
@@ -128,22 +133,23 @@ def read_source(source: str | Path) -> ChatSource:
 
 
 def read_chat_source(path: str | Path) -> ChatSource:
-    """Read the chat templates and special tokens of a tokenizer's directory.
+    """Read the chat templates and special tokens in a tokenizer's directory.
 
     Args:
-        path: The tokenizer's directory, or a file in it. A file ending with ``.jinja`` becomes the only template.
+        path: The tokenizer's directory, or a file in the directory. If the file name ends with ``.jinja``, the file is
+            the only template.
 
     Returns:
-        The templates and special tokens; there may be no template.
+        The special tokens, and the templates, if the directory contains any.
 
     Raises:
         TokenizerError: The path does not exist, or a file cannot be read.
-        TemplateError: A configured template is not text.
+        TemplateError: A template in the configuration is not text.
     """
     given = Path(path)
     if not given.exists():
         raise TokenizerError(
-            f"{given} does not exist; give a tokenizer's directory with tokenizer_config.json or chat_template.jinja, "
+            f"{given} does not exist; pass a tokenizer's directory with tokenizer_config.json or chat_template.jinja, "
             "or a .jinja file"
         )
     directory = given if given.is_dir() else given.parent
@@ -160,7 +166,7 @@ def read_chat_source(path: str | Path) -> ChatSource:
 
 def _read(path: Path, most: int = MAX_BYTES) -> str:
     try:
-        # Universal newlines, as in text mode.
+        # Convert newlines as open() does in text mode.
         text = read_regular(path, most).decode()
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, ValueError) as error:
@@ -169,7 +175,7 @@ def _read(path: Path, most: int = MAX_BYTES) -> str:
 
 
 def _read_json(path: Path) -> dict[str, object]:
-    """Return the object in a JSON file; empty if the file does not exist."""
+    """Read the object in a JSON file, or return an empty dict if the file does not exist."""
     if not path.exists():
         return {}
     try:
@@ -177,7 +183,7 @@ def _read_json(path: Path) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise TokenizerError(f"{path} is not valid JSON: {error}; download or copy it again") from error
     if not is_dict(value):
-        raise TokenizerError(f"{path} contains a {type(value).__name__}; expected an object")
+        raise TokenizerError(f"{path} must contain a JSON object, not {type(value).__name__}")
     return value
 
 
@@ -198,24 +204,24 @@ def _templates(directory: Path, config: dict[str, object]) -> dict[str, str]:
     if isinstance(given, str):
         return {"default": given}
     if not is_list(given):
-        raise TemplateError(f"{where} is a {type(given).__name__}; expected text or a list of templates")
+        raise TemplateError(f"{where} must be text or a list of templates, not {type(given).__name__}")
     templates: dict[str, str] = {}
     for at, item in enumerate(given):
         name, text = (item.get("name"), item.get("template")) if is_dict(item) else (None, None)
         if not isinstance(name, str) or not isinstance(text, str):
-            raise TemplateError(f"item {at} of {where} has no 'name' and 'template'")
+            raise TemplateError(f"item {at} of {where} must be a dict with the texts 'name' and 'template'")
         templates[name] = text
     return templates
 
 
 def _text(token: object) -> str | None:
-    """Return the text of a token, or None if it has none."""
+    """Return the text of a token, or None if the token has no text."""
     content = token.get("content") if is_dict(token) else token
     return content if isinstance(content, str) else None
 
 
 def _special_tokens(config: Mapping[str, object]) -> dict[str, str]:
-    """Return the named tokens: the usual ones, and the model's extra ones."""
+    """Return the standard special tokens and the model's extra special tokens, by name."""
     named = {name: token for name, token in config.items() if name.endswith("_token")}
     extra = config.get("extra_special_tokens")
     if is_dict(extra):
@@ -224,7 +230,7 @@ def _special_tokens(config: Mapping[str, object]) -> dict[str, str]:
 
 
 def _added_tokens(added: object) -> tuple[Mapping[str, object], ...]:
-    """Return the tokens that the configuration adds to the tokenizer, in the order of their ids."""
+    """Return the tokens that the configuration adds to the tokenizer, sorted by id."""
     tokens = added if is_dict(added) else {}
     in_order = sorted(tokens.items(), key=lambda item: (len(item[0]), item[0]))
     return tuple(token for _, token in in_order if is_dict(token) and _text(token) is not None)
@@ -240,13 +246,13 @@ def _whole_tokens(config: Mapping[str, object]) -> dict[str, None]:
 
 
 def read_gguf(path: Path) -> ChatSource:
-    """Read the chat templates and the special tokens of a GGUF file.
+    """Read the chat templates and special tokens in a GGUF file.
 
     Args:
-        path: The file; the first one if the model is split into several files.
+        path: The GGUF file, or the first file if the model is split into several files.
 
     Returns:
-        The templates and special tokens; there may be no template.
+        The special tokens, and the templates, if the file contains any.
 
     Raises:
         TokenizerError: The file is not a valid GGUF file.
@@ -265,22 +271,22 @@ def read_gguf(path: Path) -> ChatSource:
 
 
 def _check_head(path: Path) -> None:
-    """Check the counts in the header, which could make the package gguf hang or run out of memory."""
+    """Check the header's counts, because large counts could make the package gguf hang or run out of memory."""
     with os.fdopen(open_regular(path), "rb") as file:
         head = file.read(24)
-    # The version is a small number, so its zero bytes reveal the byte order.
+    # The version is a small number, so the position of its zero bytes reveals the byte order.
     counts = struct.unpack(">8xQQ" if head[4:6] == b"\0\0" else "<8xQQ", head)
     if max(counts) > _MOST_FIELDS:
-        raise ValueError(f"more than {_MOST_FIELDS:,} fields or tensors")
+        raise ValueError(f"too many fields or tensors: {max(counts):,}; the limit is {_MOST_FIELDS:,}")
 
 
 def _reader() -> type[GGUFReader]:
-    """Return a faster reader for GGUF files: that of the package takes half a minute for a large vocabulary."""
+    """Return a faster reader for GGUF files, because the package's reader needs 30 seconds for a large vocabulary."""
     import numpy as np  # noqa: PLC0415 - the package gguf needs it
     from gguf import GGUFReader, GGUFValueType  # noqa: PLC0415 - an extra
 
     class Reader(GGUFReader):
-        """A reader that reads a list of numbers at once, and of a list of texts only their positions."""
+        """A reader that reads each list of numbers at once, and only finds the positions of texts in lists."""
 
         def _get_field_parts(
             self, orig_offs: int, raw_type: int
@@ -293,7 +299,7 @@ def _reader() -> type[GGUFReader]:
             parts: list[NDArray[Any]] = [self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)]
             kind, count, at = GGUFValueType(int(parts[0][0])), int(parts[1][0]), orig_offs + 12
             if count > _MOST_ITEMS:
-                raise ValueError(f"a list has {count:,} items; the limit is {_MOST_ITEMS:,}")
+                raise ValueError(f"a list is too long: {count:,} items; the limit is {_MOST_ITEMS:,}")
             content = np.asarray(self.data)  # slices of a memmap are slow
             if kind in self.gguf_scalar_to_np:
                 parts.append(self._get(at, self.gguf_scalar_to_np[kind], count))
@@ -305,7 +311,7 @@ def _reader() -> type[GGUFReader]:
                     at = start + length(view, at)[0]
                     parts.append(content[start:at])
             else:
-                raise ValueError("it contains a list of lists")
+                raise ValueError("the file contains a list of lists, which is not supported")
             if at > content.size:
                 raise ValueError(_CUT)
             return at - orig_offs, parts, [*range(2, len(parts))], [GGUFValueType.ARRAY, kind]
@@ -319,9 +325,9 @@ def _source(reader: GGUFReader) -> ChatSource:
         if key == _FIELD or key.startswith(f"{_FIELD}."):
             text = _value(reader, key)
             if not isinstance(text, str):
-                raise ValueError(f"{key} is a {type(text).__name__}, not text")
+                raise ValueError(f"{key} must be text, not {type(text).__name__}")
             if len(text) > MAX_BYTES:
-                raise ValueError(f"{key} has {len(text):,} characters; the limit is {MAX_BYTES:,}")
+                raise ValueError(f"{key} is too long: {len(text):,} characters; the limit is {MAX_BYTES:,}")
             templates["default" if key == _FIELD else key.removeprefix(f"{_FIELD}.")] = text
     token = _tokens(reader)
     numbers = {name: _value(reader, f"tokenizer.ggml.{key}_token_id") for name, key in _SPECIAL.items()}
@@ -336,7 +342,7 @@ def _value(reader: GGUFReader, key: str) -> object:
 
 
 def _tokens(reader: GGUFReader) -> Callable[[int], str]:
-    """Return a function that decodes a single token, because a vocabulary is large."""
+    """Return a function that decodes a single token, because decoding a whole vocabulary is slow."""
     field = reader.get_field(_TOKENS)
 
     def token(number: int) -> str:
@@ -348,7 +354,7 @@ def _tokens(reader: GGUFReader) -> Callable[[int], str]:
 
 
 def _added(reader: GGUFReader, token: Callable[[int], str]) -> Iterable[Mapping[str, object]]:
-    """Yield the tokens that are not ordinary, with a flag for special ones."""
+    """Yield the tokens that llama.cpp matches as a whole, with a flag that is True for special tokens."""
     kinds = _value(reader, _TYPES)
     numbers = enumerate(kinds) if is_list(kinds) else ()
     found = [(number, kind) for number, kind in numbers if kind in _WHOLE]

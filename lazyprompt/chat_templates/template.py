@@ -1,4 +1,4 @@
-"""A model's own chat template: loading, rendering, bridging, and testing its abilities."""
+"""A model's own chat template, with functions for rendering, bridging, training samples and checks."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from lazyprompt.training.masks import Mask
 
 
-# The message format of a training sample, which includes thoughts because the text contains them.
+# The message format of a training sample. It includes reasoning, because the rendered text contains reasoning.
 _SAMPLE_FORM = OpenAIWriter(
     text_lists=True, named_results=True, thinking="reasoning_content", parts={"video": UrlPart("video_url")}
 )
 _TAG = TAG.rstrip()
-# The template variables that hold untrusted text.
+# The template variables that contain untrusted text.
 _UNTRUSTED = frozenset(("tools", "documents"))
 
 
@@ -56,10 +56,11 @@ class ChatTemplate:
 
     Args:
         source: The template or templates, with the special tokens.
-        name: The name of the template to use; None for ``tool_use`` if there are tools and it exists, else ``default``.
+        name: The name of the template to use. None selects ``tool_use`` for chats with tools if that template exists,
+            and ``default`` otherwise.
 
     Raises:
-        TemplateError: The template does not exist, or its syntax is invalid; the message names the line.
+        TemplateError: The template does not exist, or its syntax is invalid. The message contains the line number.
     """
 
     source: ChatSource
@@ -70,10 +71,11 @@ class ChatTemplate:
     def __post_init__(self) -> None:
         templates = self.source.templates
         names = (self.name or "default", self.name or ("tool_use" if "tool_use" in templates else "default"))
-        known = f"there are {', '.join(map(repr, templates))}: give name=" if templates else "the model has none"
+        listed = ", ".join(map(repr, templates))
+        known = f"available templates: {listed}; set name= to choose one" if templates else "the model has no template"
         for name in names:
             if name not in templates:
-                raise TemplateError(f"there is no chat template {name!r}{did_you_mean(name, templates)}; {known}")
+                raise TemplateError(f"no chat template {name!r}{did_you_mean(name, templates)}; {known}")
         plain, with_tools = (ChatJinja(templates[name], self.source.special_tokens) for name in names)
         object.__setattr__(self, "_chats", (plain, with_tools))
         object.__setattr__(self, "_tokens", self.source.control_tokens)
@@ -83,18 +85,18 @@ class ChatTemplate:
         """Load a chat template.
 
         Args:
-            source: A ``.jinja`` file, a tokenizer's directory (with ``tokenizer_config.json`` or
-                ``chat_template.jinja``) or a file in it, a GGUF file, or the template itself: text that contains ``{{``
-                or ``{%``.
-            name: The name of the template, if there are several.
-            special_tokens: Special tokens by the templates' names for them, such as ``bos_token="<s>"``. They override
-                those of the files.
+            source: A ``.jinja`` file, a GGUF file, a tokenizer's directory (with ``tokenizer_config.json`` or
+                ``chat_template.jinja``), a file in such a directory, or the source text of a template, which contains
+                ``{{`` or ``{%``.
+            name: The name of the template, if the model has several templates.
+            special_tokens: Special tokens, keyed by their names in templates, such as ``bos_token="<s>"``. They take
+                precedence over the special tokens in the files.
 
         Returns:
-            The template.
+            The chat template.
 
         Raises:
-            TemplateError: There is no template, or its syntax is invalid.
+            TemplateError: The template does not exist, or its syntax is invalid.
             TokenizerError: The path does not exist, or a file cannot be read.
             MissingExtraError: The file is a GGUF file, and the package gguf is not installed.
         """
@@ -105,17 +107,17 @@ class ChatTemplate:
 
     @property
     def text(self) -> str:
-        """The text of the template for chats without tools."""
+        """The source text of the template for chats without tools."""
         return self._chats[0].text
 
     @property
     def special_tokens(self) -> Mapping[str, str]:
-        """The special tokens by the templates' names for them."""
+        """The special tokens, keyed by their names in templates."""
         return self._chats[0].special_tokens
 
     @property
     def response_template(self) -> Mapping[str, object] | None:
-        """The form of the model's answers, for :class:`~lazyprompt.ResponseParser`; None if the tokenizer has none."""
+        """The tokenizer's response template for :class:`~lazyprompt.ResponseParser`, or None if it has none."""
         return self.source.response_template
 
     def render(
@@ -133,27 +135,28 @@ class ChatTemplate:
         """Render messages with the model's own template.
 
         Args:
-            messages: Messages in any form accepted for a history. Keys that only the template uses stay.
-            tools: The tools: OpenAI dicts or Python functions.
+            messages: Messages in any format that a history accepts. Keys that only the template uses are kept.
+            tools: The tools as OpenAI dicts or Python functions.
             add_generation_prompt: True to end the text with the generation prompt.
-            continue_final_message: True to leave the last message open for the model to continue, or the name of its
-                field to continue, such as ``reasoning_content``. Then no generation prompt is added.
-            documents: The documents, for templates that render them.
+            continue_final_message: True to leave the last message open for the model to continue, or the name of the
+                field to continue, such as ``reasoning_content``. If set, no generation prompt is added.
+            documents: The documents for templates that render them.
             now: The time that ``strftime_now`` formats; None for the current time.
-            safety: The policy for control sequences in untrusted text (all contents, tools and documents):
-                ``neutralize``, ``raise`` or ``off``.
-            variables: Further variables of the template, such as ``enable_thinking=False``; they are trusted.
+            safety: The policy for control sequences in untrusted text, which includes all contents, tools and
+                documents. One of ``neutralize``, ``raise`` and ``off``.
+            variables: Further variables of the template, such as ``enable_thinking=False``. Their values are trusted.
 
         Returns:
-            The text with its segments. Their slots are the roles of the messages, ``tools``, ``documents``, and
+            The text with its segments. The slot of a segment is a message's role, ``tools``, ``documents``, or
             ``markers`` for the template's own text.
 
         Raises:
-            TemplateError: The template refuses the messages, fails, or exceeds a bound.
-            FormatError: A tool, document or variable is not plain data, or a template cannot represent a message.
-            HistoryError: A message has no accepted form; for example, it has no role.
+            TemplateError: The template refuses the messages, fails, or exceeds a resource limit.
+            FormatError: A tool, document or variable is not plain data, or the template cannot represent a message.
+            HistoryError: A message has no accepted format; for example, it has no role.
             ToolsError: A tool has no valid schema.
-            SafetyError: Untrusted text contains a control sequence and ``safety`` is ``raise``, or is unknown.
+            SafetyError: Untrusted text contains a control sequence and ``safety`` is ``raise``, or the policy is
+                unknown.
         """
         policy = policy_of(safety)
         jinja = self.jinja(tools=bool(tools), now=now)
@@ -173,7 +176,7 @@ class ChatTemplate:
 
     @property
     def markers(self) -> Markers:
-        """The template's generation prompt, answer end and default system text, as markers."""
+        """Markers with the template's generation prompt, end of an assistant turn and default system text."""
         end = self.answer_end
         return Markers(
             soa=_generation_prompt(self._chats[0]),
@@ -186,7 +189,7 @@ class ChatTemplate:
 
     @property
     def answer_end(self) -> str:
-        """The marker that the template writes after an answer and at which an engine stops, without white space."""
+        """The marker after a response, at which an engine stops generating, without surrounding white space."""
         return answer_end(self._chats[0], self.controls(self._chats[0]))
 
     def bridge(
@@ -204,23 +207,23 @@ class ChatTemplate:
         """Return the ids of the next prompt without rendering the history again.
 
         Args:
-            previous_ids: The ids of the previous prompt, ending with the generation prompt.
-            completion_ids: The ids that the model sampled, with or without the token that ended the answer.
-            new_messages: The messages after the answer: tool results, user messages.
-            tokenizer: The tokenizer of all ids.
-            tools: The tools of the previous prompt.
-            messages: The messages of the previous prompt. With them the bridge is proven by rendering the chat itself,
-                and the ids keep thoughts that the template removes from earlier turns.
+            previous_ids: The token ids of the previous prompt, ending with the generation prompt.
+            completion_ids: The ids that the model sampled, with or without the token that ended the response.
+            new_messages: The messages after the response, such as tool results and user messages.
+            tokenizer: The tokenizer that produced the ids.
+            tools: The tools in the previous prompt.
+            messages: The messages of the previous prompt. If present, the bridge is checked by rendering the chat
+                itself, and the ids keep reasoning that the template removes from earlier turns.
             safety: The policy for control sequences in the new messages.
             variables: Further variables of the previous prompt.
 
         Returns:
-            The previous and sampled ids, followed by new ones. None if it is not proven that the template keeps its
-            prompts and answers unchanged; then render the whole chat. :meth:`bridge_or_reason` returns the reason.
+            The previous ids, the sampled ids and the new ids. None if the template may change earlier prompts or
+            responses; in that case, render the whole chat. :meth:`bridge_or_reason` returns the reason.
 
         Raises:
             TokenizerError: The tokenizer is not supported.
-            LazyPromptError: The errors of :meth:`render`.
+            LazyPromptError: An error that :meth:`render` raises.
         """
         return self.bridge_or_reason(
             previous_ids, completion_ids, new_messages, tokenizer, tools, messages=messages, safety=safety, **variables
@@ -238,23 +241,23 @@ class ChatTemplate:
         safety: str = "neutralize",
         **variables: object,
     ) -> Bridge:
-        """Return the ids like :meth:`bridge`, or the reason why there are none.
+        """Return the same ids as :meth:`bridge`, or the reason why the bridge can't build them.
 
         Args:
-            previous_ids: The ids of the previous prompt.
+            previous_ids: The token ids of the previous prompt, ending with the generation prompt.
             completion_ids: The ids that the model sampled.
-            new_messages: The messages after the answer.
-            tokenizer: The tokenizer of all ids.
-            tools: The tools of the previous prompt.
+            new_messages: The messages after the response.
+            tokenizer: The tokenizer that produced the ids.
+            tools: The tools in the previous prompt.
             messages: The messages of the previous prompt.
             safety: The policy for control sequences in the new messages.
             variables: Further variables of the previous prompt.
 
         Returns:
-            The ids, or the reason why there are none.
+            The ids, or the reason why the bridge can't build them.
 
         Raises:
-            LazyPromptError: The errors of :meth:`bridge`.
+            LazyPromptError: An error that :meth:`bridge` raises.
         """
         jinja = self.jinja(tools=bool(tools))
         new = template_dicts(parse_messages(new_messages, "new_messages"), jinja)
@@ -277,31 +280,32 @@ class ChatTemplate:
     ) -> TrainingSample:
         """Render a conversation as a sample for fine-tuning.
 
-        The assistant's text is trained, with the template's markers for calls and thoughts and the marker that ends the
-        turn. If the template contains ``{% generation %}``, the content of those blocks is trained instead.
+        The loss covers the assistant's text, the template's markers for tool calls and reasoning, and the marker that
+        ends the turn. If the template contains ``{% generation %}`` blocks, the loss covers their content instead.
 
         Args:
-            messages: The whole conversation, ending with the answer.
+            messages: The whole conversation, ending with the assistant's response.
             tools: The tools that the model may call.
-            train: The answers to train: ``last``, ``all``, or those for which ``train(index, message)`` returns True.
-            mask: Text inside the answers that is not trained, as for :meth:`TrainingSample.with_mask`.
+            train: The responses to train on: ``last``, ``all``, or a function ``train(index, message)`` that returns
+                True for each response to include.
+            mask: Text inside the responses to exclude from the loss, as for :meth:`TrainingSample.with_mask`.
             now: The time that ``strftime_now`` formats; None for the current time.
             safety: The policy for control sequences in untrusted text.
             variables: Further variables of the template.
 
         Returns:
-            The sample.
+            The training sample.
 
         Raises:
-            TemplateError: The template refuses the messages, or loses the origins of its text.
-            HistoryError: The last message is not the assistant's.
-            LazyPromptError: The errors of :meth:`render`.
+            TemplateError: The template refuses the messages, or the origins of its text can't be traced.
+            HistoryError: The last message is not an assistant message.
+            LazyPromptError: An error that :meth:`render` raises.
         """
         jinja = self.jinja(tools=bool(tools), now=now)
         parsed = parse_messages(messages, "messages")
         dicts = openai_dicts(parsed, _SAMPLE_FORM)
         if not dicts or dicts[-1]["role"] != "assistant":
-            raise HistoryError("the last message of a training sample must be the assistant's answer")
+            raise HistoryError("the last message of a training sample must be an assistant message")
         own = plain_tools(tool_dicts(tools)).data
         given = {name: plain_data(value, name) for name, value in {"documents": None, **variables}.items()}
         given["tools"] = own
@@ -316,17 +320,17 @@ class ChatTemplate:
         return sample.with_mask(mask) if mask else sample
 
     def check(self, tokenizer: tokenizers.Tokenizer | None = None, *, tools: bool = False) -> TemplateReport:
-        """Test the abilities of the template by rendering chats.
+        """Test the abilities of the template by rendering sample chats.
 
         Args:
-            tokenizer: The model's tokenizer, to find out if it adds a beginning-of-text token.
-            tools: True to test the template for chats with tools, if there are several.
+            tokenizer: The model's tokenizer, which shows whether a beginning-of-text token is added to each text.
+            tools: True to test the template for chats with tools, if the model has several templates.
 
         Returns:
-            The tested abilities by name. Its ``str()`` has one line for each.
+            The tested abilities by name. The report's ``str()`` contains one line for each ability.
         """
         jinja = self.jinja(tools=tools)
-        # The ids of an empty text are those that the tokenizer adds to each text.
+        # The tokenizer encodes an empty text to exactly the ids that it adds to every text.
         adds = None if tokenizer is None else bool(tokenizer.encode("").ids)
         return check_template(jinja, self.controls(jinja), adds_bos=adds)
 
@@ -334,7 +338,7 @@ class ChatTemplate:
         """Return the compiled template.
 
         Args:
-            tools: True for the template for chats with tools.
+            tools: True to return the template for chats with tools.
             now: The time that ``strftime_now`` formats; None for the current time.
         """
         chat = self._chats[tools]
@@ -352,15 +356,15 @@ class ChatTemplate:
         """Render plain data.
 
         Args:
-            jinja: The template.
+            jinja: The compiled template.
             chat: The messages.
             given: The variables of the template.
-            safety: The policy.
-            texts: All untrusted texts; None to trace the origins in any case.
-            traced: Returns the same messages with their origins.
+            safety: The policy for control sequences in untrusted text.
+            texts: All untrusted texts. If None, origins are always traced.
+            traced: A function that returns the same messages with their origins.
 
         Returns:
-                The text; its segments are computed on first access.
+            The text, whose segments are computed on first access.
         """
         rendering = Rendering(jinja, given, self.controls(jinja), safety)
         with_origins = traced or (lambda: chat)
@@ -371,7 +375,7 @@ class ChatTemplate:
         return Rendered.later(text, partial(_compose, rendering._replace(safety=OFF), with_origins))
 
     def controls(self, jinja: ChatJinja) -> Controls:
-        """Return the control sequences of a compiled template and of its tokenizer."""
+        """Return the control sequences of a compiled template and its tokenizer."""
         return controls_of(jinja, self._tokens)
 
     def __repr__(self) -> str:
@@ -388,9 +392,11 @@ def _generation_prompt(template: ChatJinja) -> str:
 
 @lru_cache(maxsize=128)
 def _own_system(template: ChatJinja) -> str | None:
-    """Return the system text that a template adds to a chat without one.
+    """Return the system text that a template adds to a chat without a system message.
 
-    None if it adds none; ``""`` if it refuses system messages or renders them outside a turn of their own.
+    Returns:
+        The text, or None if the template adds no system text. ``""`` if the template refuses system messages, or
+        renders them outside a separate turn.
     """
     system, user, answer = (
         {"role": role, "content": template.content(f"lazyprompt {role}")} for role in ("system", "user", "assistant")
@@ -409,14 +415,14 @@ def _own_system(template: ChatJinja) -> str | None:
 
 
 def _compose(rendering: Rendering, chat: Callable[[], Chat]) -> Composition:
-    """Render a chat with its origins."""
+    """Render a chat to parts with their slots."""
     given = chat()
     traces = rendering.traced(given)
     return Composition(tuple(traces.parts), tuple(origin.slot for origin in traces.origins), _note(given, traces))
 
 
 def _note(chat: Chat, traces: Traces) -> str:
-    """Return the note of a rendering: the reason why origins are lost, or the roles that the template drops."""
+    """Describe why the origins of a rendered chat are lost, or which roles the template does not render."""
     if traces.note:
         return traces.note
     shown = {origin.message for origin in traces.origins}
@@ -424,19 +430,19 @@ def _note(chat: Chat, traces: Traces) -> str:
         (message["role"], at) for at, message in enumerate(chat) if any(map(str.strip, texts_in(message["content"])))
     ]
     roles = {role for role, at in said if at in shown}
-    # An answer may consist of a thought, which a template may drop.
+    # An assistant message may contain only reasoning, which a template may drop.
     hidden = dict.fromkeys(str(role) for role, _ in said if role not in {*roles, "assistant"})
     return "; ".join(f"the template renders no message with the role {role!r}" for role in hidden)
 
 
 def _cut_at_tag(traces: Traces) -> Rendered:
-    """Cut the text at the end of the message to continue."""
+    """Truncate the text at the end of the message to continue."""
     places = zip(accumulate(map(len, traces.parts), initial=0), traces.parts, traces.origins, strict=False)
-    # The tag is the appended one, or the own text of a template that contains it.
+    # A trusted tag is either the appended tag or part of the template's own text.
     tags = [at + part.rfind(_TAG) for at, part, origin in places if origin.trusted and _TAG in part]
     if not tags:
         raise TemplateError("no text to continue: the template does not render the end of the last message")
-        # If the template has trimmed the tag, the text before it is trimmed as well, as in transformers.
+        # If the template has trimmed the tag, also trim the text before the tag, as in transformers.
     text = traces.text
     left = tags[-1] if text.startswith(TAG, tags[-1]) else len(text[: tags[-1]].rstrip())
     kept: list[str] = []

@@ -1,4 +1,4 @@
-"""Flat text with a chat template instead of a prompt template and markers."""
+"""Rendering of prompts as flat text with a chat template instead of a prompt template and markers."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class ChatTemplateWriter:
         self._safety: Policy = safety
 
     def text(self, prompt: Prompt) -> str:
-        """Return the text of a prompt, faster than :meth:`write`.
+        """Render a prompt to text, which is faster than :meth:`write`.
 
         Raises:
             TemplateError: The template refuses the messages.
-            SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
+            SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         return self._render(prompt).text + "".join(self._guard_label(prompt.label))
 
     def write(self, prompt: Prompt) -> PartList:
-        """Return the guarded parts of a prompt with their slots.
+        """Render a prompt to neutralised parts with their slots.
 
         Raises:
             TemplateError: The template refuses the messages.
-            SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
+            SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         rendered = self._render(prompt)
         out = PartList()
@@ -64,16 +64,16 @@ class ChatTemplateWriter:
         return out
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
-        """Return the guarded parts of a prompt and its answer, for training.
+        """Render a prompt and its response to neutralised parts for training.
 
         Args:
             prompt: The prompt.
-            answer: The answer.
-            trained: True for each trained turn: the assistant's turns in the history, then the answer.
+            answer: The response.
+            trained: A flag for each assistant turn in the history and for the response, True if the turn is trained on.
 
         Raises:
-            TemplateError: The template refuses the messages, or loses the origins of its text.
-            SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
+            TemplateError: The template refuses the messages, or the origins of its text can't be traced.
+            SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         jinja = self._template.jinja(tools=bool(prompt.tools.names))
         asked = traced_chat(prompt, self._system(prompt), jinja)
@@ -83,7 +83,7 @@ class ChatTemplateWriter:
         wanted = {at for at, is_trained in zip(answers, trained, strict=True) if is_trained}
         variables = {"tools": tools_of(prompt).data, "documents": None}
         found = trained_parts(Rendering(jinja, variables, self._template.controls(jinja), self._safety), chat, wanted)
-        # The system text may be a message before the history or a part of the first message.
+        # The system text may be a separate message before the history, or a part of the first message.
         first = len(asked) - len(openai_dicts(prompt.history.messages)) - (prompt.said is not None)
         places = zip(found.slots, found.messages, strict=True)
         return found._replace(
@@ -99,13 +99,13 @@ class ChatTemplateWriter:
         controls = template.controls(jinja)
         chat, tools, texts = build_chat(prompt, system, jinja)
         given = {"tools": tools, "documents": None, "add_generation_prompt": True}
-        # A sequence could begin in the developer's text and end in a value.
+        # A control sequence could begin in the developer's text and end in a value.
         careful = any(may_cross(controls, literal) for literal in prompt.literals if literal)
         traced = partial(traced_chat, prompt, system, jinja)
         return template.laid_out(jinja, chat, given, self._safety, None if careful else texts, traced)
 
     def _guard_label(self, label: str | None) -> list[str]:
-        """Guard a label, which may contain thoughts and calls but not end its turn or open another."""
+        """Neutralise a label, which may contain reasoning and tool calls, but may not end its turn or open another."""
         if label is None:
             return []
         parts = ["", label, ""]

@@ -518,9 +518,9 @@ def test_the_special_tokens_of_the_tokenizer_are_for_the_template_alone(tmp_path
     [
         (
             "tooluse",
-            r"there is no chat template 'tooluse'.*did you mean 'tool_use'.*there are 'default', 'tool_use', 'rag'",
+            r"no chat template 'tooluse'.*did you mean 'tool_use'.*available templates: 'default', 'tool_use', 'rag'",
         ),
-        ("zzz", r"there is no chat template 'zzz'; there are 'default', 'tool_use', 'rag': give name="),
+        ("zzz", r"no chat template 'zzz'; available templates: 'default', 'tool_use', 'rag'; set name="),
     ],
 )
 def test_a_name_that_is_unknown_is_refused_with_those_that_are_known(tmp_path: Path, name: str, reason: str) -> None:
@@ -531,16 +531,16 @@ def test_a_name_that_is_unknown_is_refused_with_those_that_are_known(tmp_path: P
 
 def test_a_model_without_a_template_or_without_a_default_one_is_refused(tmp_path: Path) -> None:
     save(tmp_path / "none" / "tokenizer_config.json", {"bos_token": "<s>"})
-    with pytest.raises(TemplateError, match="there is no chat template 'default'; the model has none"):
+    with pytest.raises(TemplateError, match="no chat template 'default'; the model has no template"):
         ChatTemplate.load(tmp_path / "none")
     save(tmp_path / "rag" / "tokenizer_config.json", {"chat_template": [CONFIG["chat_template"][2]]})
-    with pytest.raises(TemplateError, match="there is no chat template 'default'; there are 'rag': give name="):
+    with pytest.raises(TemplateError, match="no chat template 'default'; available templates: 'rag'; set name="):
         ChatTemplate.load(tmp_path / "rag")
-    with pytest.raises(TokenizerError, match="does not exist; give a tokenizer"):
+    with pytest.raises(TokenizerError, match="does not exist; pass a tokenizer"):
         ChatTemplate.load(tmp_path / "nowhere")
     with pytest.raises(TokenizerError, match="just words does not exist"):
         ChatTemplate.load("just words")
-    with pytest.raises(TemplateError, match="there is no chat template 'default'; the model has none"):
+    with pytest.raises(TemplateError, match="no chat template 'default'; the model has no template"):
         ChatTemplate(ChatSource())
 
 

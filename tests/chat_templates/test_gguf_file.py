@@ -117,10 +117,12 @@ def test_ordinary_tokens_are_no_control_tokens(tmp_path: Path) -> None:
 
 def test_a_file_without_a_template_says_so(tmp_path: Path) -> None:
     path = write_model(tmp_path / "x.gguf", {}, weights=False)
-    with pytest.raises(TemplateError, match="^there is no chat template 'default'; the model has none$"):
+    with pytest.raises(TemplateError, match="^no chat template 'default'; the model has no template$"):
         ChatTemplate.load(path)
     path = write_model(tmp_path / "x.gguf", {"tool_use": CHATML}, weights=False)
-    with pytest.raises(TemplateError, match="^there is no chat template 'default'; there are 'tool_use': give name=$"):
+    with pytest.raises(
+        TemplateError, match="^no chat template 'default'; available templates: 'tool_use'; set name= to choose one$"
+    ):
         ChatTemplate.load(path)
     assert str(ChatTemplate.load(path, name="tool_use").render([USER])) == str(ChatTemplate.load(CHATML).render([USER]))
 
@@ -144,16 +146,16 @@ def test_what_is_no_gguf_file_is_refused(tmp_path: Path, content: bytes) -> None
     path.write_bytes(content)
     with pytest.raises(TokenizerError, match=r"x\.gguf is not a valid GGUF file \(.+\); download or copy it again"):
         ChatTemplate.load(path)
-    with pytest.raises(TokenizerError, match="does not exist; give a tokenizer"):
+    with pytest.raises(TokenizerError, match="does not exist; pass a tokenizer"):
         ChatTemplate.load(tmp_path / "y.gguf")
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"tokenizer.chat_template": 1}, "tokenizer.chat_template is a int, not text"),
-        ({"tokenizer.chat_template.x": ["a"]}, "tokenizer.chat_template.x is a list, not text"),
-        ({"x": [[1], [2]]}, "it contains a list of lists"),
+        ({"tokenizer.chat_template": 1}, "tokenizer.chat_template must be text, not int"),
+        ({"tokenizer.chat_template.x": ["a"]}, "tokenizer.chat_template.x must be text, not list"),
+        ({"x": [[1], [2]]}, "the file contains a list of lists"),
     ],
 )
 def test_a_field_of_another_kind_is_refused(tmp_path: Path, fields: dict[str, object], said: str) -> None:

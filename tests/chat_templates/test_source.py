@@ -115,7 +115,7 @@ def test_tokens_to_be_added_are_told_in_the_order_of_their_ids(tmp_path: Path) -
 
 
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"nowhere does not exist; give a tokenizer's directory with"):
+    with pytest.raises(TokenizerError, match=r"nowhere does not exist; pass a tokenizer's directory with"):
         read_chat_source(tmp_path / "nowhere")
 
 
@@ -128,21 +128,21 @@ def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
             "tokenizer_config.json is not valid JSON: Expecting property name",
         ),
         ({"tokenizer_config.json": "[" * 99_999}, TokenizerError, "tokenizer_config.json is not valid JSON: "),
-        ({"tokenizer_config.json": "[]"}, TokenizerError, "tokenizer_config.json contains a list; expected an object"),
+        ({"tokenizer_config.json": "[]"}, TokenizerError, "tokenizer_config.json must contain a JSON object, not list"),
         (
             {"special_tokens_map.json": "1"},
             TokenizerError,
-            "special_tokens_map.json contains a int; expected an object",
+            "special_tokens_map.json must contain a JSON object, not int",
         ),
         (
             {"tokenizer_config.json": {"chat_template": 1}},
             TemplateError,
-            "the chat_template of .*tokenizer_config.json is a int; expected text or a list of templates",
+            "the chat_template of .*tokenizer_config.json must be text or a list of templates, not int",
         ),
         (
             {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": "x"}, "x"]}},
             TemplateError,
-            "item 1 of the chat_template of .*tokenizer_config.json has no 'name' and 'template'",
+            "item 1 of the chat_template of .*tokenizer_config.json must be a dict with the texts 'name' and 'template'",
         ),
     ],
     ids=repr,

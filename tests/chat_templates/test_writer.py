@@ -220,5 +220,5 @@ def test_a_template_makes_samples_of_whole_conversations() -> None:
     assert sample.messages[1]["tool_calls"] == chat[1]["tool_calls"]
     assert sample.trained_messages == (False, True, False, True)
     assert len(sample.tools) == len(TOOLS)
-    with pytest.raises(HistoryError, match="must be the assistant's answer"):
+    with pytest.raises(HistoryError, match="must be an assistant message"):
         CHAT.training_sample(chat[:1])

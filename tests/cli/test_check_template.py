@@ -89,12 +89,12 @@ def test_of_several_templates_one_is_asked_by_its_name(run: Callable[..., Ran], 
 @pytest.mark.parametrize(
     ("files", "argv", "message"),
     [
-        ({}, ("nowhere",), "nowhere does not exist; give a tokenizer's directory"),
+        ({}, ("nowhere",), "nowhere does not exist; pass a tokenizer's directory"),
         ({"t.jinja": "\n{% if %}"}, ("t.jinja",), "the chat template, line 2: "),
         (
             {"tokenizer_config.json": {"chat_template": SEVERAL}},
             (".", "--name", "tooluse"),
-            "'tooluse' (did you mean 'tool_use'?); there are 'default', 'tool_use': give name=",
+            "'tooluse' (did you mean 'tool_use'?); available templates: 'default', 'tool_use'; set name=",
         ),
         (
             {"t.jinja": PLAIN, "tokenizer.json": "{"},
