@@ -71,8 +71,11 @@ class ChatTemplate:
     def __post_init__(self) -> None:
         templates = self.source.templates
         names = (self.name or "default", self.name or ("tool_use" if "tool_use" in templates else "default"))
-        listed = ", ".join(map(repr, templates))
-        known = f"available templates: {listed}; set name= to choose one" if templates else "the model has no template"
+        known = (
+            f"available templates: {', '.join(map(repr, templates))}; set name= to choose one"
+            if templates
+            else "the model has no template"
+        )
         for name in names:
             if name not in templates:
                 raise TemplateError(f"no chat template {name!r}{did_you_mean(name, templates)}; {known}")

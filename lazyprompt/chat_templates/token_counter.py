@@ -1,7 +1,7 @@
-"""A token counter with a model's own ``tokenizer.json`` and chat template, which needs no network.
+"""An offline token counter that uses a model's own ``tokenizer.json`` and chat template.
 
-Source of the rules: transformers 5, ``PreTrainedTokenizerBase.apply_chat_template`` (the input of a template, and no
-special tokens added to its output) and ``TokenizersBackend.__init__`` (the added tokens).
+The rules are those of transformers 5. ``PreTrainedTokenizerBase.apply_chat_template`` determines the template's input
+and adds no special tokens to its output. ``TokenizersBackend.__init__`` determines the added tokens.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
 
 _FILE = "tokenizer.json"
-# The largest files in use have about 35 MB.
+# The maximum size of tokenizer.json in bytes. The largest published files have about 35 MB.
 _MOST = 134_217_728
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
-# Keys of messages in other formats than OpenAI's, and the OpenAI roles of their roles and types.
+# Keys that occur only in messages in formats other than OpenAI's Chat Completions format.
 _OTHER_FORMS = frozenset(("parts", "output", "arguments"))
+# Maps the roles and item types in those formats to OpenAI's roles.
 _ROLES = {"model": "assistant", "function": "tool"}
 _ITEM_ROLES = {"function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant"}
-# Short turns in an order that every template accepts, to measure the text around them.
+# The roles of short sample messages, in an order that every template accepts, for measuring the text around messages.
 _TURNS = ("user", "assistant", "user")
 _SHORT = "x"
 
@@ -42,24 +43,24 @@ _SHORT = "x"
 class HuggingFaceTokenCounter:
     """A token counter that renders messages with a model's own chat template and encodes them with its tokenizer.
 
-    The count includes tools and the generation prompt: it equals that of transformers'
+    The count includes tools and the generation prompt. It equals the number of ids that transformers returns for
     ``apply_chat_template(messages, tools, add_generation_prompt=True)``. Contents are passed as text or parts,
-    whichever the template renders. Images and other media count as the template's text for them plus
-    :func:`~lazyprompt.tokens.media.estimate_media_tokens`.
+    whichever the template renders. For images and other media, the count includes the template's placeholder text and
+    the result of :func:`~lazyprompt.tokens.media.estimate_media_tokens`.
 
-    If a template refuses the messages (many require alternating roles, some accept no system message), each message is
-    counted as rendered alone. A message that is refused even alone counts as its texts plus the text around a user
-    message. Such a count tends to be too high rather than too low.
+    If a template refuses the messages, each message is rendered and counted alone. Many templates require alternating
+    roles, and some accept no system message. If a message is refused even alone, its texts are counted, plus the text
+    around a user message. The total is then more likely to be too high than too low.
 
-    Without a template, only texts, roles and names count. Nothing is ever downloaded.
+    Without a template, only texts, roles, names and tools are counted. Nothing is ever downloaded.
 
     Args:
-        tokenizer: A model's ``tokenizer.json`` or its directory, whose chat template and special tokens are read, too.
-            Or a tokenizer that :meth:`~lazyprompt.Rendered.encode` accepts.
-        chat_template: The text of a chat template to use instead of the one in the directory.
+        tokenizer: A model's ``tokenizer.json`` or its directory, whose chat template and special tokens are also read.
+            Alternatively, a tokenizer that :meth:`~lazyprompt.Rendered.encode` accepts.
+        chat_template: The source text of a chat template to use instead of the template in the directory.
 
     Raises:
-        TokenizerError: There is no tokenizer at the path, or a file cannot be read.
+        TokenizerError: The path contains no tokenizer, or a file cannot be read.
         TemplateError: The chat template's syntax is invalid.
         MissingExtraError: The package tokenizers is not installed.
     """
@@ -78,11 +79,11 @@ class HuggingFaceTokenCounter:
         loaded, source = load_tokenizer(tokenizer)
         self._backend = backend_of(loaded)
         own = None if chat_template is None else ChatJinja(chat_template, source.special_tokens)
-        # The templates without tools and with tools.
+        # The templates for chats without tools and for chats with tools.
         self._chats = tuple(own or source.template(with_tools=with_tools) for with_tools in (False, True))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the path only; the vocabulary is read again."""
+        """Pickle only the constructor arguments; unpickling reads the vocabulary again."""
         return partial(type(self), chat_template=self.chat_template), (self.tokenizer,)
 
     def __repr__(self) -> str:
@@ -93,11 +94,11 @@ class HuggingFaceTokenCounter:
         """Count the tokens of messages, tools and the generation prompt.
 
         Args:
-            messages: ``Msg`` or messages in OpenAI's format; of other formats, only the texts count.
-            tools: The tools, in OpenAI's format.
+            messages: ``Msg`` objects or messages in OpenAI's format. In other formats, only the texts are counted.
+            tools: The tools in OpenAI's format.
 
         Returns:
-            The number of tokens; without messages, that of the text that the template renders for none.
+            The number of tokens. For an empty list, the tokens of the text that the template renders without messages.
 
         Raises:
             FormatError: A message or tool is not a JSON value.
@@ -122,7 +123,7 @@ class HuggingFaceTokenCounter:
         return self._count_texts(json_text(tool, "a tool") for tool in tools or ())
 
     def _count_chat(self, chat: ChatJinja, given: Sequence[Form], tools: Sequence[Form] | None) -> int:
-        """Count rendered messages; if the template refuses them, count each one alone."""
+        """Count the tokens of rendered messages, or of each message alone if the template refuses the chat."""
         shown = without_none(_adapt_message(message, chat) for message in given)
         whole = self._count_rendered(chat, shown, tools)
         return self._count_one_by_one(chat, given, shown, tools) if whole is None else whole
@@ -130,11 +131,11 @@ class HuggingFaceTokenCounter:
     def _count_one_by_one(
         self, chat: ChatJinja, given: Sequence[Form], shown: Sequence[Form], tools: Sequence[Form] | None
     ) -> int:
-        """Count each message as rendered alone, and the text before all messages once."""
+        """Count the tokens of each message rendered alone, and of the text before all messages once."""
         turns = [{"role": role, "content": _content(_SHORT, chat)} for role in _TURNS]
         one, two, three = (self._count_rendered(chat, turns[:most], add_generation_prompt=False) for most in (1, 2, 3))
         opening = self._count_rendered(chat, turns[:1], tools)
-        # The tokens that the template adds to a turn, and those before all turns.
+        # The number of tokens that the template adds to each turn, and the number of tokens before all turns.
         turn = one or 0
         frame = turn if two is None or three is None else min(turn, abs(three - two))
         before = turn - frame
@@ -153,7 +154,7 @@ class HuggingFaceTokenCounter:
         *,
         add_generation_prompt: bool = True,
     ) -> int | None:
-        """Count the tokens of the rendered text; None if the template refuses."""
+        """Count the tokens of the rendered text, or return None if the template refuses the messages."""
         try:
             return self.count_text(chat.render(messages, tools, add_generation_prompt=add_generation_prompt))
         except TemplateError:
@@ -161,20 +162,20 @@ class HuggingFaceTokenCounter:
 
 
 def load_tokenizer(path: str | Path) -> tuple[tokenizers.Tokenizer, ChatSource]:
-    """Load a model's tokenizer with its added tokens, and its chat templates.
+    """Load a model's tokenizer with its added tokens, and the model's chat templates.
 
     Args:
-        path: A model's ``tokenizer.json`` or its directory.
+        path: The model's ``tokenizer.json`` or its directory.
 
     Raises:
-        TokenizerError: There is no tokenizer at the path, or a file cannot be read.
+        TokenizerError: The path contains no tokenizer, or a file cannot be read.
         MissingExtraError: The package tokenizers is not installed.
     """
     path = Path(path)
     file = path / _FILE if path.is_dir() else path
     if not file.exists():
         raise TokenizerError(
-            f"{file} does not exist; give the path of a model's {_FILE} or its directory (nothing is downloaded)"
+            f"{file} does not exist; pass the path of a model's {_FILE} or its directory (nothing is downloaded)"
         )
     source = read_chat_source(file)
     return _load(file, source), source
@@ -194,16 +195,16 @@ def _load(file: Path, source: ChatSource) -> tokenizers.Tokenizer:
         contents = {token.content for token in (*there, *added)}
         added += [AddedToken(text, special=True) for text in source.whole_tokens if text not in contents]
         cast("Any", tokenizer).add_tokens(added)
-    except Exception as error:  # the package has no other error
+    except Exception as error:  # the package raises only bare Exception objects
         raise _unreadable(file, error) from error
     return tokenizer
 
 
 def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
-    """Read a file ``tokenizer.json``.
+    """Read a tokenizer from a ``tokenizer.json`` file.
 
     Raises:
-        TokenizerError: The file is not a tokenizer, not a regular file, or too large.
+        TokenizerError: The file does not contain a tokenizer, is not a regular file, or is too large.
         MissingExtraError: The package tokenizers is not installed.
     """
     try:
@@ -213,10 +214,10 @@ def read_tokenizer(file: Path) -> tokenizers.Tokenizer:
     try:
         data = read_regular(file, _MOST)
     except OSError as error:
-        raise TokenizerError(f"{file} cannot be read: {error.strerror}; give a model's {_FILE}") from error
+        raise TokenizerError(f"{file} cannot be read: {error.strerror}; pass a model's {_FILE}") from error
     try:
         return Tokenizer.from_buffer(data)
-    except Exception as error:  # the package has no other error
+    except Exception as error:  # the package raises only bare Exception objects
         raise _unreadable(file, error) from error
 
 
@@ -227,26 +228,26 @@ def _unreadable(file: Path, error: Exception) -> TokenizerError:
 
 
 def _flags(token: Mapping[str, object]) -> dict[str, Any]:
-    """Return the fields of a token that the package accepts; files may contain more."""
+    """Return the fields of a token that the package tokenizers accepts, because files may contain other fields."""
     return {name: token[name] for name in _FLAGS if name in token}
 
 
 def _adapt_message(message: Form, chat: ChatJinja) -> dict[str, Any]:
-    """Convert a message to the format that a template renders, without the content of its media."""
+    """Convert a message to the format that a template renders, without the data of its media."""
     role = message.get("role")
     if not isinstance(role, str) or not _OTHER_FORMS.isdisjoint(message):
         role = _ROLES.get(role, role) if isinstance(role, str) else _ITEM_ROLES.get(str(message.get("type")), "user")
         return {"role": role, "content": _content("\n".join(content_of(message)[0]), chat)}
-    # Ollama's format has images in a separate field.
+    # Ollama's format stores images in a separate field.
     shown = {key: value for key, value in message.items() if key != "images"}
     if isinstance(message.get("function_call"), dict):
-        # The deprecated format of calls.
+        # ``function_call`` is the deprecated format for tool calls.
         shown["tool_calls"] = [{"type": "function", "function": shown.pop("function_call")}]
     return shown | {"content": _content(shown["content"], chat)} if "content" in shown else shown
 
 
 def _content(content: object, chat: ChatJinja) -> object:
-    """Convert a content to text or parts, whichever the template renders."""
+    """Convert message content to text or parts, whichever the template renders."""
     if isinstance(content, str):
         return chat.content(content)
     if not is_sequence(content):
@@ -257,7 +258,7 @@ def _content(content: object, chat: ChatJinja) -> object:
 
 
 def _parts(item: object) -> list[Mapping[str, object]]:
-    """Convert an item of a content to parts that templates render: text, thoughts, and media by kind only."""
+    """Convert an item of message content to parts that templates render; media parts contain only the kind of media."""
     texts, media = content_of({"content": [item]})
     if is_dict(item) and not media and item.get("type") in ("text", "thinking"):
         return [item]

@@ -1,8 +1,8 @@
-"""Text that carries its origins through a template's operations on strings.
+"""Text that carries its origins through a template's string operations.
 
-A chat template is a program: it may strip a text, search it for a tag, split it there and join the pieces with its own
-text. A :class:`Traced` text behaves like the plain text, and the output still has an origin for each character: a
-message, or the template itself.
+A chat template is a program. For example, it may strip a text, split it at a tag and join the pieces with its own text.
+A :class:`Traced` text behaves like plain text, but each character of the output still has an origin, which is a message
+or the template itself.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class TextOrigin(NamedTuple):
     """The origin of a text.
 
     Attributes:
-        slot: The name of its slot in a :class:`~lazyprompt.messages.prompt.Segment`.
-        message: The index of its message; None if it belongs to no message.
-        trusted: True if the developer or the template wrote it.
-        json: True if it was dumped as JSON.
-        generated: True if the template marks it as the model's text (``{% generation %}``).
-        mixed: True if it may contain the template's own text, too.
-        raw: The original control sequence, if the text is a neutralised one.
+        slot: The name of the text's slot in a :class:`~lazyprompt.messages.prompt.Segment`.
+        message: The index of the message that contains the text; None if no message contains it.
+        trusted: True if the developer or the template wrote the text.
+        json: True if the text was dumped as JSON.
+        generated: True if the template marks the text as the model's own (``{% generation %}``).
+        mixed: True if the text may also contain the template's own text.
+        raw: The original control sequence if the text is a neutralised control sequence, else empty.
     """
 
     slot: str
@@ -50,25 +50,25 @@ _LISTS = (list, tuple, KeysView, ValuesView, ItemsView)
 _PLAIN = (int, float, type(None), range)
 
 _Text = TypeVar("_Text", bound=str)
-# A number of consecutive characters, and their origin.
+# The length of a run of characters with the same origin, and that origin.
 Run: TypeAlias = "tuple[int, TextOrigin]"
 
 
 class Traced(str):
-    """A string that carries its origins."""
+    """A string that carries the origins of its characters."""
 
     __slots__ = ("runs",)
     runs: tuple[Run, ...]
 
     def __new__(cls, text: str, runs: Iterable[Run]) -> Self:
-        """Create a text with its runs, whose lengths add up to its length."""
+        """Create a text from runs whose lengths add up to the length of the text."""
         made = super().__new__(cls, text)
         made.runs = tuple(runs)
         return made
 
     @classmethod
     def of(cls, text: str, origin: TextOrigin) -> Self:
-        """Create a text with a single origin."""
+        """Create a text whose characters all have the same origin."""
         return cls(text, ((len(text), origin),))
 
     def __str__(self) -> str:
@@ -105,7 +105,12 @@ class Traced(str):
         return Traced(str.__getitem__(self, slice(start, stop)), cut_runs(self.runs, start, stop))
 
     def _pieces(self, pieces: Iterable[str], gap: int | None = None) -> list[Traced]:
-        """Trace consecutive pieces of this text, which are ``gap`` characters or any white space apart."""
+        """Add origins to consecutive pieces of this text.
+
+        Args:
+            pieces: The pieces.
+            gap: The number of characters between two pieces; None if any white space may separate them.
+        """
         found: list[Traced] = []
         at = 0
         for piece in pieces:
@@ -115,58 +120,58 @@ class Traced(str):
         return found
 
     def lstrip(self, chars: str | None = None, /) -> Traced:
-        """Strip as ``str.lstrip`` does, with origins."""
+        """Strip the start of the text like ``str.lstrip`` and keep its origins."""
         return self._from(len(self) - len(str.lstrip(self, chars)), len(self))
 
     def rstrip(self, chars: str | None = None, /) -> Traced:
-        """Strip as ``str.rstrip`` does, with origins."""
+        """Strip the end of the text like ``str.rstrip`` and keep its origins."""
         return self._from(0, len(str.rstrip(self, chars)))
 
     def strip(self, chars: str | None = None, /) -> Traced:
-        """Strip as ``str.strip`` does, with origins."""
+        """Strip both ends of the text like ``str.strip`` and keep its origins."""
         return self.rstrip(chars).lstrip(chars)
 
     def removeprefix(self, prefix: str, /) -> Traced:
-        """Remove as ``str.removeprefix`` does, with origins."""
+        """Remove a prefix like ``str.removeprefix`` and keep the text's origins."""
         return self._from(len(self) - len(str.removeprefix(self, prefix)), len(self))
 
     def removesuffix(self, suffix: str, /) -> Traced:
-        """Remove as ``str.removesuffix`` does, with origins."""
+        """Remove a suffix like ``str.removesuffix`` and keep the text's origins."""
         return self._from(0, len(str.removesuffix(self, suffix)))
 
-    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of these is one of texts
-        """Split as ``str.split`` does, with origins."""
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of Traced is a list of str
+        """Split the text like ``str.split`` and keep the origins of the pieces."""
         return self._pieces(str.split(self, sep, maxsplit), None if sep is None else len(sep))
 
-    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of these is one of texts
-        """Split as ``str.rsplit`` does, with origins."""
+    def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[Traced]:  # type: ignore[override]  # a list of Traced is a list of str
+        """Split the text like ``str.rsplit`` and keep the origins of the pieces."""
         pieces = str.rsplit(self, sep, maxsplit)
         if sep is not None or not pieces:
             return self._pieces(pieces, len(sep or ""))
-        # Only the first piece may begin with or contain white space.
+        # Only the first piece may contain white space.
         first = self._from(0, len(str.rstrip(pieces[0])) + str.find(self, pieces[0]))
         rest = self._from(len(first), len(self))
         begin = len(first) - len(pieces[0])
         return [first._from(begin, len(first)), *rest._pieces(pieces[1:])]  # noqa: SLF001 - of its own kind
 
-    def splitlines(self, keepends: bool = False) -> list[Traced]:  # type: ignore[override]  # noqa: FBT001, FBT002 - str's own form
-        """Split as ``str.splitlines`` does, with origins."""
+    def splitlines(self, keepends: bool = False) -> list[Traced]:  # type: ignore[override]  # noqa: FBT001, FBT002 - as in str
+        """Split the text like ``str.splitlines`` and keep the origins of the lines."""
         whole = self._pieces(str.splitlines(self, keepends=True), 0)
         bare = str.splitlines(self)
         return whole if keepends else [line._from(0, len(text)) for line, text in zip(whole, bare, strict=True)]  # noqa: SLF001 - of its own kind
 
     def partition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
-        """Split as ``str.partition`` does, with origins."""
+        """Split the text like ``str.partition`` and keep the origins of the pieces."""
         before, separator, after = self._pieces(str.partition(self, sep), 0)
         return before, separator, after
 
     def rpartition(self, sep: str, /) -> tuple[Traced, Traced, Traced]:
-        """Split as ``str.rpartition`` does, with origins."""
+        """Split the text like ``str.rpartition`` and keep the origins of the pieces."""
         before, separator, after = self._pieces(str.rpartition(self, sep), 0)
         return before, separator, after
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> Traced:
-        """Replace as ``str.replace`` does; a new text without origins gets those of the replaced text."""
+        """Replace text like ``str.replace``; plain replacement text gets the origin of the text that it replaces."""
         if not old:
             return trace_opaque(str.replace(self, old, new, count), (self, new))
         pieces = self._pieces(str.split(self, old, count), len(old))
@@ -181,7 +186,7 @@ class Traced(str):
         return Traced(str.replace(self, old, new, count), joined)
 
     def join(self, texts: Iterable[str], /) -> Traced:
-        """Join as ``str.join`` does, with origins."""
+        """Join texts like ``str.join`` and keep their origins."""
         items = list(texts)
         runs: list[Run] = []
         for index, item in enumerate(items):
@@ -189,23 +194,23 @@ class Traced(str):
         return Traced(str.join(self, items), runs)
 
     def _convert(self, text: str) -> Traced:
-        """Return the converted text with the origins of this one; it usually has the same length."""
+        """Return a converted text with this text's origins, or with a single origin if the length has changed."""
         return Traced(text, self.runs) if len(text) == len(self) else trace_opaque(text, (self,))
 
     def upper(self) -> Traced:
-        """Convert as ``str.upper`` does, with origins."""
+        """Convert the text like ``str.upper`` and keep its origins."""
         return self._convert(str.upper(self))
 
     def lower(self) -> Traced:
-        """Convert as ``str.lower`` does, with origins."""
+        """Convert the text like ``str.lower`` and keep its origins."""
         return self._convert(str.lower(self))
 
     def title(self) -> Traced:
-        """Convert as ``str.title`` does, with origins."""
+        """Convert the text like ``str.title`` and keep its origins."""
         return self._convert(str.title(self))
 
     def capitalize(self) -> Traced:
-        """Convert as ``str.capitalize`` does, with origins."""
+        """Convert the text like ``str.capitalize`` and keep its origins."""
         return self._convert(str.capitalize(self))
 
 
@@ -213,12 +218,12 @@ _UNKNOWN = Traced.of("", TextOrigin("unknown"))
 
 
 def runs_of(text: str) -> tuple[Run, ...]:
-    """Return the runs of a text; a text without runs is the template's own."""
+    """Return the runs of a text. A plain string is the template's own text."""
     return text.runs if isinstance(text, Traced) else ((len(text), OWN),)
 
 
 def cut_runs(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
-    """Return the runs between two indexes."""
+    """Return the runs between two character indexes, truncating the first and last run."""
     found: list[Run] = []
     at = 0
     for length, origin in runs:
@@ -237,7 +242,7 @@ def common_prefix(*texts: str) -> str:
 
 
 def common_start(*texts: str) -> str:
-    """Return the common prefix of texts, without an incomplete token at its end."""
+    """Return the common prefix of texts, without an incomplete ``<…>`` token at its end."""
     return _BEGUN.sub("", common_prefix(*texts))
 
 
@@ -270,15 +275,15 @@ def contains_traced(value: object) -> bool:
 
 
 def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
-    """Trace a text that an opaque operation made from others: it gets a single origin.
+    """Add a single origin to a text that an opaque operation computed from other values.
 
     Args:
-        text: The text.
-        given: The values that it was made from.
-        json: True if it was dumped as JSON.
+        text: The computed text.
+        given: The values that the text was computed from.
+        json: True if the text was dumped as JSON.
 
     Returns:
-        The text with one origin, which is trusted only if those of all values are.
+        The text with one origin, which is trusted only if the origins of all values are trusted.
     """
     found = [*find_traced(given)]
     origins = [origin for one in found for length, origin in one.runs if length or not str.__len__(one)]
@@ -286,7 +291,7 @@ def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
     first = outside[0]
     if any(origin.message != first.message for origin in outside):
         first = first._replace(message=None)
-    # Keys that a template dumps as JSON are not control sequences.
+    # Plain texts in dumped JSON are keys, which are not control sequences.
     plain = () if json else (one for one in _texts_in(given) if not isinstance(one, Traced))
     own = any(map(_PUNCTUATION.search, plain)) or any(
         each.trusted for one in found for length, each in one.runs if length
@@ -297,7 +302,7 @@ def trace_opaque(text: str, given: object, *, json: bool = False) -> Traced:
 
 
 def _with_raw(text: str, origin: TextOrigin, given: Iterable[Traced]) -> Iterator[Run]:
-    """Yield the runs of a text with a single origin, keeping the neutralised sequences of the given texts."""
+    """Yield the runs of a text with a single origin, except for neutralised sequences from the given texts."""
     done = 0
     for one in given:
         at = 0
@@ -314,7 +319,7 @@ def _with_raw(text: str, origin: TextOrigin, given: Iterable[Traced]) -> Iterato
 
 
 def trace(value: object, origin: TextOrigin) -> Any:  # noqa: ANN401 - the type of the value
-    """Copy plain data, and give its texts and keys an origin; traced texts keep theirs."""
+    """Copy plain data, and add an origin to its texts and keys; traced texts keep their origins."""
     return _map_values(value, str, lambda text: _trace_text(text, origin))
 
 
@@ -325,7 +330,7 @@ def _trace_text(text: str, origin: TextOrigin) -> Traced:
 
 
 def trace_parts(text: Text) -> Traced:
-    """Return a text that carries the slots of its parts."""
+    """Convert a text to traced text that carries the slots of its parts."""
     runs = [
         (len(part), TextOrigin(slot, trusted=is_trusted(at, part)))
         for at, (part, slot) in enumerate(zip(text.parts, text.slots, strict=True))
@@ -334,7 +339,7 @@ def trace_parts(text: Text) -> Traced:
 
 
 def trace_message(message: Mapping[str, Any], origin: TextOrigin) -> dict[str, Any]:
-    """Give the texts of a message an origin, except its role, which templates compare."""
+    """Add an origin to all texts in a message except the role, which templates compare."""
     return {name: value if name == "role" else trace(value, origin) for name, value in message.items()}
 
 
@@ -355,7 +360,7 @@ def _map_values(value: Any, kind: type[_Text], change: Callable[[_Text], str]) -
 
 
 def map_origins(text: str, change: Callable[[TextOrigin], TextOrigin]) -> Traced:
-    """Apply a function to the origins of a text."""
+    """Apply a function to each origin in a text."""
     return Traced(text, [(length, change(origin)) for length, origin in runs_of(text)])
 
 
@@ -366,7 +371,7 @@ def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
         text: The text.
 
     Returns:
-        The parts and their origins; adjoining text of one origin is one part.
+        The parts and their origins. Adjoining text with the same origin becomes one part.
     """
     parts, origins = [""], [OWN]
     at = 0
@@ -378,7 +383,7 @@ def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
         at += length
         of_its_kind = (len(parts) % 2 == 1) == origin.trusted
         if not of_its_kind or parts[-1]:
-            # The last part is in use or of the other kind: add an empty part of the other kind where necessary.
+            # Add a part, preceded by an empty part of the other kind if the last part has the same kind.
             fill = 2 if of_its_kind else 1
             parts += [""] * fill
             origins += [OWN] * fill
@@ -391,7 +396,7 @@ def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
 
 
 def _part(text: str, runs: Sequence[Run], *, is_json: bool) -> str:
-    """Return a part with the marks of its neutralised sequences."""
+    """Create a part that records the positions of its neutralised sequences."""
     if not any(origin.raw for _, origin in runs):
         return JsonText(text) if is_json else text
     ends = accumulate(length for length, _ in runs)

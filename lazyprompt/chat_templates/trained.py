@@ -1,7 +1,8 @@
-"""The trained parts of a rendered chat: the assistant's text, and the marker that ends it.
+"""Selection of the parts of a rendered chat to train on, which are the assistant's text and its end marker.
 
-If a template marks it with ``{% generation %}``, these marks decide. Otherwise a turn begins after the generation
-prompt, and ends with the text that the template writes after a turn, whether or not another one follows.
+If a template contains ``{% generation %}`` blocks, their content is selected. Otherwise, an assistant turn begins after
+the generation prompt. The turn ends with the text that the template writes after it, whether or not another turn
+follows.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 
 _TAG = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _TOKEN = re.compile(r"\s*<[^<>\s]+>")
-# A character that no template writes.
+# A character that occurs in no template output.
 _NONE = "\0"
 _WORD = "lazyprompt"
 _NEXT = {"role": "user", "content": "?"}
 
 
 class _Span(NamedTuple):
-    """A span of text with one origin."""
+    """A span of rendered text whose characters have the same origin."""
 
     start: int
     stop: int
@@ -43,7 +44,7 @@ class _Span(NamedTuple):
 
 
 class _RenderedChat(NamedTuple):
-    """A chat as the template renders it."""
+    """A rendered chat with the spans of its text."""
 
     text: str
     spans: tuple[_Span, ...]
@@ -60,7 +61,7 @@ class _RenderedChat(NamedTuple):
         return self.text[stop:end]
 
     def of_message(self, at: int) -> list[_Span]:
-        """Return the spans of a message."""
+        """Return the spans that a message contains."""
         return [span for span in self.spans if span.message == at]
 
 
@@ -69,20 +70,20 @@ def trained_parts(rendering: Rendering, chat: Chat, wanted: Collection[int]) -> 
 
     Args:
         rendering: The template and its variables.
-        chat: The messages as plain data, ending with the answer.
-        wanted: The indexes of the assistant's messages to train.
+        chat: The messages as plain data, ending with the assistant's response.
+        wanted: The indexes of the assistant messages to train on.
 
     Returns:
         The text in parts, each with the index of its message in the chat.
 
     Raises:
-        TemplateError: The template refuses the messages, or loses the origins of its text.
-        SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
+        TemplateError: The template refuses the messages, or the origins of its text can't be traced.
+        SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
     """
     rendering = rendering.but(add_generation_prompt=False)
     traces = rendering.traced(chat)
     if traces.note:
-        raise TemplateError(f"cannot determine which text is the assistant's: {traces.note}")
+        raise TemplateError(f"cannot determine which text the assistant wrote: {traces.note}")
     runs = [*zip(map(len, traces.parts), traces.origins, strict=True)]
     shown = _RenderedChat(traces.text, tuple(_spans(runs)))
     if _TAG.search(rendering.template.text):
@@ -111,7 +112,10 @@ def _spans(runs: Sequence[Run]) -> Iterator[_Span]:
 
 
 def _find_marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collection[int]) -> list[tuple[int, int]]:
-    """Find the text that the template marks. A marked run belongs to the message in it, or else to the next one."""
+    """Find the text that the template marks with ``{% generation %}``.
+
+    A marked run is assigned to the message that it contains, or else to the next assistant message.
+    """
     found: list[tuple[int, int]] = []
     waiting = list(answers)
     for generated, group in groupby(spans, key=lambda span: span.generated):
@@ -128,7 +132,7 @@ def _find_marked(spans: Sequence[_Span], answers: Sequence[int], wanted: Collect
 def _find_turn(
     rendering: Rendering, chat: Chat, shown: _RenderedChat, at: int, header: str
 ) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of an assistant's turn, or of its pieces if the template puts results between them."""
+    """Yield the start and end of an assistant turn, or of each piece if the template inserts tool results in it."""
     prompt = _render(rendering, chat[:at], prompted=True)
     last, followed = _render(rendering, chat[: at + 1]), _render(rendering, [*chat[: at + 1], _NEXT])
     alone = last.of_message(at) if last else []
@@ -148,7 +152,7 @@ def _find_turn(
                 yield begin, one.stop + max((len(common_start(behind, gap)) for gap in gaps), default=0)
                 begin = other.start
     elif prompt and shown.text.startswith(prompt.text):
-        # The turn is empty, but may have an end marker.
+        # The turn is empty, but the template may write an end marker for it.
         begin = stop = len(prompt.text)
         tails = [one.text_after(stop) for one in (last, followed) if one and one.text.startswith(prompt.text)]
     else:
@@ -157,13 +161,13 @@ def _find_turn(
     ending = common_start(behind, *tails)
     token = None if ending.strip() else _TOKEN.match(behind)
     if token and not header.startswith(token[0].strip()):
-        # Some templates end the last turn differently.
+        # Some templates end the last turn of a chat differently.
         ending = token[0]
     yield begin, stop + len(ending.rstrip())
 
 
 def _of_one_turn(shown: _RenderedChat, at: int, last: _RenderedChat) -> list[_Span]:
-    """Return the spans of a message in its own turn; other turns may repeat its text."""
+    """Return the spans of a message in its own turn, because other turns may repeat its text."""
     waiting = [last.text[span.start : span.stop] for span in last.of_message(at)]
     own: list[_Span] = []
     for span in shown.of_message(at):
@@ -175,7 +179,7 @@ def _of_one_turn(shown: _RenderedChat, at: int, last: _RenderedChat) -> list[_Sp
 
 
 def _generation_prompt(rendering: Rendering) -> str:
-    """Return the generation prompt after a user message."""
+    """Return the generation prompt that follows a user message."""
     bare, prompted = (_render(rendering, [_NEXT], prompted=on) for on in (False, True))
     if bare is None or prompted is None or not prompted.text.startswith(bare.text):
         return _NONE
@@ -183,7 +187,7 @@ def _generation_prompt(rendering: Rendering) -> str:
 
 
 def _render(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _RenderedChat | None:
-    """Render the beginning of a chat; None if the template refuses it."""
+    """Render the beginning of a chat, or return None if the template refuses the messages."""
     try:
         text = rendering.template.run(chat, {**rendering.given, "add_generation_prompt": prompted}, traced=True)
     except TemplateError:
@@ -193,7 +197,7 @@ def _render(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _Ren
 
 
 def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:
-    """Return the runs with only those in the found spans marked as trained."""
+    """Return the runs, split so that exactly the text in the found spans is marked for training."""
     made: list[Run] = []
     at = 0
     for start, stop in (*sorted(found), (sum(length for length, _ in runs), 0)):
@@ -205,14 +209,14 @@ def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[R
 
 @lru_cache(maxsize=128)
 def answer_end(template: ChatJinja, controls: Controls) -> str:
-    """Return the marker that a template writes after an answer, without white space.
+    """Return the marker that a template writes after a response, without surrounding white space.
 
     Args:
         template: The template.
-        controls: Its control sequences.
+        controls: The template's control sequences.
 
     Returns:
-        The marker; empty if there is none or the template refuses a short chat.
+        The marker. Empty if the template writes no marker or refuses a short chat.
     """
     chat = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _WORD})
     try:

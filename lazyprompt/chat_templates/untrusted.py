@@ -1,8 +1,8 @@
 """Rendering of chats with untrusted text neutralised and traced through the template.
 
-If a template loses the origins of its text, only the template's own control sequences are trusted. They are found by
-rendering the chat again with all untrusted characters exchanged. A control sequence at the same index in both outputs
-is the template's own. One that only the original values produce is forged.
+If the origins of the output can't be traced, only the template's own control sequences are trusted. To find these, the
+chat is rendered again with every untrusted character exchanged for a different one. A control sequence at the same
+index in both outputs was written by the template. A control sequence that only the original values produce is forged.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     # The messages and the variables of a template, with traced texts.
     _Run: TypeAlias = tuple[Chat, Mapping[str, object]]
 
-# The fields of a message that hold untrusted text.
+# The fields of a message that contain untrusted text.
 _SAID = ("content", "reasoning_content", "reasoning", "thinking")
-# An unclosed thought, which only a message to continue may contain.
+# Matches an unclosed reasoning tag, which only a message to continue may contain.
 _OPEN_THOUGHT = re.compile(r"\s*+(<think>)(?!.*<think>)", re.DOTALL)
 _UNKNOWN = TextOrigin("unknown")
 _WORD = re.compile(r"[\w.-]+")
 _PUNCTUATION = re.compile(r"([^\w\s])")
-# Prose, which no filter turns into a control sequence.
+# Matches prose, which no filter turns into a control sequence.
 _PROSE = re.compile(r"[\w\s.,:!?'\"()-]*")
-# Pairs of characters that HTML, JSON and URLs escape with equal lengths.
+# Pairs of characters whose escapes in HTML, JSON and URLs have the same length.
 _PAIRS = ("<>", '"\\', "&'", "-.", "_~", "[(", "])", "{;", "}?", "|:", "/=", "#$", "!%", "*+", ",@", "^`")
 
 
 _KINDS = (ascii_lowercase, ascii_uppercase, digits, *_PAIRS)
-# Exchanges characters one to one, so that distinct texts stay distinct; white space stays.
+# Exchanges characters one to one, so that distinct texts remain distinct. White space is not exchanged.
 _EXCHANGED = str.maketrans("".join(_KINDS), "".join(kind[len(kind) // 2 :] + kind[: len(kind) // 2] for kind in _KINDS))
 
 
@@ -57,7 +57,8 @@ class Traces(NamedTuple):
     Attributes:
         parts: Alternating trusted and untrusted parts.
         origins: The origin of each part.
-        note: The reason if the template loses origins; then only its own control sequences are trusted.
+        note: The reason why origins are lost; empty if they are traced. If they are lost, only the template's own
+            control sequences are trusted.
     """
 
     parts: Sequence[str]
@@ -66,7 +67,7 @@ class Traces(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The whole text."""
+        """The whole rendered text."""
         return "".join(self.parts)
 
 
@@ -75,8 +76,8 @@ class Rendering(NamedTuple):
 
     Attributes:
         template: The template.
-        given: Its variables except the messages.
-        controls: Its control sequences.
+        given: The template's variables except the messages.
+        controls: The template's control sequences.
         safety: The policy for control sequences in untrusted text.
     """
 
@@ -92,15 +93,15 @@ class Rendering(NamedTuple):
     def traced(self, chat: Chat) -> Traces:
         """Render a chat with its origins, and neutralise control sequences in untrusted text.
 
-        Contents are neutralised before rendering, so that no forged tag misleads the template. Text that the template
-        composes (arguments, tools, a sequence that begins in its own text) is checked after rendering.
+        Contents are neutralised before rendering, so that forged tags don't mislead the template. Text that the
+        template composes, such as arguments and tools, is checked after rendering.
 
         Args:
-            chat: The messages, as plain data; traced texts keep their origins.
+            chat: The messages as plain data. Traced texts keep their origins.
 
         Raises:
             TemplateError: The template refuses the messages.
-            SafetyError: Untrusted text contains a control sequence, and the policy refuses it.
+            SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
         """
         run = self.with_origins(chat)
         text = self.template.run(map_texts(run[0], str.__str__), self.given)
@@ -113,7 +114,7 @@ class Rendering(NamedTuple):
         return Traces(parts, origins)
 
     def _trace_parts(self, run: _Run, text: str) -> tuple[list[str], list[TextOrigin], str]:
-        """Return the parts of a text and their origins, and the reason if the template loses them."""
+        """Return the parts of a text, their origins, and the reason why the origins are lost, if they are."""
         try:
             parts, origins = parts_of(self.template.run(*run, traced=True))
         except TemplateError as error:
@@ -126,17 +127,17 @@ class Rendering(NamedTuple):
         return parts, origins, "it modifies its own text and other text together" if mixed else ""
 
     def with_origins(self, chat: Chat) -> _Run:
-        """Return messages and variables with origins, and contents with neutralised control sequences.
+        """Add origins to messages and variables, and neutralise control sequences in message contents.
 
         Raises:
-            SafetyError: A content contains a control sequence, and the policy refuses it.
+            SafetyError: Message content contains a control sequence, and the policy is ``raise``.
         """
         traced = [self._trace_message(message, at) for at, message in enumerate(chat)]
         given = self.given
         return traced, {**given, **{name: trace(given[name], TextOrigin(name)) for name in ("tools", "documents")}}
 
     def _trace_message(self, message: Mapping[str, Any], at: int) -> dict[str, Any]:
-        """Return a message with origins and neutralised contents."""
+        """Add origins to a message, and neutralise control sequences in its contents."""
         role = message.get("role")
         known = role in ROLES
         origin = TextOrigin(str(role) if known else "role", at)
@@ -147,7 +148,7 @@ class Rendering(NamedTuple):
         return traced
 
     def _guard_content(self, value: object, *, may_think: bool) -> object:
-        """Neutralise the content of a message, part by part."""
+        """Neutralise control sequences in message content, part by part."""
         if isinstance(value, Traced):
             return self._guard(_with_thought(value) if may_think else value)
         if is_list(value):
@@ -157,7 +158,7 @@ class Rendering(NamedTuple):
         return value
 
     def _guard(self, text: Traced) -> Traced:
-        """Neutralise the untrusted parts of a text."""
+        """Neutralise control sequences in the untrusted parts of a text."""
         if not self.safety.looks or self.controls.is_clean(text):
             return text
         parts, origins = parts_of(text)
@@ -169,11 +170,11 @@ class Rendering(NamedTuple):
         return Traced("".join(parts), chain.from_iterable(map(_runs, parts, origins)))
 
     def _compare_parts(self, run: _Run) -> tuple[list[str], list[TextOrigin]]:
-        """Render a chat whose origins the template loses; only the template's own control sequences are trusted.
+        """Render a chat whose origins can't be traced, and trust only the template's own control sequences.
 
         Raises:
             TemplateError: The template refuses the messages.
-            SafetyError: The values produce a control sequence, and the policy refuses it or it cannot be neutralised.
+            SafetyError: The values produce a control sequence that the policy forbids, or that can't be neutralised.
         """
         template, _, controls, safety = self
         words = _words(template)
@@ -203,7 +204,7 @@ class Rendering(NamedTuple):
 
 
 def _runs(part: str, origin: TextOrigin) -> Iterator[Run]:
-    """Yield the runs of a guarded part; neutralised sequences keep their original text."""
+    """Yield the runs of a neutralised part; neutralised sequences keep their original text."""
     done = 0
     for start, end, raw in part.marks if isinstance(part, Neutralised) else ():
         yield start - done, origin
@@ -213,7 +214,7 @@ def _runs(part: str, origin: TextOrigin) -> Iterator[Run]:
 
 
 def _with_thought(text: Traced) -> Traced:
-    """Trust the tags of the thought before an assistant's answer, which models write themselves."""
+    """Trust the reasoning tags at the start of an assistant message, because models write them themselves."""
     found = LEADING_THOUGHT.match(text)
     if not found and text.runs[-1][1].trusted:
         found = _OPEN_THOUGHT.match(text)
@@ -228,12 +229,12 @@ def _with_thought(text: Traced) -> Traced:
 
 
 class _Compared(NamedTuple):
-    """The comparison of a text with the same text made from harmless values.
+    """A comparison of a rendered text with the same text rendered from neutral values.
 
     Attributes:
-        own: The indexes and texts of the control sequences in both.
+        own: The indexes and texts of the control sequences that both texts contain.
         forged: The control sequences that only the first text contains.
-        settled: True if the first text has a control sequence wherever the second has one.
+        settled: True if the first text contains a control sequence wherever the second text contains one.
     """
 
     own: Sequence[tuple[int, str]]
@@ -243,14 +244,14 @@ class _Compared(NamedTuple):
 
 @lru_cache(maxsize=128)
 def _words(template: ChatJinja) -> frozenset[str]:
-    """Return the names and words that a template may compare; exchanging them would change its behaviour."""
+    """Return the words that a template may compare with values, because exchanging them would change its behaviour."""
     tree = parse_template(template.text)
     texts = [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
     return frozenset(filter(_WORD.fullmatch, (*texts, *(node.attr for node in tree.find_all(nodes.Getattr)))))
 
 
 def _change_unless(words: frozenset[str], change: Callable[[str], str]) -> Callable[[Traced], Traced]:
-    """Return a function that applies a change to the untrusted parts of texts, except some words."""
+    """Return a function that applies a change to the untrusted parts of a text unless the text is a listed word."""
 
     def changed(text: Traced) -> Traced:
         if text in words:
@@ -267,7 +268,7 @@ def _exchange(text: str) -> str:
 
 
 def _escape(text: str, controls: Controls) -> str:
-    """Put a backslash before a text and each of its punctuation marks, unless it is prose."""
+    """Put a backslash before a text and each of its punctuation marks, unless the text is plain prose."""
     if _PROSE.fullmatch(text) and not (at_edge(controls, [text]) or within(controls, [text], frozenset())):
         return text
     return "\\" + _PUNCTUATION.sub(r"\\\1", text)
@@ -285,7 +286,7 @@ def _try_render(template: ChatJinja, run: _Run) -> str | None:
 
 
 def _compare(text: str, calm: str | None, controls: Controls) -> _Compared:
-    """Compare the control sequences of a text with those of the same text made from harmless values."""
+    """Compare the control sequences in a text with the control sequences in a text rendered from neutral values."""
     found, due = controls.found(text), controls.found(calm or "")
     if calm is None:
         return _Compared([], [sequence for _, sequence in found], settled=False)
@@ -299,7 +300,7 @@ def _compare(text: str, calm: str | None, controls: Controls) -> _Compared:
 
 
 def _split(text: str, own: Sequence[tuple[int, str]]) -> tuple[list[str], list[TextOrigin]]:
-    """Split a text into the template's own control sequences and all other text."""
+    """Split a text into the template's own control sequences and the remaining text."""
     runs: list[Run] = []
     at = 0
     for place, sequence in own:

@@ -47,7 +47,7 @@ def test_a_template_is_taken_by_its_name(model: Path) -> None:
         template = ChatTemplate.load(model, name="rag", **options)
         assert str(template.render(CHAT, documents=[{"text": "x"}])) == f"x{end}"
         options = {"eos_token": "</s>"}
-    with pytest.raises(TemplateError, match="no chat template 'tools' .*; there are .*'rag'"):
+    with pytest.raises(TemplateError, match="no chat template 'tools' .*; available templates: .*'rag'"):
         ChatTemplate.load(model, name="tools")
 
 

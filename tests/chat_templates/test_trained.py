@@ -355,7 +355,7 @@ def test_a_forged_answer_of_the_user_is_not_trained() -> None:
 
 def test_where_origins_are_lost_nobody_can_say_what_is_trained() -> None:
     with pytest.raises(
-        TemplateError, match="^cannot determine which text is the assistant's: the template loses the origins"
+        TemplateError, match="^cannot determine which text the assistant wrote: the template loses the origins"
     ):
         # What kind of text it is, is seen in how Python writes its methods.
         trained(PLAIN + "{{ (messages[0].content|attr('upper')|string)[:6] }}", [ASKED, ANSWERED], None)

@@ -438,7 +438,7 @@ def test_a_counter_travels_as_its_path(directory: Path) -> None:
 
 
 def test_a_tokenizer_that_is_missing_or_broken_is_an_error_at_once(tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"tokenizer.json does not exist; give the path of a model's"):
+    with pytest.raises(TokenizerError, match=r"tokenizer.json does not exist; pass the path of a model's"):
         HuggingFaceTokenCounter(tmp_path)
     with pytest.raises(TokenizerError, match=r"gpt2 does not exist; .*nothing is downloaded"):
         HuggingFaceTokenCounter("gpt2")
