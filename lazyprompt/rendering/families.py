@@ -1,7 +1,7 @@
-"""The model families: the markers of each, with all the spacing of the model's own chat template.
+"""The markers of each model family, with all the spacing in the model's own chat template.
 
-A family without a form for tools has the general one: its tools are described as JSON under a header, and calls and
-results have the form of Hermes. The ``note`` of its tool form gives the reason.
+A family without its own tool format uses the general tool format. It describes tools as JSON under a header, and writes
+tool calls and results in Hermes' format. The ``note`` of the family's tool format contains the reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lazyprompt.rendering import family_tools
 from lazyprompt.rendering.family_names import bare, known
 from lazyprompt.safety.special_tokens import tokens_of_calls, tokens_of_tokenizer
 
-# The fields of Markers, by name.
+# Maps the names of fields in Markers to their values.
 MarkerFields: TypeAlias = Mapping[str, Any]
 
 __all__ = ["FAMILIES", "bare", "known", "tokens_of_calls", "tokens_of_tokenizer"]
@@ -24,12 +24,12 @@ def _with(family: MarkerFields, **more: object) -> MarkerFields:
 
 
 def _turns(form: str, roles: tuple[str, str, str] = ("system", "user", "assistant"), **more: object) -> MarkerFields:
-    """Return the markers of a family whose turns all have one form.
+    """Return the markers of a family that writes all turns in the same format.
 
     Args:
-        form: The pattern of a turn, with ``{role}`` and ``{text}``.
-        roles: The names of the system, the user and the assistant.
-        more: Its other markers, and those that differ from the form.
+        form: The pattern for a turn, with ``{role}`` and ``{text}``.
+        roles: The names of the system, user and assistant roles.
+        more: Other markers of the family, including markers that differ from the pattern.
     """
     before, after = form.split("{text}")
     sos, soh, soa = (before.replace("{role}", role) for role in roles)
@@ -57,7 +57,8 @@ _LLAMA_3 = _turns(
     stop=("<|eot_id|>",),
     trim=("system", "user", "assistant"),
 )
-# The date is the one that the templates themselves fall back on: 3.1 and 3.3 always, 3.2 where its engine has no clock.
+# The date is the templates' default. The templates of 3.1 and 3.3 always use this date.
+# The template of 3.2 uses the date if the engine provides no clock.
 _LLAMA_3_1 = _with(
     _LLAMA_3,
     preamble="Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
@@ -65,7 +66,7 @@ _LLAMA_3_1 = _with(
     stop=("<|eot_id|>", "<|eom_id|>"),
 )
 
-# Gemma has no system role. What a developer sets goes before the first thing the user says, as Gemma 3 does it.
+# Gemma has no system role. The system text is placed before the first user text, as in Gemma 3's template.
 _GEMMA = _turns(
     "<start_of_turn>{role}\n{text}<end_of_turn>\n",
     ("", "user", "model"),
@@ -107,7 +108,7 @@ _GLM_4 = _turns(
 )
 _GLM_4_5 = _with(
     _GLM_4,
-    # What was thought is dropped from all turns of the past, the empty tags stay.
+    # The template removes reasoning from earlier turns, but writes the empty tags.
     soa="<|assistant|>\n<think></think>\n",
     soe="<|observation|>\n<tool_response>\n",
     eoe="\n</tool_response>",
@@ -146,16 +147,16 @@ _EXAONE = _turns(
     stop=("[|endofturn|]",),
 )
 
-# Which real template proves which family is in the tests, and in docs/reference/families.md.
+# The tests and docs/reference/families.md list the real templates that verify each family.
 FAMILIES: Final[Mapping[str, MarkerFields]] = {
-    "chatml": _CHATML,  # as OpenHermes 2.5 has it
+    "chatml": _CHATML,  # from the template of OpenHermes 2.5
     # Qwen
     "qwen1.5": _with(_CHATML, system="You are a helpful assistant"),
     "qwen2": _with(_CHATML, system="You are a helpful assistant."),
     "qwen2.5": _with(_QWEN, system="You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
     "qwen2.5-math": _with(_QWEN, system="Please reason step by step, and put your final answer within \\boxed{}."),
     "qwen2.5-vl": _with(_CHATML, system="You are a helpful assistant."),
-    "qwq": _with(_QWEN, system="", generation=_THINKS),  # line breaks before an answer of the past are dropped
+    "qwq": _with(_QWEN, system="", generation=_THINKS),  # line breaks before earlier responses are dropped
     "qwen3": _QWEN,
     "qwen3-nothink": _with(_QWEN, generation=_DOES_NOT_THINK),  # enable_thinking=False
     "qwen3-instruct-2507": _QWEN,
@@ -164,8 +165,8 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "qwen3.5": _QWEN_3_5,
     "qwen3.5-nothink": _with(_QWEN_3_5, generation=_DOES_NOT_THINK),
     "qwen3.6": _with(_QWEN_3_5, **family_tools.QWEN_3_6),
-    # Meta, and what others made of Llama
-    # The template strips the first turn with the system text in it, so that space before the user's text stays there.
+    # Meta, and models based on Llama
+    # Llama 2's template strips the first turn after adding the system text, so white space after that text is kept.
     "llama-2": _turns(
         "<s>[INST] {text} [/INST]",
         sos="<<SYS>>\n",
@@ -197,7 +198,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         tool_form=family_tools.TOOL_USE,
     ),
     "tulu-3": _turns("<|{role}|>\n{text}\n", eoa="<|end_of_text|>\n"),
-    # FastChat is where Vicuna's format is defined.
+    # Vicuna's format is defined in FastChat.
     "vicuna": {
         "eos": " ",
         "soh": "USER: ",
@@ -208,8 +209,8 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         "system": "A chat between a curious user and an artificial intelligence assistant. "
         "The assistant gives helpful, detailed, and polite answers to the user's questions.",
     },
-    # Mistral, by the versions of its tokenizers: mistral-common says which model has which. The templates of v7-tekken
-    # bring system texts, most with the date of the day in them, so there is none here.
+    # Mistral's families are named after tokenizer versions, which mistral-common assigns to models.
+    # The default system texts of v7-tekken templates are omitted, because most contain the current date.
     "mistral-v1": _with(_MISTRAL, soh=" [INST] ", eoh=" [/INST]", system_place="first_user"),
     "mistral-v3": _with(_MISTRAL, **family_tools.MISTRAL_V3, trim=("assistant",)),
     "mistral-nemo": _with(_MISTRAL, **family_tools.MISTRAL_NEMO, soh="[INST]", soa=""),  # v3-tekken
@@ -240,7 +241,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "deepseek-v3": _with(_DEEPSEEK, **family_tools.DEEPSEEK_V3),
     "deepseek-v3.1": _with(
         _DEEPSEEK, **family_tools.DEEPSEEK_V3_1, soa="<｜Assistant｜></think>"
-    ),  # not thinking, which is what it does untold
+    ),  # with thinking off, which is the template's default
     "deepseek-r1": _with(_DEEPSEEK_R1, result_join="<｜tool▁output▁end｜><｜tool▁output▁begin｜>"),
     "deepseek-r1-distill": _DEEPSEEK_R1,
     # InternLM, Zhipu, Baichuan, 01.AI, Moonshot, ByteDance, MiniMax
@@ -272,9 +273,9 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         "stop": ("<reserved_106>",),
     },
     "yi": _CHATML,
-    "yi-1.5": _with(_CHATML, sos="", eos=""),  # the template writes the system text bare
+    "yi-1.5": _with(_CHATML, sos="", eos=""),  # the template writes the system text without markers
     "kimi-k2": _KIMI_K2,
-    # What was thought is dropped from all turns of the past, the empty tags stay.
+    # The template removes reasoning from earlier turns, but writes the empty tags.
     "kimi-k2-thinking": _with(
         _KIMI_K2,
         soa="<|im_assistant|>assistant<|im_middle|><think></think>",
@@ -309,7 +310,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
         trim=("user", "assistant"),
         tool_form=family_tools.TOOL_USE,
     ),
-    # The templates from 3.1 on bring a system text with the date of the day, so there is none here.
+    # The default system text since version 3.1 is omitted, because it contains the current date.
     "granite-3": _with(_GRANITE, tool_form=family_tools.GRANITE_3),
     "granite-4": _with(
         _GRANITE_4, system="You are a helpful assistant. Please ensure responses are professional, accurate, and safe."
@@ -333,7 +334,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "olmo-2": _turns("<|{role}|>\n{text}\n", bos="<|endoftext|>", eoa="<|endoftext|>\n"),
     "exaone-3.5": _EXAONE,
     "exaone-deep": _with(_EXAONE, generation="[|assistant|]<thought>\n"),
-    "exaone-4": _turns(  # not thinking, which is what it does untold
+    "exaone-4": _turns(  # with thinking off, which is the template's default
         "[|{role}|]\n{text}[|endofturn|]\n",
         soa="[|assistant|]\n<think>\n\n</think>\n\n",
         stop=("[|endofturn|]",),

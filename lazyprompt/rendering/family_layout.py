@@ -1,4 +1,4 @@
-"""A layout that follows a model family's own chat template."""
+"""A layout that writes prompts in the format of a model family's own chat template."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Msg
     from lazyprompt.rendering.markers import Markers
 
-# Text between the system texts of the prompter and of the history in one turn, as in DeepSeek's template.
+# Separates the prompter's system text from the history's in the same turn, as in DeepSeek's template.
 _BETWEEN = "\n\n"
 
 
 class FamilyLayout:
-    """The layout of a model family: the markers contain all the spacing, and an empty system turn is left out.
+    """A layout whose markers contain all the spacing. Empty system turns are omitted.
 
     Args:
         markers: The family's markers.
@@ -33,7 +33,7 @@ class FamilyLayout:
         self._markers = markers
         self._constant_system: Run | None = None
         self._system_text: str | None = None
-        # Llama's templates strip the user's text behind the tools.
+        # Llama's templates strip the user text that follows the tools.
         in_first = markers.tool_form.place == "first_user" and "user" not in markers.trim
         self._with_tools = markers.evolve(trim=(*markers.trim, "user")) if in_first else markers
         self._generation = markers.soa if markers.generation is None else markers.generation
@@ -43,9 +43,9 @@ class FamilyLayout:
         self.literals: tuple[str, ...] = (begin, markers.eos + markers.soh, closing, *turn_literals(markers))
 
     def lay(self, prompt: Prompt) -> PartList:
-        """Put the fields in the order of the family's chat template."""
+        """Write a prompt's fields in the order of the family's chat template."""
         markers, leading = self._markers, self._leading(prompt)
-        # A system text at the beginning of the history replaces the prompter's, or follows it.
+        # A system text at the beginning of the history replaces the prompter's system text, or is appended to it.
         system = self._constant_system if self._constant_system and not leading else self._system(prompt, leading)
         messages = prompt.history.messages[len(leading) :]
         out = PartList((markers.bos,))
@@ -66,10 +66,10 @@ class FamilyLayout:
     def _lay_turns(
         self, system: Run, messages: Sequence[Msg], asked: Run | None, tools: Run | None, out: PartList, first: int
     ) -> tuple[Run | None, int]:
-        """Put the system turn and the history.
+        """Add the system turn and the history.
 
         Returns:
-            The user's newest turn, and the number of messages before the system text.
+            The user's current turn, and the number of messages that precede the system text.
         """
         parts, slots = system
         out.add(parts, slots)
@@ -84,7 +84,7 @@ class FamilyLayout:
     def _lay_into_user_turn(
         self, system: Run, messages: Sequence[Msg], asked: Run | None, tools: Run | None, out: PartList, first: int
     ) -> tuple[Run | None, int]:
-        """Put the history with the system text in a user turn; the rest is as in :meth:`_lay_turns`."""
+        """Add the history, with the system text in a user turn, and return the same values as :meth:`_lay_turns`."""
         markers = self._markers
         in_first = markers.system_place == "first_user"
         if messages and (in_first or asked is None):
@@ -97,7 +97,7 @@ class FamilyLayout:
         put_history(messages, markers, out, first)
         if tools is not None:
             out.add(*tools)
-        # Without a user turn, the system text is one.
+        # Without a user turn, the system text becomes the user turn.
         if asked is not None:
             asked = _join_runs(system, asked)
         elif any(system[0][2:-2]):
@@ -105,14 +105,14 @@ class FamilyLayout:
         return asked, len(messages) if first else 0
 
     def _user_tools(self, prompt: Prompt) -> Run | None:
-        """Return the tools block of a family that has it in or before a user turn."""
+        """Return the tools block if the family writes the block in or before a user turn, else None."""
         markers = self._markers
         if markers.tool_form.place not in ("first_user", "last_user") or not prompt.tools.names:
             return None
         return tool_parts(prompt.tools, markers, markers.tools)
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> FamilyLayout:
-        """Return this layout with the system text filled in, or with its turn if all of that is constant."""
+        """Return a layout with the constant system text filled in, and with the whole system turn if it is constant."""
         layout = FamilyLayout(self._markers)
         if "system" in constant:
             layout._system_text = prompt.system
@@ -120,15 +120,16 @@ class FamilyLayout:
             layout._constant_system = self._system(prompt, ())
         return layout
 
-    def mark(self, split: str) -> str:  # noqa: ARG002 - a family has its own
-        """Return the generation prompt."""
+    def mark(self, split: str) -> str:  # noqa: ARG002 - the family's generation prompt is used
+        """Return the family's generation prompt."""
         return self._generation
 
     def _leading(self, prompt: Prompt) -> Sequence[Msg]:
-        """Return the messages at the beginning of the history that are part of the system text.
+        """Return the messages at the beginning of the history that become part of the system text.
 
-        The first is one if the prompter has no system text of its own, as a template takes it from the first message.
-        All are where the family has no marker that opens a system turn, so that two texts could not be told apart.
+        If the prompter has no system text, the first system message is included, as in the family's chat template. If
+        no marker opens the family's system turns, all system messages are included, because no marker would separate
+        them.
         """
         if not prompt.history or prompt.history.messages[0].role not in SYSTEM_ROLES:
             return ()
@@ -139,7 +140,7 @@ class FamilyLayout:
         return () if own or any(prompt.instruction.parts) else texts[:1]
 
     def _system(self, prompt: Prompt, leading: Sequence[Msg]) -> Run:
-        """Return the system turn, in which the history's system text follows the prompter's; empty if there is none."""
+        """Return the system turn, with the history's system text after the prompter's; empty without system text."""
         markers = self._markers
         text = (prompt.system if self._system_text is None else self._system_text) or ""
         system = f"{text}\n" if text and any(prompt.instruction.parts) else text
@@ -163,7 +164,7 @@ class FamilyLayout:
         return turn if before is None else _join_runs(before, turn)
 
     def _with_system_tools(self, text: Run, prompt: Prompt) -> Run:
-        """Return the system text with the tools block of a family that has it in the system turn."""
+        """Return the system text, with the tools block if the family writes the block in the system turn."""
         markers, form = self._markers, self._markers.tool_form
         has_text = any(text[0])
         if form.place == "system_start":
@@ -174,30 +175,30 @@ class FamilyLayout:
         if has_text or form.default_system:
             description = markers.tools if has_text else form.default_system + markers.tools
         else:
-            # Line breaks that set the tools apart from the text before them have no place here.
+            # Without preceding text, drop the line breaks that separate the tools from it.
             description = markers.tools.lstrip("\n")
         return _join_runs(text, tool_parts(prompt.tools, markers, description))
 
     def _said(self, prompt: Prompt) -> Run | None:
-        """Return the user's newest text; None if there is none."""
+        """Return the user's current text, or None if the prompt contains no user text."""
         if not prompt.input and not any(prompt.user.parts):
             return None
         parts = (*prompt.user.parts, prompt.input or "", "")
         return self._trimmed(parts), (*prompt.user.slots, "input", MARKERS)
 
     def _trimmed(self, parts: Sequence[str]) -> Sequence[str]:
-        """Return the parts of a user turn, stripped if the family's template strips them."""
+        """Return the parts of a user turn, stripped if the family's template strips user text."""
         return stripped(parts) if "user" in self._markers.trim else parts
 
 
 def _join_runs(first: Run, second: Run) -> Run:
-    """Return two runs as one."""
+    """Join two runs of parts."""
     return (*first[0], "", *second[0]), (*first[1], MARKERS, *second[1])
 
 
 def _with_leading(parts: Sequence[str], slots: Sequence[str], leading: Sequence[Msg], *, trim: bool) -> Run:
-    """Return the parts of a system text, followed by the system messages at the beginning of the history."""
-    from lazyprompt.rendering.turns import message_run  # noqa: PLC0415 - only messages need to know what they are
+    """Append the system messages at the beginning of the history to the parts of a system text."""
+    from lazyprompt.rendering.turns import message_run  # noqa: PLC0415 - only prompts with a history need it
 
     for message in leading:
         text = message.text.strip() if trim else message.text
@@ -219,10 +220,10 @@ def _ends_with_result(messages: Sequence[Msg]) -> bool:
 def _put_into_first_turn(
     system: Run, messages: Sequence[Msg], markers: Markers, out: PartList, first: int, others: Markers | None = None
 ) -> None:
-    """Add a history whose first turn begins with the system text or the tools.
+    """Add a history, with the system text or the tools at the beginning of its first turn.
 
-    Where the user does not speak first, they have a turn of their own. ``others`` are the markers of all turns but the
-    first, if they differ.
+    If the first message is not a user message, the text is written as a separate user turn. ``others`` are the markers
+    for all turns after the first turn, if they differ.
     """
     turns = PartList()
     own_turn = messages[0].role != "user"
@@ -232,7 +233,7 @@ def _put_into_first_turn(
     begun = 0 if own_turn else 1
     put_history(messages[:begun], markers, turns, first)
     put_history(messages[begun:], others or markers, turns, first + begun)
-    # The first two parts are the empty ones every list begins with; the third is what opens the first turn.
+    # Every part list begins with two empty parts. The third part opens the first turn.
     slots = turns.slots
     out.add(turns.parts[:3], slots[:3])
     out.add(*system)
