@@ -175,7 +175,7 @@ class FamilyLayout:
         if has_text or form.default_system:
             description = markers.tools if has_text else form.default_system + markers.tools
         else:
-            # Without preceding text, drop the line breaks that separate the tools from it.
+            # No text precedes the tools, so drop the line breaks that would separate them.
             description = markers.tools.lstrip("\n")
         return _join_runs(text, tool_parts(prompt.tools, markers, description))
 

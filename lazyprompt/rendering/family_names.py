@@ -1,4 +1,4 @@
-"""Families of models by their names, and the models that need their chat template itself."""
+"""Name patterns for model families, and for models that can only be rendered with their own chat template."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# A pattern matches from the beginning of the model's name: a model named after another ("OpenHermes-2.5-Mistral") may
-# have another template. No letter, digit or further version may follow, so "llama-3" matches neither "llama-3b" nor
-# "llama-3.1". The longest match counts; of two, the first pattern.
+# Each pattern must match at the start of a model's name.
+# A name that only contains a family's name, such as "OpenHermes-2.5-Mistral", may use a different template.
+# No letter, digit or version number may follow a match, so "llama-3" matches neither "llama-3b" nor "llama-3.1".
+# The longest match wins. If two matches have the same length, the first pattern wins.
 NAMES = (
     (r"qwen-?1[.-]5", "qwen1.5"),
     (r"qwen-?2(?:[.-]5)?-?vl", "qwen2.5-vl"),
     (r"qwen-?2[.-]5-math", "qwen2.5-math"),
     (r"qwen-?2[.-]5(?!-omni)", "qwen2.5"),
     (r"qwen-?2(?!-audio)", "qwen2"),
-    (r"qwen-?3[.-]5(?=-(?:0[.-]8|2)b)", "qwen3.5-nothink"),  # so are the small ones shipped
+    (r"qwen-?3[.-]5(?=-(?:0[.-]8|2)b)", "qwen3.5-nothink"),  # small models have thinking off by default
     (r"qwen-?3[.-]5", "qwen3.5"),
     (r"qwen-?3[.-]6", "qwen3.6"),
     (r"qwen-?3-coder(?!-next)", "qwen3-coder"),
@@ -47,7 +48,7 @@ NAMES = (
     (r"phi-?4-mini", "phi-4-mini"),
     (r"phi-?4(?!-multimodal)", "phi-4"),
     (r"deepseek-r1-distill", "deepseek-r1-distill"),
-    (r"deepseek-v3|deepseek-r1-0528", "deepseek-v3"),  # this R1 opens its thoughts by itself
+    (r"deepseek-v3|deepseek-r1-0528", "deepseek-v3"),  # R1-0528 writes the opening <think> itself
     (r"deepseek-r1(?!-zero)", "deepseek-r1"),
     (r"deepseek-v3[.-]1", "deepseek-v3.1"),
     (r"deepseek-v2-chat-0628", "deepseek-v2-0628"),
@@ -85,26 +86,26 @@ NAMES = (
     (r"hermes-?3", "hermes-3"),
 )
 
-_EFFORT = "its system turn begins with how hard to think, set apart from the system text only where there is one"
-_PREAMBLE = "its system turn begins with a text of its own, and puts a heading over the system text if there is one"
-_QUIET = "it writes a system text of its own, and drops or joins what else there is"
+_EFFORT = "its system turn begins with the reasoning effort, followed by a separator only if there is system text"
+_PREAMBLE = "its system turn begins with a fixed text, followed by a heading if there is system text"
+_QUIET = "it writes a fixed system text, and drops or joins all other system texts"
 
-# Models whose template markers can't follow even in plain chats, with the reason for the error message.
+# Models whose templates can't be expressed with markers even for plain chats, with the reason for the error message.
 BEYOND = {
-    "gpt-oss": (r"gpt-?oss", "its system turn holds the date of the day, and its answers stand in channels"),
-    "SmolLM3": (r"smollm-?3", "its system turn holds the date of the day"),
+    "gpt-oss": (r"gpt-?oss", "its system turn contains the current date, and its responses are split into channels"),
+    "SmolLM3": (r"smollm-?3", "its system turn contains the current date"),
     "Qwen3.8": (r"qwen-?3[.-]8", _EFFORT),
     "Command A, Command R7B": (r"(?:c4ai-)?command-(?:a|r7b)", _PREAMBLE),
     "Tiny Aya": (r"tiny-aya", _PREAMBLE),
     "Phi-4-reasoning": (r"phi-?4(?:-mini)?(?:-flash)?-reasoning", _QUIET),
     "Nemotron 3": (
         r"(?:nvidia-)?nemotron-3(?:[.-]5)?",
-        "it strips white space behind the answers of the past, and keeps that before them",
+        "it strips white space after earlier responses, but keeps white space before them",
     ),
-    "DeepSeek V2.5": (r"deepseek-(?:coder-)?v2[.-]5", "it begins with spaces, as many as there are system texts"),
+    "DeepSeek V2.5": (r"deepseek-(?:coder-)?v2[.-]5", "its prompt begins with one space for each system text"),
 }
 
-# File names may begin with the publisher, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
+# Matches the publisher at the start of a file name, as in Qwen_Qwen2.5-7B-Instruct-Q4_K_M.gguf.
 PUBLISHER = (
     r"(?:(?:01-ai|allenai|baichuan-inc|bytedance-seed|c4ai|cohereforai|coherelabs|deepseek-ai|google|huggingfaceh4"
     r"|huggingfacetb|ibm(?:-granite)?|internlm|lgai-exaone|liquidai|lmsys|meta(?:-llama)?|microsoft|minimaxai|mistralai"
@@ -114,11 +115,11 @@ _END = r"(?![a-z0-9]|\.\d)"
 
 
 class Known(NamedTuple):
-    """A known model.
+    """The lookup result for a known model.
 
     Args:
-        family: The model's family; ``""`` if markers can't follow its template.
-        beyond: The reason why they can't; ``""`` if they can.
+        family: The model's family; ``""`` if its template can't be expressed with markers.
+        beyond: The reason why the template can't be expressed with markers; ``""`` if it can.
     """
 
     family: str
@@ -132,22 +133,22 @@ def known(name: str) -> Known | None:
         name: The model's name, its repository, or the path of its file.
 
     Returns:
-        The family, or the reason why it has none; None if the name is unknown.
+        The family, or the reason why the model has no family. None if the name is unknown.
     """
-    # The last part of a path, a repository or a folder of the hub's cache (models--Qwen--Qwen2.5-7B-Instruct).
+    # Names may be paths, repositories or folders in the hub's cache, such as models--Qwen--Qwen2.5-7B-Instruct.
     model = bare(name)
     fitting = [(match.end(), found) for pattern, found in _patterns() if (match := pattern.match(model))]
     return max(fitting, key=lambda fit: fit[0])[1] if fitting else None
 
 
 def bare(name: str) -> str:
-    """Return a model's name without its path, in lower case and with hyphens."""
+    """Return a model's name without its path, in lower case, with hyphens in place of white space and underscores."""
     return re.sub(r"[\s_]+", "-", re.split(r"[/\\]|--", name.strip().lower().rstrip("/\\"))[-1])
 
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[tuple[re.Pattern[str], Known], ...]:
-    """Compile the patterns, on first use: that takes longer than importing all the rest."""
+    """Compile the patterns on first use, because compilation takes longer than importing all other modules."""
     table = [
         *((pattern, Known(family, "")) for pattern, family in NAMES),
         *((pattern, Known("", why)) for pattern, why in BEYOND.values()),

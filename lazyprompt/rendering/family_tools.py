@@ -1,4 +1,4 @@
-"""Tools, calls and results of model families: the markers and the form of each, as in their chat templates."""
+"""The tool formats of model families, as markers and patterns copied from their chat templates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _JSON_CALL = '{"name": "{name}", "arguments": {arguments}}'
 
-# Hermes' calls and tags, which Qwen and others write as well.
+# Hermes' format for tool calls, which Qwen and other families also use.
 _HERMES_CALLS: Final[Mapping[str, Any]] = {
     "tool_start": '<tool_call>\n{"name": "',
     "tool_args": '", "arguments": ',
@@ -87,7 +87,8 @@ QWEN_3_6: Final[Mapping[str, Any]] = {
     "tool_form": replace(QWEN_3_5["tool_form"], argument_format="json"),
 }
 
-# Llama's templates refuse two calls in one message, and drop its text: here the text and all calls stay, a line each.
+# Llama's templates refuse two calls in one message, and drop the message's text.
+# These markers keep the text and write each call on a separate line.
 LLAMA: Final[Mapping[str, Any]] = {
     "tools": (
         "Given the following functions, please respond with a JSON for a function call with its proper arguments that "
@@ -115,8 +116,9 @@ LLAMA_4: Final[Mapping[str, Any]] = {
     ),
 }
 
-# The templates drop the text of a message that calls, refuse ids that have not nine letters or digits, and write the
-# description of a tool without JSON's escapes. Here text and ids stay, and tools are JSON.
+# Mistral's templates drop the text of a message with tool calls, and refuse ids other than nine letters and digits.
+# They also write tool descriptions without JSON escapes.
+# These markers keep the text and the ids, and write valid JSON.
 MISTRAL_V3: Final[Mapping[str, Any]] = {
     "tools": "[AVAILABLE_TOOLS] {tools}[/AVAILABLE_TOOLS]",
     "soe": '[TOOL_RESULTS] {"content": ',
@@ -186,7 +188,7 @@ KIMI_K2: Final[Mapping[str, Any]] = {
     ),
 }
 
-# The template's own words, Chinese ones too.
+# The wording, including the Chinese text, is copied from the template.
 SEED_OSS: Final[Mapping[str, Any]] = {
     "tools": (
         "{tools}\n工具调用请遵循如下格式:\n<seed:tool_call>\n<function=example_function_name>\n"
@@ -284,7 +286,7 @@ EXAONE_4: Final[Mapping[str, Any]] = {
     "tool_form": ToolForm(call=f"<tool_call>{_JSON_CALL}</tool_call>", json_results=True),
 }
 
-_DEEPSEEK_NOTE = "its chat template has no form for the tools block"
+_DEEPSEEK_NOTE = "its chat template does not render the tools block"
 DEEPSEEK_V3: Final[Mapping[str, Any]] = {
     "soe": "<｜tool▁outputs▁begin｜><｜tool▁output▁begin｜>",
     "eoe": "<｜tool▁output▁end｜><｜tool▁outputs▁end｜>",
@@ -310,7 +312,7 @@ DEEPSEEK_V3_1: Final[Mapping[str, Any]] = {
     ),
 }
 
-# The template has no calls; their form is that of the model card of Phi-4-mini-instruct.
+# The template does not render tool calls, so their format is copied from the model card of Phi-4-mini-instruct.
 PHI_4_MINI: Final[Mapping[str, Any]] = {
     "tools": "<|tool|>{tools}<|/tool|>",
     "soe": "<|tool|>",
@@ -320,9 +322,9 @@ PHI_4_MINI: Final[Mapping[str, Any]] = {
     ),
 }
 
-# Forms that one table of markers cannot express.
-GEMMA_4: Final = ToolForm(note="it writes the results of calls within the turn of the calls, before the turn's text")
-GLM_4: Final = ToolForm(note="it writes each call as a turn of its own, and the tools as a Chinese text")
-GRANITE_3: Final = ToolForm(note="its versions 3.0 to 3.3 write tools in three ways")
-MISTRAL_V7_TEKKEN: Final = ToolForm(note="the models with this tokenizer write calls in three ways")
-TOOL_USE: Final = ToolForm(note="it has a chat template of its own for tools")
+# Families whose tool formats can't be expressed with a single set of markers.
+GEMMA_4: Final = ToolForm(note="it writes tool results in the same turn as the calls, before the turn's text")
+GLM_4: Final = ToolForm(note="it writes each call as a separate turn, and describes the tools in Chinese")
+GRANITE_3: Final = ToolForm(note="its versions 3.0 to 3.3 use three different tool formats")
+MISTRAL_V7_TEKKEN: Final = ToolForm(note="the models with this tokenizer use three different call formats")
+TOOL_USE: Final = ToolForm(note="it uses a separate chat template for tools")
