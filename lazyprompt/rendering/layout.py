@@ -1,7 +1,8 @@
-"""Layouts: the order and spacing in which the fields of a prompt become one flat text.
+"""Shared code for layouts, which determine the order and spacing of a prompt's fields in flat text.
 
-Two kinds of layout share this code. ``template_layout.py`` follows the text of a prompt template, with its fixed
-spacing. ``family_layout.py`` follows a model family's own chat template, whose markers contain all the spacing.
+Two kinds of layout share this code. The layout in ``template_layout.py`` fills a prompt template with fixed spacing.
+The layout in ``family_layout.py`` reproduces a model family's own chat template with markers that contain all the
+spacing.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ if TYPE_CHECKING:
     from lazyprompt.rendering.tool_form import ToolFormat
 
 
-# Parts, and the slot of each.
+# A list of parts, and a list with the slot of each part.
 Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
 class Said(str):  # pickles of segments hold the name
-    """The slot of a part of a turn of the assistant.
+    """The slot of a part in an assistant turn.
 
-    It equals the plain name of the slot; only training data needs the class. A prompt has no cost for it.
+    An instance equals the plain slot name, so only the code for training samples needs to know this class.
     """
 
     __slots__ = ()
 
 
 class End(Said):
-    """The slot of the part that begins with the end marker of the assistant's turn."""
+    """The slot of the part that begins with the end marker of an assistant turn."""
 
     __slots__ = ()
 
@@ -47,17 +48,17 @@ OWN = (MARKERS, MARKERS)
 
 
 class PartList:
-    """A list of parts: trusted and untrusted text in turn, with the slot of each.
+    """A list of alternating trusted and untrusted parts, with the slot of each part.
 
     Args:
-        parts: Parts that begin and end with a trusted one.
-        slots: The slot of each.
+        parts: The initial parts. The first and the last part are trusted.
+        slots: The slot of each initial part.
 
     Attributes:
         parts: The parts.
-        runs: The slots of the parts, as they were added.
+        runs: The slots of the parts, in one sequence for each call that added parts.
         note: The reason why the slots are unknown; empty if they are known.
-        order: The indexes of the messages of the history in the order of the text, if some are part of the system text.
+        order: The indexes of the history's messages in the order of the text. None if the order is unchanged.
     """
 
     __slots__ = ("note", "order", "parts", "runs")
@@ -77,17 +78,17 @@ class PartList:
         return slots
 
     def extend(self, parts: Iterable[str], slots: Sequence[str]) -> None:
-        """Add parts that go on with an untrusted one, and end with a trusted one."""
+        """Add parts that begin with an untrusted part and end with a trusted part."""
         self.parts += parts
         self.runs.append(slots)
 
     def own(self, text: str, slots: Sequence[str] = OWN) -> None:
-        """Add the model's own text."""
+        """Add trusted text, such as a marker."""
         self.parts += ("", text)
         self.runs.append(slots)
 
     def add(self, parts: Iterable[str], slots: Sequence[str]) -> None:
-        """Add parts that begin and end with a trusted one."""
+        """Add parts that begin and end with a trusted part."""
         self.parts.append("")
         self.parts += parts
         self.runs.append(_MARKER)
@@ -95,13 +96,13 @@ class PartList:
 
 
 class SampleParts(NamedTuple):
-    """Text of a training sample in parts.
+    """The text of a training sample in parts.
 
     Attributes:
-        parts: Trusted and untrusted text in turn.
+        parts: Alternating trusted and untrusted parts.
         slots: The slot of each part.
-        trained: True for each part that is trained.
-        messages: For each part of the history, the index of its message among the OpenAI dicts of the history.
+        trained: A flag for each part, True if the loss covers the part.
+        messages: The index of each part's message in the history as OpenAI dicts; None for parts outside the history.
     """
 
     parts: tuple[str, ...]
@@ -114,30 +115,35 @@ class TextLayout(Protocol):
     """A compiled layout."""
 
     literals: tuple[str, ...]
-    """The fixed texts, in which control sequences are found."""
+    """The fixed texts, which are searched for control sequences."""
     opening: str
-    """The end of the assistant's marker that the model writes itself; empty if the prompt has all of it."""
+    """The end of the assistant marker if the model writes that part itself; empty if the prompt contains it all."""
 
     def lay(self, prompt: Prompt) -> PartList:
-        """Put the fields in order."""
+        """Write a prompt's fields in the order of the layout."""
         ...
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> TextLayout:
         """Return a faster layout for prompts with constant fields.
 
         Args:
-            prompt: Any of these prompts.
+            prompt: Any prompt that contains these constant fields.
             constant: The names of the constant fields.
         """
         ...
 
     def mark(self, split: str) -> str:
-        """Return the text right before the answer: a template's split with its markers, or the family's own marker."""
+        """Return the text directly before the response.
+
+        Args:
+            split: The template's text before the response, with places for markers. A family's layout ignores this
+                text and returns the generation prompt.
+        """
         ...
 
 
 def last_question(messages: Sequence[Msg]) -> int:
-    """Return the index of the user's last message; 0 if there is none."""
+    """Return the index of the last user message without tool results, or 0 if no such message exists."""
     asked = (
         at
         for at in reversed(range(len(messages)))
@@ -147,7 +153,7 @@ def last_question(messages: Sequence[Msg]) -> int:
 
 
 def turn_literals(markers: Markers) -> tuple[str, ...]:
-    """Return the fixed texts between the values of a history."""
+    """Return the fixed texts that are written between the values in a history."""
     return (
         *(markers.sos, markers.eos, markers.eoh + markers.soa, markers.eoa + markers.soh, markers.soe, markers.eoe),
         *(markers.tool_start, markers.tool_args, markers.tool_end, markers.result_join or ""),
@@ -156,18 +162,18 @@ def turn_literals(markers: Markers) -> tuple[str, ...]:
 
 
 def tool_parts(tools: ToolSet, markers: Markers, description: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the tools block with its slots.
+    """Write the tools block, and return its parts and slots.
 
     Args:
         tools: The tools.
-        markers: The markers of the model.
-        description: The text of the block, with ``{tools}`` where the tools go.
+        markers: The model's markers.
+        description: The text of the block, with ``{tools}`` as the placeholder for the tools.
     """
     form = markers.tool_form
     if form.note and markers.family:
         warnings.warn(
-            f"the tools are described as JSON, not as {markers.family} was trained to read them: {form.note}; "
-            "chat_template= renders the model's own form",
+            f"the tools are described as JSON, which {markers.family} was not trained to read: {form.note}; "
+            "pass chat_template= to render the model's own format",
             ToolFormWarning,
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""Markers: a model family's texts around system text, turns, tool results and tool calls."""
+"""The texts that a model family writes around system text, turns, tool results and tool calls."""
 
 from __future__ import annotations
 
@@ -18,45 +18,46 @@ if TYPE_CHECKING:
 
 SystemPlace: TypeAlias = Literal["turn", "first_user", "last_user"]
 
-# A token inside a marker: <…>, [… ], or the flowers of some families. The text between tokens is plain.
+# Matches tokens in markers: <…>, […], and ✿…✿, which a few families use.
 _TOKEN = re.compile(r"(?<!<)<++[^<>\s]++>++|\[/?[A-Z_0-9a-z]+\]|\[\|[a-z]+\|\]|✿[^✿\s]+✿")
 
 
 @read_only
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """Markers around each part of a flat prompt; ``""`` for no marker.
+    """The markers around each part of a flat prompt; ``""`` means no marker.
 
     Args:
-        sos: Start of system.
-        eos: End of system.
-        soh: Start of human.
-        eoh: End of human.
-        soa: Start of assistant.
-        eoa: End of assistant.
-        soe: Start of a tool's result (of the environment).
-        eoe: End of a tool's result.
-        tool_start: Text before the name in a tool call.
-        tool_args: Text between the name and the arguments, which are JSON.
-        tool_end: Text behind the arguments.
-        stop: Texts at which an engine should stop, beside the model's end of text.
-        system: The family's own system text; ``None`` if it has none, ``""`` if it must have none.
+        sos: The start of a system turn.
+        eos: The end of a system turn.
+        soh: The start of a human (user) turn.
+        eoh: The end of a human (user) turn.
+        soa: The start of an assistant turn.
+        eoa: The end of an assistant turn.
+        soe: The start of a tool result (from the environment).
+        eoe: The end of a tool result.
+        tool_start: The text before the name in a tool call.
+        tool_args: The text between the name and the JSON arguments in a tool call.
+        tool_end: The text after the arguments in a tool call.
+        stop: The texts at which an engine should stop, in addition to the model's end-of-text token.
+        system: The family's own system text; ``None`` if it has no such text, ``""`` if the prompt must contain none.
         bos: The beginning-of-text token.
         generation: The generation prompt, if it differs from ``soa``.
-        tools: The description of the tools, with ``{tools}`` in place of their JSON.
-        tool_join: Text between two tools, each as JSON; ``None`` writes one JSON list.
-        result_join: Text between two results that answer one message; ``None`` writes each as a turn.
-        exact: True if the markers contain all the spacing of the model's own template, so that nothing is added.
-        system_place: The place of the system text in an exact layout: its own turn, or the first or last user turn.
-        trim: The roles whose text the model's template strips: of ``system``, ``user``, ``assistant``, ``tool``.
-        preamble: Text before the first system text in an exact layout, even if there is no system text.
-        empty_system: True if an exact layout has a system turn even without a system text.
+        tools: The description of the tools, with the placeholder ``{tools}`` for their JSON.
+        tool_join: The text between two tools, each written as JSON; ``None`` writes all tools as one JSON list.
+        result_join: The text between two results for the same message; ``None`` writes each result as a separate turn.
+        exact: True if the markers contain all the spacing of the model's own template, so that no spacing is added.
+        system_place: The turn that contains the system text in an exact layout: its own turn, or the first or last user
+            turn.
+        trim: The roles whose text the model's template strips; any of ``system``, ``user``, ``assistant`` and ``tool``.
+        preamble: The text before the first system text in an exact layout, which is written even without system text.
+        empty_system: True if an exact layout writes a system turn even without system text.
         controls: Further texts that the model reads as structure.
         family: The name of the family.
-        tool_form: The form of tools, calls and results that the other markers cannot express.
+        tool_form: The features of the tool format that the other markers cannot express.
 
     Raises:
-        TemplateError: A marker is no text, or a role or place is unknown.
+        TemplateError: A marker is not text, or a role or place is unknown.
     """
 
     sos: str = ""
@@ -90,33 +91,34 @@ class Markers:
         for name in (*TURN_MARKERS, "tool_start", "tool_args", "tool_end", "tools", "preamble"):
             value: object = getattr(self, name)
             if not isinstance(value, str):
-                raise TemplateError(f"marker {name} is a {type(value).__name__}; a marker is text, '' for none")
+                raise TemplateError(f"marker {name} must be text, not {type(value).__name__}; use '' for no marker")
         if not _are_texts(self.stop):
-            raise TemplateError(f"stop is a list of texts, not {self.stop!r}")
+            raise TemplateError(f"stop must be a list of texts, not {self.stop!r}")
         checked_text(self.system, "the system text of the markers", TemplateError)
         object.__setattr__(self, "stop", tuple(self.stop))
         if not _are_texts(self.trim) or not _TRIMMED.issuperset(self.trim):
-            raise TemplateError(f"trim {self.trim!r} is not a list of roles; known are {', '.join(sorted(_TRIMMED))}")
+            raise TemplateError(f"trim must be a list of roles ({', '.join(sorted(_TRIMMED))}), not {self.trim!r}")
         object.__setattr__(self, "trim", tuple(self.trim))
         if self.system_place not in get_args(SystemPlace):
-            raise TemplateError(f"system_place {self.system_place!r} is unknown; known are {get_args(SystemPlace)}")
+            raise TemplateError(f"unknown system_place {self.system_place!r}; expected one of {get_args(SystemPlace)}")
         if self.tools.count("{tools}") != 1:
-            raise TemplateError(f"tools must contain {{tools}} once, in place of their JSON, not {self.tools!r}")
+            raise TemplateError(f"the tools marker must contain {{tools}} exactly once, not {self.tools!r}")
         if not isinstance(cast("object", self.tool_form), ToolForm):
-            raise TemplateError(f"tool_form is a {type(self.tool_form).__name__}; give a ToolForm")
+            raise TemplateError(f"tool_form must be a ToolForm, not {type(self.tool_form).__name__}")
 
     @classmethod
     def for_model(cls, name: str) -> Markers:
-        """Return the markers of a model's family.
+        """Return the markers for a model.
 
         Args:
-            name: A model or family: ``Qwen2.5-7B-Instruct``, ``Qwen/Qwen2.5-7B-Instruct``, ``qwen2.5``.
+            name: A model or family, such as ``Qwen2.5-7B-Instruct``, ``Qwen/Qwen2.5-7B-Instruct`` or ``qwen2.5``.
 
         Returns:
-            The family's markers.
+            The markers of the model's family.
 
         Raises:
-            TemplateError: No family is known for the name; the message has the nearest, and how to pass your own.
+            TemplateError: No family is known for the name. The message suggests the most similar family, and explains
+                how to pass custom markers.
         """
         return _of_model(_checked_name(name))
 
@@ -129,10 +131,10 @@ class Markers:
 
     @classmethod
     def known_sequences(cls) -> frozenset[str]:
-        """Return the control sequences of all families together, for prompts whose model is unknown.
+        """Return the control sequences of all families, for prompts whose model is unknown.
 
-        Words such as ``User:`` and the tokens of a single tokenizer, such as ``<filename>``, are not among them: they
-        are structure for one family only, and honest text contains them.
+        Words such as ``User:`` and the tokens of a single tokenizer, such as ``<filename>``, are excluded. They are
+        structure for only one family, and also occur in ordinary text.
         """
         return _known_sequences()
 
@@ -140,39 +142,39 @@ class Markers:
         """Return a copy with some markers changed.
 
         Raises:
-            TemplateError: There is no such marker.
+            TemplateError: A name is not the name of a marker.
         """
         known = [field.name for field in fields(self)]
         for name in changes:
             if name not in known:
                 raise TemplateError(
-                    f"there is no marker {name!r}{did_you_mean(name, known)}; known are {', '.join(known)}"
+                    f"no marker {name!r}{did_you_mean(name, known)}; available markers: {', '.join(known)}"
                 )
         return replace(self, **changes)  # type: ignore[arg-type]  # __post_init__ checks them
 
     @property
     def call_pattern(self) -> str:
-        """The pattern of a tool call; the pattern of Hermes if the markers have none."""
+        """The pattern for a tool call, which is Hermes' pattern if the markers define no pattern."""
         own = self.tool_start, self.tool_args, self.tool_end
         start, between, end = own if self.tool_start else _HERMES_CALL
         return self.tool_form.call or f"{start}{{name}}{between}{{arguments}}{end}"
 
     @property
     def turn_sequences(self) -> frozenset[str]:
-        """The texts that open or close a turn of this family."""
-        # A generation prompt with tokens may contain tokens of a thought beside those of the turn's start.
+        """The texts that open or close a turn in this family's format."""
+        # The tokens in a generation prompt are skipped, because they may also open reasoning.
         opening = self.generation or ""
         openings = () if tokens_of(opening) else (opening,)
-        # Some templates put an empty thought into the turns of the past; a thought is no turn.
+        # Some templates write empty reasoning tags in earlier turns, but reasoning tags don't open or close a turn.
         return tokens_in(*_turn_markers(self), *openings, *self.stop) - _THOUGHT
 
     @property
     def control_sequences(self) -> frozenset[str]:
-        """The texts that this family reads as structure: of turns, tools and generation."""
+        """The texts in turn markers, tool formats and generation prompts that this family reads as structure."""
         markers = (self.soa, self.tool_start, self.tool_args, self.tool_end, self.generation or "")
         described = frozenset(tokens_of(self.tools))
-        # The description of tools also contains prose, where a word such as <function-name> is not a token. A plain tag
-        # counts only if it is closed somewhere.
+        # The tool description also contains prose, where a placeholder such as <function-name> is not a token.
+        # Therefore, a plain tag is included only if the description also contains its closing tag.
         prose = {token for token in described if token[1] not in "|/" and f"</{token[1:]}" not in described}
         fixed = (*markers, *self.tool_form.literals)
         return self.turn_sequences.union(described - prose, self.controls, *map(tokens_of, fixed))
@@ -181,25 +183,26 @@ class Markers:
 def check_breakable(markers: Markers) -> None:
     """Refuse turn markers that can't be neutralised in untrusted text.
 
-    White space alone is not a marker. In a marker of several lines or tokens, each of them is neutralised.
+    Markers that consist of white space are ignored. In a marker with several lines or tokens, each line or token is
+    neutralised.
 
     Args:
-        markers: The markers.
+        markers: The markers to check.
 
     Raises:
-        SafetyError: A marker is a single character, or nothing but characters that tokenizers drop.
+        SafetyError: A marker is a single character, or contains only characters that tokenizers drop.
     """
     texts = (*_turn_markers(markers), markers.generation or "")
     for name, marker in zip((*TURN_MARKERS, "generation"), texts, strict=True):
         if marker.strip() and not tokens_in(marker):
             raise SafetyError(
-                f"marker {name} is {marker!r}: a single character cannot be neutralised in untrusted text; use a "
-                f"longer one, such as '<|{name}|>', or call with_safety(\"off\") first, which checks no text"
+                f"marker {name} is {marker!r}, but a single character cannot be neutralised in untrusted text; use a "
+                f"longer marker, such as '<|{name}|>', or call with_safety(\"off\") first to disable this check"
             )
 
 
 def tokens_in(*markers: str) -> frozenset[str]:
-    """Return the tokens in markers, or the lines that can be broken of a marker without tokens."""
+    """Return the tokens in markers, and the lines of markers without tokens that can be neutralised."""
     return frozenset(found for marker in markers for found in tokens_of(marker) or _plain_lines(marker))
 
 
@@ -213,7 +216,7 @@ def _plain_lines(marker: str) -> list[str]:
 
 
 def _turn_markers(markers: Markers) -> tuple[str, ...]:
-    """Return the markers that ``TURN_MARKERS`` names."""
+    """Return the values of the markers in ``TURN_MARKERS``."""
     around_human = markers.sos, markers.eos, markers.soh, markers.eoh
     return (*around_human, markers.soa, markers.eoa, markers.soe, markers.eoe, markers.bos)
 
@@ -224,13 +227,13 @@ def _are_texts(value: object) -> bool:
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str):
-        raise TemplateError(f"the name of a model is text, not a {type(name).__name__}")
+        raise TemplateError(f"the name of a model must be text, not {type(name).__name__}")
     return name
 
 
 @lru_cache
 def _family(name: str) -> Markers:
-    from lazyprompt.rendering.families import FAMILIES, tokens_of_calls, tokens_of_tokenizer  # noqa: PLC0415 - many prompts name none
+    from lazyprompt.rendering.families import FAMILIES, tokens_of_calls, tokens_of_tokenizer  # noqa: PLC0415 - as above
 
     fields: dict[str, Any] = {**_FAMILY, **FAMILIES[name]}
     controls = (*fields.get("controls", ()), *tokens_of_calls(name), *tokens_of_tokenizer(name))
@@ -247,8 +250,8 @@ def _of_model(name: str) -> Markers:
     if (found := known(name)) is not None:
         if found.beyond:
             raise TemplateError(
-                f"{name!r} is known, but markers cannot follow its chat template: {found.beyond}; render the template "
-                "itself with ChatTemplate.load(...), out of the model's tokenizer directory or its GGUF file"
+                f"{name!r} is known, but markers cannot express its chat template: {found.beyond}; render the template "
+                "itself with ChatTemplate.load(...), from the model's tokenizer directory or its GGUF file"
             )
         return _family(found.family)
     # A model's name is much longer than a family's, so only its beginning is compared.
@@ -256,9 +259,9 @@ def _of_model(name: str) -> Markers:
     beginning = re.match(r"[a-z]*-?[\d.]*", model)
     near = did_you_mean(beginning[0] if beginning else model, FAMILIES) or did_you_mean(model, FAMILIES)
     raise TemplateError(
-        f"no model family is known for {name!r}{near}; for an online model give the form of its provider "
-        '(format="openai"; --format openai); else see all families with `lazyprompt list families`, name the family '
-        "itself, or give markers of your own: with_markers(Markers(...))"
+        f"no model family is known for {name!r}{near}; for an online model, set the format of its provider "
+        '(format="openai" or --format openai); for a local model, pass one of the families that '
+        "`lazyprompt list families` shows, or custom markers: with_markers(Markers(...))"
     )
 
 
@@ -278,12 +281,12 @@ TURN_MARKERS = ("sos", "eos", "soh", "eoh", "soa", "eoa", "soe", "eoe", "bos")
 _TRIMMED = frozenset(("system", "user", "assistant", "tool"))
 _THOUGHT = frozenset(("<think>", "</think>"))
 
-# Defaults for all families. The description of tools follows the system text, so it begins on a new line.
+# The default fields for all families. The tool description begins on a new line, because it follows the system text.
 _FAMILY: dict[str, Any] = {"exact": True, "tools": "\n\n" + Markers().tools.rstrip(), "tool_form": NO_FORM}
 
-# The markers of ChatPrompter without a model.
+# The markers that ChatPrompter uses without a model.
 DEFAULT_MARKERS = Markers(sos="<|start_system|>", eos="<|end_system|>", soh="<|Human|>:", soa="<|Assistant|>:")
 
-# The form of calls and results without markers: Hermes', which most open models have seen.
+# The format for calls and results without markers. Most open models were trained on this format, which is Hermes'.
 _HERMES_CALL = ('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>")
 PLAIN_RESULT = ("<tool_response>\n", "\n</tool_response>")

@@ -395,8 +395,8 @@ def test_llama_keeps_the_text_and_all_calls_of_a_message() -> None:
 def test_a_family_warns_where_its_tools_are_not_in_its_own_form(family: str) -> None:
     note = FAMILIES[family].tool_form.note
     expected = (
-        f"the tools are described as JSON, not as {family} was trained to read them: {note}; chat_template= renders "
-        "the model's own form"
+        f"the tools are described as JSON, which {family} was not trained to read: {note}; pass chat_template= to "
+        "render the model's own format"
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -675,18 +675,18 @@ def test_no_model_is_taken_for_one_of_another_family(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("gpt-oss-20b", "date of the day"),
+        ("gpt-oss-20b", "current date"),
         ("openai/gpt-oss-120b", "channels"),
         ("gpt-oss:20b", "channels"),
-        ("unsloth/SmolLM3-3B-GGUF", "date of the day"),
-        ("Qwen3.8-27B", "how hard to think"),
-        ("CohereForAI/c4ai-command-r7b-12-2024", "preamble|text of its own"),
-        ("command-a:111b", "text of its own"),
-        ("CohereLabs_tiny-aya-earth-Q4_K_M.gguf", "text of its own"),
-        ("microsoft/Phi-4-reasoning-plus", "system text of its own"),
-        ("Phi-4-mini-reasoning", "system text of its own"),
+        ("unsloth/SmolLM3-3B-GGUF", "current date"),
+        ("Qwen3.8-27B", "reasoning effort"),
+        ("CohereForAI/c4ai-command-r7b-12-2024", "fixed text"),
+        ("command-a:111b", "fixed text"),
+        ("CohereLabs_tiny-aya-earth-Q4_K_M.gguf", "fixed text"),
+        ("microsoft/Phi-4-reasoning-plus", "fixed system text"),
+        ("Phi-4-mini-reasoning", "fixed system text"),
         ("NVIDIA-Nemotron-3-Nano-30B-A3B", "white space"),
-        ("DeepSeek-V2.5-1210", "spaces"),
+        ("DeepSeek-V2.5-1210", "one space for each system text"),
     ],
 )
 def test_a_model_whose_template_is_beyond_markers_is_told_why_and_what_to_use(name: str, why: str) -> None:
@@ -831,5 +831,5 @@ def test_trim_names_roles(trim: Any) -> None:
 
 
 def test_the_name_of_an_online_model_is_told_how_to_ask_for_its_form() -> None:
-    with pytest.raises(TemplateError, match="for 'gpt-4o'.*for an online model .*format=.openai.*--format openai"):
+    with pytest.raises(TemplateError, match="for 'gpt-4o'.*for an online model, .*format=.openai.*--format openai"):
         ChatPrompter("Help.").generate_prompt("Hi", model="gpt-4o")

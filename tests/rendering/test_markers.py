@@ -10,13 +10,13 @@ from lazyprompt.rendering.markers import DEFAULT_MARKERS
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"sos": None}, "marker sos is a NoneType"),
-        ({"tool_end": 5}, "marker tool_end is a int"),
-        ({"stop": "</s>"}, "stop is a list of texts"),
+        ({"sos": None}, "marker sos must be text, not NoneType"),
+        ({"tool_end": 5}, "marker tool_end must be text, not int"),
+        ({"stop": "</s>"}, "stop must be a list of texts"),
         ({"stop": [5]}, "stop"),
         ({"system": 5}, "system"),
-        ({"system_place": "first"}, "system_place 'first' is unknown"),
-        ({"tools": "none"}, "tools must contain"),
+        ({"system_place": "first"}, "unknown system_place 'first'"),
+        ({"tools": "none"}, "tools marker must contain"),
         ({"trim": "user"}, "trim"),
         ({"trim": ("users",)}, "trim"),
     ],

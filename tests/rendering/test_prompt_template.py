@@ -21,9 +21,9 @@ from lazyprompt import (
 
 
 def test_a_template_says_what_it_does_not_know() -> None:
-    with pytest.raises(TemplateError, match=r"\{sytem\} \(did you mean 'system'\?\)"):
+    with pytest.raises(TemplateError, match=r"\{sytem\} in the prompt template \(did you mean 'system'\?\)"):
         PromptTemplate("{sytem}")
-    with pytest.raises(TemplateError, match="optional part 'b' is not in the template"):
+    with pytest.raises(TemplateError, match="does not contain the optional part 'b'"):
         PromptTemplate("a{input}", optional=("b",))
 
 
@@ -90,7 +90,9 @@ def test_fixed_text_and_optional_parts_stand_where_the_template_has_them(
     ],
 )
 def test_what_has_no_place_is_an_error(field: str, prompt: Prompt, error: type[Exception]) -> None:
-    with pytest.raises(error, match=f"^this prompt template has no place for the {field}; put {{{field}}} into it$"):
+    with pytest.raises(
+        error, match=f"^this prompt template has no place for the {field}; add {{{field}}} to the template$"
+    ):
         PromptTemplate("Fixed.").render(prompt)
     assert PromptTemplate(f"{{{field}}}").render(prompt).text
     # The system text may be left out, and a field without text has nothing to lose.
@@ -98,7 +100,7 @@ def test_what_has_no_place_is_an_error(field: str, prompt: Prompt, error: type[E
 
 
 def test_optional_parts_are_given_in_the_order_of_the_template() -> None:
-    with pytest.raises(TemplateError, match=r"optional part '<\{user\}>' is not in the template, or not in the order"):
+    with pytest.raises(TemplateError, match=r"optional part '<\{user\}>', or contains it in a different order"):
         PromptTemplate("<{user}>[{input}]", optional=("[{input}]", "<{user}>"))
 
 
