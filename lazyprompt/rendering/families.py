@@ -230,7 +230,7 @@ FAMILIES: Final[Mapping[str, MarkerFields]] = {
     "gemma-2": _GEMMA,
     "gemma-3": _GEMMA,
     "gemma-4": _GEMMA_4,
-    "gemma-4-31b": _with(_GEMMA_4, generation="<|turn>model\n<|channel>thought\n<channel|>"),  # not thinking
+    "gemma-4-31b": _with(_GEMMA_4, generation="<|turn>model\n<|channel>thought\n<channel|>"),  # with thinking off
     "phi-3": _PHI_3,
     "phi-3.5": _PHI_3,
     "phi-4": _turns("<|im_start|>{role}<|im_sep|>{text}<|im_end|>", stop=("<|im_end|>",)),

@@ -1,4 +1,4 @@
-"""The turns of a history, as flat text."""
+"""Deferred import of the code that writes a history as turns of flat text."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 def put_history(
     messages: Sequence[Msg], markers: Markers, out: PartList, first: int = 0, *, is_open: bool = False
 ) -> None:
-    """Add the turns of a history, if there is one.
+    """Add the turns of a history to a part list.
 
     Args:
-        messages: The messages.
-        markers: The markers of the model.
-        out: The parts so far.
-        first: The index of the first message, for errors.
-        is_open: True if no further text of the user follows.
+        messages: The messages; nothing is added for an empty history.
+        markers: The model's markers.
+        out: The part list that the turns are added to.
+        first: The index of the first message, for error messages.
+        is_open: True if no user text follows the history.
     """
     if messages:
-        from lazyprompt.rendering.turns import put_messages  # noqa: PLC0415 - only messages need to know what they are
+        from lazyprompt.rendering.turns import put_messages  # noqa: PLC0415 - only prompts with a history need it
 
         put_messages(messages, markers, out, first, is_open=is_open)

@@ -1,4 +1,4 @@
-"""Prompt templates: the fields of a prompt, and the text between them."""
+"""Prompt templates, which are flat text with places for the fields of a prompt."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ DEFAULT_SYSTEM = "You are an AI-Agent developed by LazyLLM."
 
 
 class PromptTemplate:
-    """A layout of flat text, given as text with places for the fields of a prompt.
+    """A template for flat text, with places for the fields of a prompt.
 
     Args:
         text: The text, with ``{system} {instruction} {tools} {history} {user} {input}`` for the fields of the
             prompt and ``{sos} {eos} {soh} {eoh} {soa} {eoa} {soe} {eoe} {bos}`` for the markers.
-        split: Text right before the answer, for :meth:`Prompter.get_response`; it may contain markers.
-        optional: Runs of the text, in order, that are left out when all their fields are absent.
+        split: The text directly before the response, for :meth:`Prompter.get_response`; it may contain markers.
+        optional: Sections of the text, in order, that are omitted if the prompt contains none of their fields.
 
     Raises:
-        TemplateError: A place is unknown, or an optional run is not in the text.
+        TemplateError: The name of a place is unknown, or the text does not contain an optional section.
     """
 
     exact_families: ClassVar[bool] = False
-    """True if a family's own layout replaces the text."""
+    """True if a model family's own layout replaces the text."""
 
     def __init__(self, text: str, split: str | None = None, *, optional: str | Sequence[str] = ()) -> None:
         self.text = text
@@ -49,7 +49,7 @@ class PromptTemplate:
         self.structure = structure_in(text)
 
     def layout(self, markers: Markers) -> TextLayout:
-        """Return the template with the markers in it."""
+        """Compile the template with a model's markers."""
         if markers.exact and self.exact_families:
             return FamilyLayout(markers)
         return TemplateLayout.of(self.text, self.optional, markers)
@@ -59,27 +59,29 @@ class PromptTemplate:
 
         Args:
             prompt: The prompt.
-            markers: The markers of the model.
+            markers: The model's markers.
             safety: The policy for control sequences in untrusted text: ``neutralize``, ``raise`` or ``off``.
 
         Returns:
-            The flat prompt, with its segments.
+            The flat prompt with its segments.
 
         Raises:
-            SafetyError: There is such a sequence and ``safety`` is ``raise``, or ``safety`` is unknown.
-            HistoryError: The prompt has a history, but the template has no place for it.
-            ToolsError: The prompt has tools, but the template has no place for them.
-            SlotError: The prompt has an input, but the template has no place for it.
+            SafetyError: Untrusted text contains a control sequence and ``safety`` is ``raise``, or ``safety`` is
+                unknown.
+            HistoryError: The prompt has a history, but the template contains no place for it.
+            ToolsError: The prompt has tools, but the template contains no place for them.
+            SlotError: The prompt has an input, but the template contains no place for it.
         """
         known = prompt.with_system(resolved_system(prompt.system, markers))
         out = PromptWriter(self, markers, prompt.literals, policy_of(safety)).write(known)
         return Rendered(out.parts, out.slots)
 
     def answer_in(self, output: str, markers: Markers) -> str:
-        """Return the part of an output behind the prompt, or all of it if the prompt is not in it.
+        """Return the part of an output after the prompt, or the whole output if it does not contain the prompt.
 
-        A template with turns has its split in each turn, so the last one counts. Otherwise the first counts, because
-        the answer may contain it too.
+        A template with turns contains the split text in each turn, so the output is split at its last occurrence. In
+        all other templates, the output is split at the first occurrence, because the response may contain the text,
+        too.
         """
         mark = self.layout(markers).mark(self.split or "")
         if not mark or mark not in output:
@@ -94,7 +96,7 @@ class ChatPromptTemplate(PromptTemplate):
     """The chat layout of ``ChatPrompter``, or a model family's own layout.
 
     Args:
-        system_turn: True for a system turn; without one, tools are described in the user's turn.
+        system_turn: True to write a system turn; otherwise, tools are described in the user turn.
     """
 
     exact_families: ClassVar[bool] = True
@@ -106,19 +108,19 @@ class ChatPromptTemplate(PromptTemplate):
 
 
 class MessagesPromptTemplate(PromptTemplate):
-    """Messages in a row, with only the markers of their roles around them."""
+    """A layout that writes messages one after another, each between the markers of its role."""
 
     def __init__(self) -> None:
         super().__init__("{sos}{system}{instruction}{tools}{eos}{history}{soh}{user}{input}{eoh}{soa}", "{soa}")
 
     def layout(self, markers: Markers) -> TextLayout:
-        """Return a layout without spacing of its own: a family's markers contain all of it."""
+        """Return a layout that adds no spacing, because a family's markers contain all the spacing."""
         general = markers.tools == DEFAULT_MARKERS.tools
         return FamilyLayout(markers.evolve(tools=f"\n\n{markers.tools.rstrip()}") if general else markers)
 
 
 class AlpacaPromptTemplate(PromptTemplate):
-    """The Alpaca layout: one instruction and one response, without turns or a history."""
+    """The Alpaca layout with one instruction and one response, and without turns or a history."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -129,18 +131,18 @@ class AlpacaPromptTemplate(PromptTemplate):
 
 
 class TextWriter(Protocol):
-    """A writer of guarded flat prompts: a prompt template with markers, or a model's own chat template."""
+    """A writer that renders prompts as neutralised flat text, with a prompt template or a model's own chat template."""
 
     def write(self, prompt: Prompt) -> PartList:
-        """Return the text as parts, with their slots."""
+        """Render a prompt to parts with their slots."""
         ...
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
-        """Return the prompt with an answer, as parts that are trained or not."""
+        """Render a prompt and its response to parts, each marked as trained or not trained."""
         ...
 
 
-# A model that was trained on Alpaca's layout reads each of its headers, even if a template has only some of them.
+# A model trained on Alpaca's layout reads all of these headers as structure, even if a template contains only some.
 # Source: https://github.com/tatsu-lab/stanford_alpaca#data-release
 _ALPACA = frozenset({"### Instruction:", "### Input:", "### Response:"})
 
@@ -149,11 +151,11 @@ _PLACE = re.compile(r"\{\w+\}")
 
 
 class TemplateStructure(NamedTuple):
-    """The control sequences in the literals of a prompt template.
+    """The control sequences in the fixed text of a prompt template.
 
     Attributes:
-        sequences: The texts that count anywhere.
-        lines: The texts that count at the start of a line.
+        sequences: The texts that are structure anywhere.
+        lines: The texts that are structure at the start of a line.
     """
 
     sequences: frozenset[str]
@@ -161,13 +163,13 @@ class TemplateStructure(NamedTuple):
 
 
 def structure_in(text: str) -> TemplateStructure:
-    """Return the control sequences in the text of a prompt template, between its places.
+    """Return the control sequences in the fixed text of a prompt template.
 
-    - Tokens, such as ``<human>`` and ``[/INST]``, count anywhere.
-    - A line without tokens that begins in the template, such as ``Human:`` or ``---``, counts at the start of a line if
-      it has two characters or more.
-    - Text right behind a place, in its line, counts anywhere if it ends in punctuation and holds a letter or digit, as
-      ``Answer:`` of ``{input} Answer:``. The ``and`` of ``{user} and {input}`` is no structure.
+    - Tokens, such as ``<human>`` and ``[/INST]``, are structure anywhere.
+    - A line of fixed text without tokens, such as ``Human:`` or ``---``, is structure at the start of a line. The line
+      must contain at least two characters.
+    - Text on the same line after a place, such as ``Answer:`` in ``{input} Answer:``, is structure anywhere. The text
+      must end with punctuation and contain a letter or digit, unlike ``and`` in ``{user} and {input}``.
     """
     sequences, lines = set[str](), set[str]()
     for at, literal in enumerate(_PLACE.split(text)):
@@ -183,11 +185,11 @@ def structure_in(text: str) -> TemplateStructure:
 
 
 class PromptWriter:
-    """A writer for one instruction and one model: renders prompts and guards them.
+    """A writer that renders and neutralises prompts with a single instruction for a single model.
 
     Args:
         template: The template.
-        markers: The markers of the model.
+        markers: The model's markers.
         literals: The developer's own text in the instruction, whose section headers are structure.
         safety: The policy for control sequences in untrusted text.
     """
@@ -199,7 +201,7 @@ class PromptWriter:
         self._looks = safety.looks
         if self._looks:
             check_breakable(markers)
-        # The layout for prompts with these tools, which are the same in most prompts.
+        # This layout is for prompts with the tools in ``_tools``, which most prompts share.
         self._own_layout = self._layout
         self._tools: ToolSet | None = None
         texts = {*self._layout.literals, *literals, markers.tools}
@@ -208,18 +210,18 @@ class PromptWriter:
             headers |= _ALPACA
         sequences = template.structure.sequences
         self._controls = controls_of(markers, headers, sequences)
-        # A trained answer may think and call tools, but not end its turn or open another.
+        # A label may contain reasoning and tool calls, but may not end its turn or open another turn.
         self._label_controls = controls_for(markers.turn_sequences | sequences, headers, reserved=False)
 
     def keep(self, prompt: Prompt, constant: frozenset[str]) -> PromptWriter:
         """Precompute the fields that are the same in every prompt of this writer.
 
         Args:
-            prompt: Any of these prompts, with its system text.
+            prompt: Any of these prompts, including the system text.
             constant: The names of the constant fields.
 
         Returns:
-            The writer itself.
+            This writer.
         """
         self._own_layout = self._layout.folded(prompt, constant | {"tools"})
         self._layout = self._layout.folded(prompt, constant - {"tools"})
@@ -233,7 +235,7 @@ class PromptWriter:
             prompt: The prompt. Its system text is ignored after :meth:`keep`.
 
         Returns:
-            The guarded parts with their slots.
+            The neutralised parts with their slots.
 
         Raises:
             SafetyError: Untrusted text contains a control sequence, and the policy is ``raise``.
@@ -249,20 +251,20 @@ class PromptWriter:
         return out
 
     def write_sample(self, prompt: Prompt, answer: Msg, trained: Sequence[bool]) -> SampleParts:
-        """Render a prompt with its answer, for training.
+        """Render a prompt and its response for training.
 
         Args:
             prompt: The prompt.
-            answer: The answer.
-            trained: True for each trained turn of the assistant: those of the history in order, then the answer.
+            answer: The response.
+            trained: A flag for each assistant turn in the history and for the response, True if the turn is trained on.
 
         Returns:
-            The guarded parts, which begin with those of :meth:`write`.
+            The neutralised parts, which begin with the parts that :meth:`write` returns.
 
         Raises:
             SafetyError: Untrusted text contains a control sequence and the policy is ``raise``, or a trained turn
-                contains one that a prompt would neutralise.
-            FormatError: The answer contains media, which flat text can't show.
+                contains a sequence that would be neutralised in a prompt.
+            FormatError: The response contains media, which flat text can't represent.
         """
         from lazyprompt.rendering.turns import (  # noqa: PLC0415 - prompts need none
             answer_parts,
@@ -273,7 +275,7 @@ class PromptWriter:
 
         out = self.write(prompt)
         turns = turns_in(out.slots)
-        # A template may show the history more than once.
+        # A template may contain the history more than once.
         wanted = [*islice(cycle(trained[:-1]), len(turns)), trained[-1]]
         if any(wanted[:-1]):
             bare = self._layout.lay(prompt)
@@ -287,19 +289,20 @@ class PromptWriter:
         return sample_parts(parts, prompt.history, out.order, self._markers)
 
     def _check_said(self, bare: Sequence[str], guarded: Sequence[str]) -> None:
-        """Refuse a turn of the history that the guard changes in a prompt, but not in an answer.
+        """Refuse a trained history turn that is neutralised in a prompt, but would not be neutralised in a response.
 
-        In a prompt, thoughts and calls that are written as text are neutralised. A model must not learn that form.
+        In a prompt, reasoning and tool calls that are written as text are neutralised. The model must not be trained on
+        neutralised text.
         """
         for before, after in zip(bare, guarded, strict=True):
-            # JSON stays the same value.
+            # Neutralised JSON still represents the same value.
             if before == after or isinstance(before, JsonText):
                 continue
             if guard(self._label_controls, ["", before, ""], (MARKERS, "history", MARKERS), NEUTRALIZE)[1] != after:
                 raise SafetyError(
-                    f"a trained turn of the history contains control sequences, which a prompt neutralises: {after!r}; "
-                    "pass calls as tool_calls, pass the turn as a label of its own, or trust the history: "
-                    'with_safety("off")'
+                    f"a trained turn in the history contains control sequences, which a prompt neutralises: {after!r}; "
+                    "pass calls as tool_calls, pass the turn as the label of a separate sample, or call "
+                    'with_safety("off") to trust the history'
                 )
 
 
@@ -307,22 +310,23 @@ _NONE: frozenset[str] = frozenset()
 
 
 def controls_of(markers: Markers, headers: frozenset[str] = _NONE, sequences: frozenset[str] = _NONE) -> Controls:
-    """Return the control sequences of a model.
+    """Return the control sequences for a model.
 
     Args:
-        markers: The markers of the model. Without a family, the control sequences of every known family count.
+        markers: The model's markers. If they belong to no family, the control sequences of all known families are
+            included.
         headers: The section headers that are structure.
-        sequences: Further sequences, those of a prompt template.
+        sequences: Further control sequences, such as the sequences in a prompt template.
     """
     known = markers.control_sequences | (_NONE if markers.family else Markers.known_sequences())
     return controls_for(known | COMMON_TAGS | sequences, headers)
 
 
 def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Controls:
-    """Return the control sequences of a model by its name; of all families if the name is unknown.
+    """Return the control sequences for a model's name, or for all families if the name is unknown.
 
     Args:
-        model: The model's name at a server.
+        model: The model's name on a server.
         headers: The section headers that are structure.
     """
     try:
@@ -333,13 +337,14 @@ def controls_for_model(model: str | None, headers: frozenset[str] = _NONE) -> Co
 
 
 def neutralize(text: str, model: str | None = None) -> str:
-    """Return untrusted text with its control sequences broken by a backslash, for prompts that you put together.
+    """Neutralise untrusted text for a prompt that you build yourself.
 
-    Prompters, chat templates and formatters do this themselves. Neutralised text stays as it is.
+    A backslash breaks each control sequence in the text. Prompters, chat templates and formatters neutralise untrusted
+    text themselves. Text that is already neutralised is returned unchanged.
 
     Args:
-        text: The text.
-        model: The model that reads it; None for any model.
+        text: The untrusted text.
+        model: The model that reads the text; None for any model.
 
     Raises:
         TemplateError: The model is unknown.
@@ -348,11 +353,11 @@ def neutralize(text: str, model: str | None = None) -> str:
 
 
 def restore(text: str, model: str | None = None) -> str:
-    """Undo :func:`neutralize`, to display a text.
+    """Undo :func:`neutralize` to display a text.
 
     Args:
-        text: The text. A broken sequence that its author wrote loses its backslash, too.
-        model: The model that it was neutralised for.
+        text: The text. If its author wrote a control sequence with a backslash, that backslash is removed, too.
+        model: The model that the text was neutralised for.
 
     Raises:
         TemplateError: The model is unknown.
@@ -365,7 +370,7 @@ def _markers_of(model: str | None) -> Markers:
 
 
 def resolved_system(system: str | None, markers: Markers) -> str:
-    """Return the developer's system text, else the family's, else the default."""
+    """Return the developer's system text, or else the family's system text, or else the default system text."""
     if system is not None:
         return system
     return DEFAULT_SYSTEM if markers.system is None else markers.system

@@ -1,4 +1,4 @@
-"""A layout that follows the text of a prompt template."""
+"""A layout that fills in the text of a prompt template."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _Put: TypeAlias = "Callable[[Prompt, Markers, PartList], None]"
-# The function that adds a field, or None, and the run behind the field, which may be empty.
+# A function that adds a field (or None), and the fixed run after the field, which may be empty.
 _Step: TypeAlias = "tuple[_Put | None, Sequence[str], Sequence[str]]"
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -29,34 +29,34 @@ _BEGINNING: Run = ("",), OWN[:1]
 
 
 class _FieldRun(NamedTuple):
-    """A stretch of a prompt template: the names of its fields, and the fixed runs between them."""
+    """A section of a prompt template, with the names of its fields and the fixed runs between the fields."""
 
     items: tuple[str | Run, ...]
     optional: bool
 
     @property
     def names(self) -> list[str]:
-        """The names of its fields."""
+        """The names of the fields in the section."""
         return [item for item in self.items if isinstance(item, str)]
 
 
 class TemplateLayout:
-    """The layout of a prompt template with its markers.
+    """The layout of a prompt template with a model's markers.
 
     Args:
-        sections: The template, split at its optional stretches. The first is not optional, and begins with a run.
-        markers: The markers.
+        sections: The sections of the template. The first section is not optional, and begins with a fixed run.
+        markers: The model's markers.
     """
 
     __slots__ = ("_head", "_markers", "_plan", "_sections", "_unplaced", "literals")
-    # The end of a template is all the text before an answer.
+    # A template contains all the text before the response, so the model writes none of it.
     opening: str = ""
 
     def __init__(self, sections: tuple[_FieldRun, ...], markers: Markers) -> None:
         self._markers = markers
         self._sections = sections
         self._head = cast("Run", sections[0].items[0])
-        # The tests of each section, one of which must be true for the section to be shown, and its steps.
+        # The tests and the steps of each section. A section with tests is rendered only if one of them is true.
         self._plan = tuple(
             (tuple(map(_is_shown, section.names)) if section.optional else (), _steps(section.items[index == 0 :]))
             for index, section in enumerate(sections)
@@ -75,22 +75,24 @@ class TemplateLayout:
 
     @classmethod
     def of(cls, text: str, optional: Sequence[str], markers: Markers) -> TemplateLayout:
-        """Parse a template.
+        """Parse the text of a template.
 
         Args:
-            text: The template: ``{name}`` for a field of the prompt or a marker.
-            optional: Stretches of the text that are left out when all their fields are absent.
-            markers: The markers.
+            text: The text, in which ``{name}`` is the place of a prompt's field or a marker.
+            optional: Sections of the text that are omitted if the prompt contains none of their fields.
+            markers: The model's markers.
 
         Raises:
-            TemplateError: A name is unknown, or an optional stretch is not in the text.
+            TemplateError: A name is unknown, or the text does not contain an optional section.
         """
         sections = [_FieldRun((_BEGINNING,), optional=False)]
         rest = text
         for run in optional:
             before, found, rest = rest.partition(run)
             if not found:
-                raise TemplateError(f"the optional part {run!r} is not in the template, or not in the order given")
+                raise TemplateError(
+                    f"the template does not contain the optional part {run!r}, or contains it in a different order"
+                )
             sections += (
                 _FieldRun(_items(before, markers), optional=False),
                 _FieldRun(_items(run, markers), optional=True),
@@ -99,7 +101,7 @@ class TemplateLayout:
         return cls(_joined(sections), markers)
 
     def folded(self, prompt: Prompt, constant: frozenset[str]) -> TemplateLayout:
-        """Return this layout with the constant fields filled in."""
+        """Return a layout with the constant fields filled in."""
         sections: list[_FieldRun] = []
         for section in self._sections:
             known = [name for name in section.names if name in constant]
@@ -120,16 +122,16 @@ class TemplateLayout:
         return tuple(out.parts[1:]), tuple(out.slots[1:])
 
     def lay(self, prompt: Prompt) -> PartList:
-        """Put the fields in order.
+        """Fill a prompt's fields into the template.
 
         Raises:
-            HistoryError: The prompt has a history, but the template has no place for it.
-            ToolsError: The prompt has tools, but the template has no place for them.
-            SlotError: The prompt has an input, but the template has no place for it.
+            HistoryError: The prompt has a history, but the template contains no place for it.
+            ToolsError: The prompt has tools, but the template contains no place for them.
+            SlotError: The prompt has an input, but the template contains no place for it.
         """
         for name, has_text, error in self._unplaced:
             if has_text(prompt):
-                raise error(f"this prompt template has no place for the {name}; put {{{name}}} into it")
+                raise error(f"this prompt template has no place for the {name}; add {{{name}}} to the template")
         parts, slots = self._head
         out = PartList(parts, slots)
         markers = self._markers
@@ -144,18 +146,18 @@ class TemplateLayout:
         return out
 
     def mark(self, split: str) -> str:
-        """Return the split with its markers."""
+        """Return the split text with the model's markers filled in."""
         return _with_markers(split, self._markers)
 
 
 def _items(text: str, markers: Markers) -> tuple[str | Run, ...]:
-    """Split a stretch of a template into runs of fixed text and names of fields."""
+    """Split a section of a template into runs of fixed text and field names."""
     pieces = _PLACE.split(_with_markers(text, markers))
     return tuple(piece if index % 2 else (("", piece), OWN) for index, piece in enumerate(pieces) if piece or index % 2)
 
 
 def _steps(items: Iterable[str | Run]) -> tuple[_Step, ...]:
-    """Return the steps that put the items of a section."""
+    """Return the steps that add the items of a section to a part list."""
     steps: list[_Step] = []
     for item in items:
         if isinstance(item, str):
@@ -168,7 +170,7 @@ def _steps(items: Iterable[str | Run]) -> tuple[_Step, ...]:
 
 
 def _joined(sections: Iterable[_FieldRun]) -> tuple[_FieldRun, ...]:
-    """Join neighbouring sections that are not optional, and neighbouring runs in each section."""
+    """Join adjacent sections that are not optional, and adjacent runs in each section."""
     joined: list[_FieldRun] = []
     for section in sections:
         is_apart = section.optional or not joined or joined[-1].optional
@@ -184,14 +186,15 @@ def _joined(sections: Iterable[_FieldRun]) -> tuple[_FieldRun, ...]:
 
 
 def _with_markers(text: str, markers: Markers) -> str:
-    """Return the text of a template with its markers, and with the places of its fields."""
+    """Fill in the markers in a template's text, and keep the places for fields."""
     known = (*_FIELDS, *TURN_MARKERS)
 
     def marker(match: re.Match[str]) -> str:
         name = match[1]
         if name not in known:
             raise TemplateError(
-                f"the prompt template has the place {match[0]}{did_you_mean(name, known)}; known are {', '.join(known)}"
+                f"unknown place {match[0]} in the prompt template{did_you_mean(name, known)}; "
+                f"expected one of {', '.join(known)}"
             )
         return match[0] if name in _FIELDS else str(getattr(markers, name))
 
@@ -208,7 +211,7 @@ def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:
 
 
 def _is_shown(name: str) -> Callable[[Prompt], object]:
-    """Return the test that decides if a field is shown: an empty input is."""
+    """Return a function that tests whether a prompt's field is rendered. Unlike other fields, an empty input is."""
     return (lambda prompt: prompt.input is not None) if name == "input" else _FIELDS[name].has_text
 
 
@@ -217,9 +220,9 @@ class _Field:
     """A field of a prompt.
 
     Args:
-        put: Adds the field to a layout.
-        has_text: Returns True if the field has text.
-        no_place: The error if a template has no place for the field.
+        put: A function that adds the field to a part list.
+        has_text: A function that returns True if the field is not empty.
+        no_place: The type of the error if a template contains no place for the field; None for no error.
     """
 
     put: _Put

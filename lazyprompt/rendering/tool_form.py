@@ -1,6 +1,7 @@
-"""The form in which a model reads tools, calls and results, where markers alone cannot express it.
+"""Tool formats that markers alone cannot express, for tools, tool calls and tool results.
 
-Patterns name their values in braces, as ``{name}``. Text of a pattern is the model's own and trusted; values are not.
+Patterns contain the names of values in braces, such as ``{name}``. The fixed text in a pattern is trusted, but the
+values are not.
 """
 
 from __future__ import annotations
@@ -28,33 +29,34 @@ _NAME = re.compile(r"\{([a-z]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class ToolForm:
-    """The form of tools, calls and results beside the markers of a family.
+    """The format of tools, tool calls and tool results, in addition to a family's markers.
 
     Args:
-        tool: The format of one tool in the tools block: its JSON, its JSON with an indent of 4, the JSON of its
-            function alone, XML as of Qwen3-Coder, or a Python function as of Seed-OSS.
+        tool: The format for a tool in the tools block: JSON, JSON with an indent of 4, the JSON of only the tool's
+            function, Qwen3-Coder's XML, or Seed-OSS's Python functions.
         place: The place of the tools block: the end or start of the system turn, a separate turn before it, the start
             of the first user turn, or before the last user turn.
-        header: The start of a system turn with tools.
-        default_system: The system text of a prompt that has tools and no system text.
-        turn: The pattern of a message that calls, with ``{text}`` and ``{calls}``.
-        text_end: The text between the text of a message and its calls.
-        strips_text: True if the text of a message that calls is stripped.
-        call: The pattern of a call, with ``{name}``, ``{arguments}`` and ``{id}``; empty for the markers
-            ``tool_start``, ``tool_args`` and ``tool_end``.
+        header: The text at the start of a system turn if the prompt has tools.
+        default_system: The system text for a prompt with tools but without system text.
+        turn: The pattern for a message with calls, with ``{text}`` and ``{calls}``.
+        text_end: The text between a message's text and its calls.
+        strips_text: True if the text of a message with calls is stripped.
+        call: The pattern for a call, with ``{name}``, ``{arguments}`` and ``{id}``. If empty, the markers
+            ``tool_start``, ``tool_args`` and ``tool_end`` are used.
         call_join: The text between two calls.
-        call_id: The pattern of an id, with ``{name}`` and the ``{number}`` of the call in the chat; empty for the
-            caller's own id.
-        argument: The pattern of an argument, with ``{key}`` and ``{value}``; empty for all arguments as a JSON object.
+        call_id: The pattern for a call id, with ``{name}`` and the ``{number}`` of the call in the chat. If empty, the
+            caller's own ids are used.
+        argument: The pattern for an argument, with ``{key}`` and ``{value}``. If empty, all arguments are written as a
+            JSON object.
         argument_join: The text between two arguments.
-        argument_format: The format of values other than text: JSON, Python, or JSON for lists and objects alone. The
-            last two put text in single quotes, with and without escapes.
-        result: The pattern of a result, with ``{content}`` and ``{id}``.
+        argument_format: The format for values other than text: JSON, Python, or JSON for only lists and objects.
+            The formats ``quoted`` and ``raw_quoted`` put text in single quotes, with and without escapes.
+        result: The pattern for a result, with ``{content}`` and ``{id}``.
         json_results: True if the content of a result is written as a JSON string.
-        opens_turn: True if calls without text follow the marker of the assistant's turn.
-        same_turn: True if the answer to results goes on in the turn of the calls.
-        open_thought: The empty thought of the assistant's turns behind the last text of the user.
-        note: The difference from the model's own form; empty if there is none.
+        opens_turn: True if calls without text are preceded by the start marker of the assistant turn.
+        same_turn: True if the response to tool results continues the turn that contains the calls.
+        open_thought: The empty reasoning tags in assistant turns after the last user text.
+        note: The difference from the model's own tool format; empty if the formats are equal.
     """
 
     tool: ToolFormat = "json"
@@ -79,23 +81,23 @@ class ToolForm:
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The fixed texts of all patterns."""
+        """The fixed texts in all patterns, and the texts between values."""
         patterns = (self.turn, self.call, self.call_id, self.argument, self.result)
         fixed = (text for pattern in patterns for text in split_pattern(pattern)[::2])
         return (*fixed, self.header, self.text_end, self.call_join, self.argument_join)
 
 
 GENERAL_FORM = ToolForm()
-"""JSON in the system turn, and the calls of the markers."""
-NO_FORM = ToolForm(note="its chat template has no form for tools")
-"""The form of a family whose chat template has none."""
+"""The general format, with JSON tools in the system turn and the call format of the markers."""
+NO_FORM = ToolForm(note="its chat template does not render tools")
+"""The format for a family whose chat template does not render tools."""
 
 
 class CallIds:
-    """The ids of the calls in a chat, in the pattern of a form.
+    """The ids of the tool calls in a chat, rewritten to match a tool format's id pattern.
 
     Args:
-        form: The form.
+        form: The tool format.
         number: The number of calls before the first message.
     """
 
@@ -107,14 +109,14 @@ class CallIds:
         self._ids: dict[str, str] = {}
 
     def add(self, call: ToolUseBlock) -> str:
-        """Return the id of the next call."""
+        """Return the id for the next call."""
         if self._pattern:
             self._ids[call.id] = self._id(call.name)
             self._number += 1
         return self._ids.get(call.id, call.id)
 
     def find(self, result: ToolResultBlock) -> str:
-        """Return the id of the call that a result answers."""
+        """Return the id of the call that produced a result."""
         if self._pattern and result.id not in self._ids:
             return self._id(result.name)
         return self._ids.get(result.id, result.id)
@@ -125,19 +127,19 @@ class CallIds:
 
 @lru_cache(maxsize=256)
 def split_pattern(pattern: str) -> tuple[str, ...]:
-    """Return the fixed texts of a pattern, with the names of the values between them."""
+    """Split a pattern into its fixed texts, with the names of the values between them."""
     return tuple(_NAME.split(pattern))
 
 
 def fill_pattern(pattern: str, values: Mapping[str, Sequence[str]]) -> list[str]:
-    """Fill a pattern.
+    """Fill values into a pattern.
 
     Args:
         pattern: The pattern.
-        values: The parts of each value: trusted and untrusted text in turn, trusted first and last.
+        values: The alternating trusted and untrusted parts of each value. The first and the last part are trusted.
 
     Returns:
-        The parts of the whole, in the same order.
+        The alternating trusted and untrusted parts of the filled pattern.
     """
     first, *rest = split_pattern(pattern)
     parts = [first]
@@ -148,7 +150,7 @@ def fill_pattern(pattern: str, values: Mapping[str, Sequence[str]]) -> list[str]
 
 
 def join_parts(runs: Sequence[Sequence[str]], separator: str) -> list[str]:
-    """Join runs of parts, each with trusted text first and last."""
+    """Join runs of parts, each of which begins and ends with a trusted part."""
     parts = [""]
     for at, run in enumerate(runs):
         parts[-1] += separator if at else ""
@@ -162,7 +164,7 @@ def _append(parts: list[str], run: Sequence[str]) -> None:
 
 
 def call_parts(call: ToolUseBlock, form: ToolForm, pattern: str, call_id: str) -> list[str]:
-    """Return a call as trusted and untrusted text in turn."""
+    """Write a tool call as alternating trusted and untrusted parts."""
     if not form.argument:
         arguments: Sequence[str] = ("", dump(call.arguments), "")
         name: str = JsonText(dump(call.name)[1:-1])
@@ -178,7 +180,7 @@ def call_parts(call: ToolUseBlock, form: ToolForm, pattern: str, call_id: str) -
 
 
 def result_parts(content: str, form: ToolForm, call_id: str) -> list[str]:
-    """Return the result of a call as trusted and untrusted text in turn."""
+    """Write a tool result as alternating trusted and untrusted parts."""
     text = dump(content) if form.json_results else content
     return fill_pattern(form.result, {"content": ("", text, ""), "id": ("", call_id, "")})
 
@@ -219,7 +221,7 @@ _ARGUMENT_FORMATS: Mapping[ArgumentFormat, Callable[[Json], str]] = {
 
 
 def tool_run(tool: Json, form: ToolFormat) -> list[str]:
-    """Return the description of a tool as trusted and untrusted text in turn."""
+    """Write the description of a tool as alternating trusted and untrusted parts."""
     return _TOOL_FORMATS[form](tool)
 
 
@@ -228,13 +230,13 @@ def _object(value: Json) -> dict[str, Json]:
 
 
 def _function(tool: Json) -> dict[str, Json]:
-    """Return the function in a tool; a tool of another type is returned itself."""
+    """Return a tool's function, or the tool itself if it contains no function."""
     fields = _object(tool)
     return _object(fields.get("function")) or fields
 
 
 def _xml(tool: Json) -> list[str]:
-    """Return a tool in the XML of Qwen3-Coder."""
+    """Write a tool in Qwen3-Coder's XML format."""
     function = _function(tool)
     parameters = _object(function.get("parameters"))
     out = ["\n<function>"]
@@ -273,7 +275,7 @@ _PYTHON_TYPES = {"string": "str", "number": "int", "integer": "int", "boolean": 
 
 
 def _python(tool: Json) -> list[str]:
-    """Return a tool as a Python function, in the form of Seed-OSS."""
+    """Write a tool as a Python function in Seed-OSS's format."""
     function = _function(tool)
     parameters = _object(function.get("parameters"))
     properties = {name: _object(given) for name, given in _object(parameters.get("properties")).items()}

@@ -1,4 +1,4 @@
-"""Messages as turns of flat text: texts, tool calls and results, and the parts that are trained."""
+"""Conversion of messages to turns of flat text, and selection of the parts to train on."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class _SaidOfMessage(Said, OfMessage):
-    """The slot of a part that a template filled in the assistant's turn."""
+    """The slot of a part of an assistant turn that was filled from a template."""
 
     __slots__ = ()
 
 
 class _Slots(NamedTuple):
-    """The slots of a message: of its texts, of the model's own text between them, and of the end of its turn."""
+    """The slots for a message's texts, for the fixed text between them, and for the end of the turn."""
 
     text: tuple[str, str]
     between: tuple[str, str] = OWN
@@ -41,12 +41,12 @@ def _assistants(slot: str) -> _Slots:
     return _Slots((Said(slot), between), (between, between), (between, End(MARKERS)))
 
 
-# The tags of thoughts and calls in many families.
+# The tags around reasoning and tool calls in many families.
 _OWN_TAGS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>"))
 _HISTORY = ("history", MARKERS)
 _OTHERS = _Slots(_HISTORY)
 _ASSISTANT = _assistants("history")
-# The slots of a plain message: the marker before it, its text, and the marker behind it.
+# The slots for a plain message, which consists of an empty part, a marker, the text and a closing marker.
 _PLAIN = (MARKERS, MARKERS, "history", MARKERS)
 _PLAIN_ASSISTANT = (MARKERS, MARKERS, Said("history"), End(MARKERS))
 _LABEL = _assistants("label")
@@ -55,7 +55,7 @@ _LABEL = _assistants("label")
 def put_messages(
     messages: Sequence[Msg], markers: Markers, out: PartList, first: int = 0, *, is_open: bool = False
 ) -> None:
-    """Add messages, each as a turn; the arguments are those of ``put_history``."""
+    """Add each message as a turn; the arguments are the same as for ``put_history``."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh, "user" in markers.trim)
     # Templates that strip the system text strip only the first one.
@@ -115,11 +115,11 @@ def _calls_alone(blocks: Iterable[Block]) -> bool:
 
 
 def message_run(text: str, slots: Sequence[str] = _HISTORY) -> Run:
-    """Return the text of a message as parts that go on with an untrusted one and end with a trusted one.
+    """Return a message's text as parts that begin with an untrusted part and end with a trusted part.
 
     Args:
-        text: The text; if a template filled it, it has parts and slots of its own.
-        slots: The slots of any other text, and of the trusted part behind it.
+        text: The text of the message. Text that was filled from a template contains its own parts and slots.
+        slots: The slots for plain text and for the trusted part after the text.
     """
     if not isinstance(text, FilledText):
         return (text, ""), slots
@@ -128,13 +128,13 @@ def message_run(text: str, slots: Sequence[str] = _HISTORY) -> Run:
 
 
 def _url_error(message: Msg, where: str) -> FormatError:
-    return FormatError(f"{where} has the url {message.url!r}, which flat text cannot show; use a dict format")
+    return FormatError(f"{where} contains the url {message.url!r}, which flat text cannot represent; use a dict format")
 
 
 def _put_blocks(
     blocks: Sequence[Block], markers: Markers, out: PartList, where: str, slots: _Slots, ids: CallIds, *, trim: bool
 ) -> None:
-    """Write the content of one message: its text, then its calls."""
+    """Add the content of a message, with the text before the tool calls."""
     text = _text(blocks, where)
     calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
     text = text.strip() if trim or (calls and markers.tool_form.strips_text) else text
@@ -148,7 +148,7 @@ def _put_blocks(
     out.extend(*message_run(text, slots.text))
     runs = [call_parts(call, form, markers.call_pattern, ids.add(call)) for call in calls]
     first, *parts = join_parts(runs, form.call_join)
-    # The run of the text ends with the model's own.
+    # The last part is trusted, so append the fixed text to it.
     out.parts[-1] += (form.text_end if text else "") + between + first
     parts[-1] += after
     out.extend(parts, slots.text * (len(parts) // 2))
@@ -157,7 +157,7 @@ def _put_blocks(
 def _put_result(
     result: ToolResultBlock, markers: Markers, out: PartList, where: str, ids: CallIds, *, joined: bool
 ) -> None:
-    """Add a tool's result: as a turn, or joined to the turn of the previous result."""
+    """Add a tool result as a separate turn, or in the same turn as the previous result."""
     text = result.output if isinstance(result.output, str) else _text(result.output, where)
     soe, eoe = markers.soe, markers.eoe
     if not soe:
@@ -172,41 +172,41 @@ def _put_result(
 
 
 def _text(blocks: Iterable[Block], where: str) -> str:
-    """Return the text of blocks; refuse media, which flat text can't show."""
+    """Return the text in blocks, or raise an error if they contain media, which flat text can't represent."""
     texts: list[str] = []
     for block in blocks:
         if isinstance(block, TextBlock):
             texts.append(block.text)
         elif not isinstance(block, ToolUseBlock | ThinkingBlock):
             raise FormatError(
-                f"{where} holds a block of type {block.kind!r}, which flat text cannot show; use a dict format"
+                f"{where} contains a block of type {block.kind!r}, which flat text cannot represent; use a dict format"
             )
     return join_lines(texts)
 
 
 def answers_in(history: History) -> list[Msg]:
-    """Return the assistant's messages of a history that have a turn."""
+    """Return the assistant messages in a history that are written as a turn."""
     answers = [message for message in history.messages if message.role == "assistant"]
     return [answer for answer in answers if _has_turn(answer.blocks)]
 
 
 def _has_turn(blocks: Sequence[Block]) -> bool:
-    """Return True if a message has a turn besides those of its results."""
+    """Return True if a message is written as a turn in addition to the turns of its tool results."""
     kinds = {block.type for block in blocks} - {"thinking"}
     return kinds != {"tool_result"}
 
 
 def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) -> PartList:
-    """Return the parts of an answer behind a prompt, with the end of its turn.
+    """Return the parts of a response that follows a prompt, including the end of its turn.
 
     Args:
-        answer: The assistant's message, without results.
-        markers: The markers of the model.
-        opening: Text that the model writes before each answer.
-        history: The messages before the answer.
+        answer: The assistant message, without tool results.
+        markers: The model's markers.
+        opening: The text that the model writes before each response.
+        history: The messages before the response.
 
     Raises:
-        FormatError: The answer contains media, which flat text can't show.
+        FormatError: The response contains media, which flat text can't represent.
     """
     where = "the answer"
     if answer.url is not None:
@@ -220,7 +220,7 @@ def answer_parts(answer: Msg, markers: Markers, opening: str, history: History) 
 
 
 def turns_in(slots: Sequence[str]) -> list[range]:
-    """Return the indexes of the parts of each assistant's turn; the last part begins with the end of the turn."""
+    """Return the part indexes of each assistant turn, whose last part begins with the end marker."""
     turns: list[range] = []
     begin: int | None = None
     for index, slot in enumerate(slots):
@@ -233,30 +233,31 @@ def turns_in(slots: Sequence[str]) -> list[range]:
 
 
 def _unsaid(slot: str) -> str:
-    """Return the slot of a part that is not trained."""
+    """Return the slot without the mark that its part is trained on."""
     return OfMessage(slot) if isinstance(slot, OfMessage) else str(slot)
 
 
 @lru_cache(maxsize=64)
 def _tags_of(markers: Markers) -> re.Pattern[str]:
-    """Return a pattern of the tags of a model's own thoughts and calls."""
+    """Return a pattern that matches the tags around a model's reasoning and tool calls."""
     tags = (markers.control_sequences | _OWN_TAGS) - markers.turn_sequences
     return re.compile(f"({'|'.join(map(re.escape, sorted(tags, key=len, reverse=True)))})")
 
 
 def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, opening: str) -> PartList:
-    """Split the parts so that each is trained or not.
+    """Split the parts so that each part is either trained on entirely or not at all.
 
-    Trained text may also contain thoughts and calls. Their tags are then the model's own, and trusted.
+    Trained text may also contain reasoning and tool calls. The tags around these are the model's own text, and
+    trusted.
 
     Args:
         out: The parts.
-        wanted: True for each assistant's turn that is trained.
-        markers: The markers of the model.
-        opening: Text that the model writes before each answer; it ends the part before each turn.
+        wanted: A flag for each assistant turn, True if the turn is trained on.
+        markers: The model's markers.
+        opening: The text that the model writes before each response, which is the end of the part before each turn.
 
     Returns:
-        Parts of which only the trained ones have slots of the class :class:`Said`.
+        The split parts. Only the parts that are trained on have slots of the class :class:`Said`.
     """
     split, end = _tags_of(markers).split, len(markers.eoa.rstrip())
     parts: list[str] = []
@@ -271,11 +272,11 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
             parts += (*out.parts[done : first - 1], before[:cut], "", before[cut:])
             slots += (*map(_unsaid, old[done:first]), MARKERS, Said(MARKERS))
             for at, (part, slot) in enumerate(zip(out.parts[first:last], old[first:last], strict=True), first):
-                # Text and tags alternate, as untrusted and trusted parts do.
+                # The split alternates text and tags, which become untrusted and trusted parts.
                 pieces = [part] if is_trusted(at, part) or isinstance(part, JsonText) else split(part)
                 parts += pieces
                 slots += [slot] * len(pieces)
-            # The end of this turn and the beginning of the next may be in one part.
+            # A single part may contain the end of this turn and the beginning of the next turn.
             parts += (behind[:end], "", behind[end:])
             slots += (Said(MARKERS), MARKERS, MARKERS)
         else:
@@ -286,13 +287,13 @@ def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, openin
 
 
 def sample_parts(out: PartList, history: History, order: Sequence[int] | None, markers: Markers) -> SampleParts:
-    """Return the text of a sample, with the message of each part of the history.
+    """Return the parts of a training sample, with the message index of each part of the history.
 
     Args:
-        out: The parts; the trained ones have slots of the class :class:`Said`.
-        history: The history in the text; a template may show it more than once.
-        order: The indexes of its messages in the order of the text, as in :class:`PartList`.
-        markers: The markers of the model.
+        out: The parts. Those to train on have slots of the class :class:`Said`.
+        history: The history in the text. A template may contain the history more than once.
+        order: The indexes of the history's messages in the order of the text, as in :class:`PartList`.
+        markers: The model's markers.
     """
     slots, messages = out.slots, list[int | None]()
     groups = [*_texts_of(history, markers)]
@@ -302,7 +303,7 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
         trained = isinstance(slot, Said)
         is_text = slot == "history" or isinstance(slot, OfMessage)
         if is_text:
-            # A trained turn may have any number of parts; it ends before one that is not trained.
+            # A trained turn consists of any number of parts, and ends before the first part that is not trained.
             if not (in_turn if trained else left):
                 current, left = next(texts)
             left, in_turn = 0 if trained else left - 1, trained
@@ -313,13 +314,13 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
 
 
 def _texts_of(history: History, markers: Markers) -> Iterator[list[tuple[int, int]]]:
-    """Yield the index and the number of texts of each OpenAI dict of a message."""
+    """Yield the index of each OpenAI dict for a message, and the number of texts in the dict."""
     at = 0
     form, ids = markers.tool_form, CallIds(markers.tool_form)
     for message in history.messages:
         calls = [block for block in message.blocks if isinstance(block, ToolUseBlock)]
         results = [block for block in message.blocks if isinstance(block, ToolResultBlock)]
-        # The dict of a message with calls precedes those of its results; any other follows them.
+        # If the message contains calls, its own dict precedes the dicts for its results. Otherwise, it follows them.
         own = join_lines([block.text for block in message.blocks if block.type == "text"])
         count = len(message_run(own)[0]) if isinstance(own, FilledText) else 1
         in_calls = sum(len(call_parts(call, form, markers.call_pattern, ids.add(call))) // 2 for call in calls)

@@ -203,7 +203,7 @@ def test_it_is_flat_text_of_a_family(path: str) -> None:
     if isinstance(made, Prompty) and any(
         block.type in MEDIA for each in made.messages(INPUTS[path]) for block in each.blocks
     ):
-        with pytest.raises(FormatError, match="flat text cannot show"):
+        with pytest.raises(FormatError, match="flat text cannot represent"):
             made.generate_prompt(INPUTS[path], model=FAMILY)
         return
     text = made.generate_prompt(INPUTS[path], model=FAMILY)

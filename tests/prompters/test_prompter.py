@@ -95,7 +95,7 @@ def test_a_history_of_msgs_is_rendered_in_both_forms() -> None:
 def test_flat_text_refuses_a_picture_with_its_place() -> None:
     part = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     history: list[dict[str, object]] = [{"role": "user", "content": [{"type": "text", "text": "see"}, part]}]
-    with pytest.raises(FormatError, match=r"history\[0\] holds a block of type 'image'"):
+    with pytest.raises(FormatError, match=r"history\[0\] contains a block of type 'image'"):
         ChatPrompter("hi").generate_prompt("x", history)
     made = ChatPrompter("hi").generate_prompt("x", history, return_dict=True)
     assert made["messages"][1]["content"] == history[0]["content"]

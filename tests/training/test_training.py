@@ -221,7 +221,7 @@ def test_a_prompt_is_how_its_sample_begins(family: str | None, data: st.DataObje
         sample = prompter.training_sample(given_, label, history, tools, train=train, model=family)
     except SafetyError as error:
         assert train != "last"
-        assert "a trained turn of the history contains" in str(error)  # noqa: PT017
+        assert "a trained turn in the history contains" in str(error)  # noqa: PT017
         return
     assert sample.text.startswith(prompt)
     assert prompter.generate_prompt(given_, history, tools, model=family) == prompt
@@ -335,9 +335,9 @@ def test_what_flat_text_leaves_out_of_a_trained_turn_is_an_error() -> None:
         *CALLS[:1],
         {"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
     ]
-    with pytest.raises(FormatError, match="the answer holds a block of type 'image'"):
+    with pytest.raises(FormatError, match="the answer contains a block of type 'image'"):
         prompter.training_sample(None, None, shows)
-    with pytest.raises(FormatError, match="the answer has the url 'x'"):
+    with pytest.raises(FormatError, match="the answer contains the url 'x'"):
         prompter.training_sample(None, None, [*CALLS[:1], Msg("assistant", "a", "assistant", url="x")])
 
 
