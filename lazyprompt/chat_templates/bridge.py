@@ -5,7 +5,7 @@ reproduces the sampled ids: ``false`` becomes ``False``, or a space moves. The b
 and appends only the text after the response: the end of the turn, the new messages and the generation prompt. If trial
 renderings don't show that the template keeps the prompt and the response unchanged, the caller gets the reason instead.
 
-The idea comes from ``bridge`` in PrimeIntellect's renderers, which is hand-written for about twenty models.
+The idea comes from PrimeIntellect's renderers, whose ``bridge`` is hand-written for about twenty models.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _TurnEnd(NamedTuple):
         common: The text after the response that remains when new messages follow.
         shared: The end of ``common`` that every comparable response ends with.
         calls: True if the response calls tools.
-        strict: True if the completion itself must contain this text, because other text could follow its tool calls.
+        strict: True if the completion must contain the end of the turn, because other text could follow its tool calls.
     """
 
     common: str
@@ -80,8 +80,8 @@ def build_bridge(
 ) -> Bridge:
     """Build the token ids of the next prompt from the ids of the previous prompt and the response.
 
-    If the model formatted its response as the template does, the ids equal those of the whole chat rendered and encoded
-    again.
+    If the model formatted its response as the template does, rendering and encoding the whole chat would return the
+    same ids.
 
     Args:
         rendering: The template and the variables that the prompt was rendered with.
@@ -295,8 +295,8 @@ def _select_added_ids(
     trusted = next((max(end - len(part), common) for part, end in untrusted if end > common), len(text))
     own = sum(end <= trusted for _, end in offsets)
     starts = {at: offsets[at][0] for at in range(own) if _is_control(ids[at], tokenizer)}
-    # The turn ends with a control token in the shared text at its end; the last such token is tried first.
-    # If there is none, the turn ends where the next turn begins.
+    # The turn usually ends with a control token in the shared text. The last such token is tried first.
+    # If the shared text contains no control token, the turn ends where the next turn begins.
     # A control token may include the white space that follows it.
     places = [at for at in starts if starts[at] >= shared and len(text[: offsets[at][1]].rstrip()) <= common][::-1]
     places = places or [at for at, start in starts.items() if start >= common][:1]

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 # The id and the function name of a call.
 Call: TypeAlias = tuple[str, str]
-# The role of each new message, and True if its content is a list of parts. Runs of equal entries are reduced to two.
+# For each new message, its role and whether its content is a list of parts. Runs of equal entries are shortened to two.
 Shape: TypeAlias = tuple[tuple[str, bool], ...]
 
 # Each letter describes a response. "a" is text, and "c" is a tool call.
 # "d" is text with a tool call, and "e" is a tool call without arguments.
-# "A", "C" and "D" also contain reasoning, in a separate field.
+# "A", "C" and "D" are like "a", "c" and "d", but contain reasoning in a separate field.
 # "E" (text) and "F" (text with a tool call) contain reasoning inside the text, and "P" contains it in a content part.
 _TALKING, _CALLING, _CALLING_BESIDE, _THINKING, _IN_TEXT = "aAEP", "cCedDF", "dDF", "ACD", "EF"
 # The chats before the response. "s" is a system message, "u" is a user message, and "t" is a tool result.
@@ -64,7 +64,7 @@ _TOOLS = None, [_tool(_CALLED)], [_tool("wait"), _tool(_CALLED)]
 
 
 class UnprovenError(Exception):
-    """The check could not show that a prompt and a response stay unchanged; the message is the reason."""
+    """Raised if the check can't show that a prompt and a response stay unchanged; the message contains the reason."""
 
 
 class Thought(IntEnum):
@@ -323,7 +323,7 @@ class Proof(NamedTuple):
     Attributes:
         trials: The rendered sample chats.
         call: A pattern for the beginning of a tool call, after the reasoning. None if other responses match it, too.
-        unlike: True if the turn of a tool call without a result ends differently.
+        unlike: True if an assistant turn with a tool call ends differently when no result follows.
     """
 
     trials: Sequence[Trial]
@@ -409,7 +409,7 @@ def _prove(setting: Setting, shape: Shape) -> Proof | str:
 
 
 def _trials(setting: Setting, history: str, letter: str, calls: Sequence[Call], new: Chat) -> Iterator[Trial]:
-    """Yield trials with the response rendered as the last message, and with the response before new messages."""
+    """Yield a trial for the response as the last message, and a trial for the response before new messages."""
     rendered = setting.render_answer(history, letter, calls)
     full = setting.text([*rendered.chat, *new], prompted=True)
     end, kept = rendered.end_in(full)
@@ -443,7 +443,7 @@ def _tails(setting: Setting, history: str, letter: str, calls: Sequence[Call], n
 
 @lru_cache(maxsize=128)
 def call_opening(setting: Setting) -> re.Pattern[str] | None:
-    """Return a pattern for the beginning of a response that is only a tool call, or None if text can match it, too.
+    """Return a pattern for the start of a response that is only a tool call, or None if it would match ordinary text.
 
     The pattern matches text without white space.
     """

@@ -1,4 +1,4 @@
-"""A report of a chat template's abilities, measured by rendering chats with it."""
+"""A report on a chat template's abilities, which are tested by rendering sample chats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lazyprompt.safety.find import Controls
 
 
-# The result of a test, or None if the template fails before the test applies; and details in words.
+# The result of a test (None if the test does not apply to the template), and an explanation.
 _Answer: TypeAlias = tuple[bool | None, str]
 _GIVEN = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "strftime_now", "raise_exception", "range", "namespace")

@@ -1,4 +1,4 @@
-"""Detection of the control sequences in a chat template, which a model reads as structure."""
+"""Detection of control sequences in chat templates, that is, of text that a model reads as structure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _WORD = "lazyprompt"
 def sequences_in(template: ChatJinja) -> frozenset[str]:
     """Return the control sequences that a template writes.
 
-    Control sequences are the tokens in the template's own text, and the text that it puts around message contents.
+    They are the tokens in the template's own text, and the text that the template puts around message contents.
     """
     texts = _literals(parse_template(template.text))
     found = {token for text in texts for token in _TOKEN.findall(text)}
@@ -209,7 +209,7 @@ def _uses(tree: nodes.Template) -> Iterator[_Use]:
 
 
 def _roles_asked(tree: nodes.Template) -> Iterator[nodes.Expr]:
-    """Yield the expressions that read a message's role, whose value is one of a few known words."""
+    """Yield the expressions that read a message's role, which is always one of a few known words."""
     loops = [loop for loop in tree.find_all(nodes.For) if (_name_of(loop.iter) or "").endswith("messages")]
     stored = [name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"]
     messages = {name for loop in loops if (name := _name_of(loop.target)) and stored.count(name) == len(loops)}
@@ -257,12 +257,12 @@ def _moves(tree: nodes.Template, controls: Controls) -> bool:
 
 
 def _names_asked(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, str]]:
-    """Yield each expression from which a template reads a named item or attribute, and that name."""
+    """Yield each expression from which a template reads a named item or attribute, and the name."""
     return ((asked, name) for _, asked, name in _names_got(tree))
 
 
 def _names_got(tree: nodes.Node) -> Iterator[tuple[nodes.Expr, nodes.Expr, str]]:
-    """Yield each read of a named item or attribute, the expression that contains the item, and its name."""
+    """Yield each expression that reads a named item or attribute, the expression that it reads from, and the name."""
     yield from ((got, got.node, got.attr) for got in tree.find_all(nodes.Getattr))
     for got in tree.find_all(nodes.Getitem):
         if name := _text_of(got.arg):
@@ -371,7 +371,7 @@ class _Use(NamedTuple):
 
     @classmethod
     def of(cls, name: str, arguments: Sequence[nodes.Expr]) -> _Use:
-        """Create a use from the arguments in the template."""
+        """Create an instance from the name and the arguments in the template."""
         return cls(name, *map(_text_of, arguments[:2]))
 
     def makes(self, controls: Controls) -> bool:

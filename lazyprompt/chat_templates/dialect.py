@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jinja2.runtime import Context
 
 
-# The name of an internal filter. Its space prevents templates from using it.
+# The name of an internal filter. The leading space prevents templates from using this filter.
 _GENERATED = " generated"
 
 
@@ -71,7 +71,7 @@ def _mark_generated(text: str) -> str:
 
 
 class _Dict:
-    """The ``dict`` function in templates, which creates dicts without exposing the attributes of the type."""
+    """The ``dict`` function in templates, which creates dicts without exposing the attributes of the class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
@@ -105,7 +105,7 @@ def _check_name(name: object) -> None:
 
 
 def raise_exception(message: object) -> None:
-    """Refuse the messages, like the function ``raise_exception`` in transformers' templates.
+    """Refuse the messages with the reason that a template passes to ``raise_exception``.
 
     Args:
         message: The reason for the refusal.
@@ -137,7 +137,7 @@ class ChatEnvironment(BoundedEnvironment):
         self.globals.update(raise_exception=raise_exception, dict=_Dict(), namespace=_Namespace)
 
 
-# Format specifiers that write a character from its code point, or could do so.
+# Matches format specifiers that write, or may write, a character from its code point.
 _BY_NUMBER = re.compile(r"%(?:\([^)%]*+\))?+[-+ #0-9.*hlL]*+c|%\([^)%]*+%|:[^{}:]*(?:c\}|\{)")
 # Filters that are implemented with string methods, which :class:`Traced` overrides to keep origins.
 _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title", "trim", "truncate", "upper"))
@@ -145,7 +145,7 @@ _KEEPING = frozenset(("capitalize", "lower", "replace", "safe", "string", "title
 _CHOOSING = frozenset(("attr", "d", "default", "first", "last", "max", "min", _GENERATED))
 
 
-# A value of unknown origin.
+# A placeholder for values of unknown origin.
 _UNKNOWN = (b"",)
 
 

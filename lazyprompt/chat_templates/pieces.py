@@ -1,4 +1,4 @@
-"""Search for the pieces of control sequences: their beginnings, their ends, and the text in the middle.
+"""Functions that search texts for the beginnings, ends and middles of control sequences.
 
 A chat template can join its own text and several values. These functions find texts that could become part of a control
 sequence when they are joined to other text.
@@ -130,7 +130,7 @@ class _Beginnings:
                 self._firsts[form] = within, max(length, longest, len(whole))
 
     def plain(self, text: str) -> str:
-        """Return a text as :func:`plain` does, reversed if texts are read backwards."""
+        """Return the result of :func:`plain`, reversed if texts are read backwards."""
         return plain(text)[::-1] if self._backwards else plain(text)
 
     def begin(self, piece: str) -> bool:

@@ -3,7 +3,7 @@
 The file ``chat_template.jinja`` and the folder ``additional_chat_templates`` override ``tokenizer_config.json``. The
 file ``special_tokens_map.json`` is read only if ``tokenizer_config.json`` contains no ``added_tokens_decoder``.
 
-The rules are those of transformers 5 (``PreTrainedTokenizerBase.from_pretrained`` and ``get_chat_template``). The GGUF
+These rules match transformers 5 (``PreTrainedTokenizerBase.from_pretrained`` and ``get_chat_template``). The GGUF
 keys come from the GGUF specification (``ggml/docs/gguf.md``, "Standardized key-value pairs", tokenizer) and from
 ``gguf.constants.Keys.Tokenizer``.
 """
@@ -40,7 +40,7 @@ _TOKENS_MAP = "special_tokens_map.json"
 _TEMPLATE = "chat_template.jinja"
 _TEMPLATES = "additional_chat_templates"
 
-# Keys of GGUF files.
+# The keys in GGUF files.
 _FIELD = "tokenizer.chat_template"
 _TOKENS = "tokenizer.ggml.tokens"
 _TYPES = "tokenizer.ggml.token_type"
@@ -50,7 +50,7 @@ _SPECIAL = {
     "eos_token": "eos",
     "unk_token": "unknown",
     "pad_token": "padding",
-    "sep_token": "seperator",  # the spelling in the GGUF specification
+    "sep_token": "seperator",  # spelled this way in the GGUF specification
     "mask_token": "mask",
 }
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4

@@ -1,4 +1,4 @@
-"""A model's own chat template, with functions for rendering, bridging, training samples and checks."""
+"""A model's own chat template, which renders prompts and training samples, bridges ids and reports its abilities."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class ChatTemplate:
 
         Args:
             source: A ``.jinja`` file, a GGUF file, a tokenizer's directory (with ``tokenizer_config.json`` or
-                ``chat_template.jinja``), a file in such a directory, or the source text of a template, which contains
-                ``{{`` or ``{%``.
+                ``chat_template.jinja``), a file in such a directory, or the source text of a template. Text
+                that contains ``{{`` or ``{%`` is treated as source text.
             name: The name of the template, if the model has several templates.
             special_tokens: Special tokens, keyed by their names in templates, such as ``bos_token="<s>"``. They take
                 precedence over the special tokens in the files.
@@ -120,7 +120,7 @@ class ChatTemplate:
 
     @property
     def response_template(self) -> Mapping[str, object] | None:
-        """The tokenizer's response template for :class:`~lazyprompt.ResponseParser`, or None if it has none."""
+        """The response template for :class:`~lazyprompt.ResponseParser`; None if the tokenizer has no such template."""
         return self.source.response_template
 
     def render(
@@ -330,7 +330,7 @@ class ChatTemplate:
             tools: True to test the template for chats with tools, if the model has several templates.
 
         Returns:
-            The tested abilities by name. The report's ``str()`` contains one line for each ability.
+            The tested abilities by name. ``str()`` of the report contains one line for each ability.
         """
         jinja = self.jinja(tools=tools)
         # The tokenizer encodes an empty text to exactly the ids that it adds to every text.

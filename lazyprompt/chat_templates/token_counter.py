@@ -1,6 +1,6 @@
 """An offline token counter that uses a model's own ``tokenizer.json`` and chat template.
 
-The rules are those of transformers 5. ``PreTrainedTokenizerBase.apply_chat_template`` determines the template's input
+The rules match transformers 5. ``PreTrainedTokenizerBase.apply_chat_template`` determines the template's input
 and adds no special tokens to its output. ``TokenizersBackend.__init__`` determines the added tokens.
 """
 

@@ -237,7 +237,7 @@ def cut_runs(runs: Iterable[Run], start: int, stop: int) -> list[Run]:
 
 
 def common_prefix(*texts: str) -> str:
-    """Return the common prefix of texts."""
+    """Return the longest common prefix of texts."""
     return commonprefix(texts)  # noqa: RUF071 - the texts are not paths
 
 
@@ -383,7 +383,7 @@ def parts_of(text: str) -> tuple[list[str], list[TextOrigin]]:
         at += length
         of_its_kind = (len(parts) % 2 == 1) == origin.trusted
         if not of_its_kind or parts[-1]:
-            # Add a part, preceded by an empty part of the other kind if the last part has the same kind.
+            # Trusted and untrusted parts alternate, so add an empty part between two parts of the same kind.
             fill = 2 if of_its_kind else 1
             parts += [""] * fill
             origins += [OWN] * fill

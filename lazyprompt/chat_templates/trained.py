@@ -1,4 +1,4 @@
-"""Selection of the parts of a rendered chat to train on, which are the assistant's text and its end marker.
+"""Selection of the text to train on, which is the assistant's text with its end marker.
 
 If a template contains ``{% generation %}`` blocks, their content is selected. Otherwise, an assistant turn begins after
 the generation prompt. The turn ends with the text that the template writes after it, whether or not another turn
@@ -197,7 +197,7 @@ def _render(rendering: Rendering, chat: Chat, *, prompted: bool = False) -> _Ren
 
 
 def _with_marks(runs: Sequence[Run], found: Sequence[tuple[int, int]]) -> list[Run]:
-    """Return the runs, split so that exactly the text in the found spans is marked for training."""
+    """Return the runs with exactly the text in the found spans marked for training."""
     made: list[Run] = []
     at = 0
     for start, stop in (*sorted(found), (sum(length for length, _ in runs), 0)):

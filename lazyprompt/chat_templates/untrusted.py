@@ -114,7 +114,7 @@ class Rendering(NamedTuple):
         return Traces(parts, origins)
 
     def _trace_parts(self, run: _Run, text: str) -> tuple[list[str], list[TextOrigin], str]:
-        """Return the parts of a text, their origins, and the reason why the origins are lost, if they are."""
+        """Return the parts of a text, their origins, and the reason if the origins are lost."""
         try:
             parts, origins = parts_of(self.template.run(*run, traced=True))
         except TemplateError as error:

@@ -1,6 +1,6 @@
 """The markers of each model family, with all the spacing in the model's own chat template.
 
-A family without its own tool format uses the general tool format. It describes tools as JSON under a header, and writes
+A family without its own tool format uses the general format, which describes tools as JSON under a header and writes
 tool calls and results in Hermes' format. The ``note`` of the family's tool format contains the reason.
 """
 

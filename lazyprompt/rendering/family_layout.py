@@ -140,7 +140,7 @@ class FamilyLayout:
         return () if own or any(prompt.instruction.parts) else texts[:1]
 
     def _system(self, prompt: Prompt, leading: Sequence[Msg]) -> Run:
-        """Return the system turn, with the history's system text after the prompter's; empty without system text."""
+        """Return the system turn, or an empty run without system text. The history's text follows the prompter's."""
         markers = self._markers
         text = (prompt.system if self._system_text is None else self._system_text) or ""
         system = f"{text}\n" if text and any(prompt.instruction.parts) else text
@@ -175,7 +175,7 @@ class FamilyLayout:
         if has_text or form.default_system:
             description = markers.tools if has_text else form.default_system + markers.tools
         else:
-            # No text precedes the tools, so drop the line breaks that would separate them.
+            # No text precedes the tools, so drop the leading line breaks of their description.
             description = markers.tools.lstrip("\n")
         return _join_runs(text, tool_parts(prompt.tools, markers, description))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Run: TypeAlias = "tuple[Sequence[str], Sequence[str]]"
 
 
-class Said(str):  # pickles of segments hold the name
+class Said(str):  # the class name is stored in pickled segments
     """The slot of a part in an assistant turn.
 
     An instance equals the plain slot name, so only the code for training samples needs to know this class.
@@ -102,7 +102,7 @@ class SampleParts(NamedTuple):
         parts: Alternating trusted and untrusted parts.
         slots: The slot of each part.
         trained: A flag for each part, True if the loss covers the part.
-        messages: The index of each part's message in the history as OpenAI dicts; None for parts outside the history.
+        messages: The index of each part's message among the history's OpenAI dicts; None for parts outside the history.
     """
 
     parts: tuple[str, ...]

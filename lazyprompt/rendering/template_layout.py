@@ -211,7 +211,7 @@ def _put_history(prompt: Prompt, markers: Markers, out: PartList) -> None:
 
 
 def _is_shown(name: str) -> Callable[[Prompt], object]:
-    """Return a function that tests whether a prompt's field is rendered. Unlike other fields, an empty input is."""
+    """Return a function that tests whether a prompt's field is rendered, even if it is an empty input."""
     return (lambda prompt: prompt.input is not None) if name == "input" else _FIELDS[name].has_text
 
 

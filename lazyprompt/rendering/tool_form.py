@@ -1,4 +1,4 @@
-"""Tool formats that markers alone cannot express, for tools, tool calls and tool results.
+"""Formats for tools, tool calls and tool results that markers alone cannot express.
 
 Patterns contain the names of values in braces, such as ``{name}``. The fixed text in a pattern is trusted, but the
 values are not.

@@ -58,7 +58,7 @@ def put_messages(
     """Add each message as a turn; the arguments are the same as for ``put_history``."""
     folded = markers.exact and markers.system_place != "turn"
     human = (markers.soh, markers.eoh, "user" in markers.trim)
-    # Templates that strip the system text strip only the first one.
+    # Templates that strip system text strip only the first system text.
     system = human if folded else (markers.sos, markers.eos, "user" in markers.trim)
     around = {
         "system": system,
@@ -247,8 +247,8 @@ def _tags_of(markers: Markers) -> re.Pattern[str]:
 def with_trained(out: PartList, wanted: Sequence[bool], markers: Markers, opening: str) -> PartList:
     """Split the parts so that each part is either trained on entirely or not at all.
 
-    Trained text may also contain reasoning and tool calls. The tags around these are the model's own text, and
-    trusted.
+    Trained text may also contain reasoning and tool calls. The tags around reasoning and tool calls are
+    trusted, because they are the model's own text.
 
     Args:
         out: The parts.
@@ -290,7 +290,7 @@ def sample_parts(out: PartList, history: History, order: Sequence[int] | None, m
     """Return the parts of a training sample, with the message index of each part of the history.
 
     Args:
-        out: The parts. Those to train on have slots of the class :class:`Said`.
+        out: The parts. Parts to train on have slots of the class :class:`Said`.
         history: The history in the text. A template may contain the history more than once.
         order: The indexes of the history's messages in the order of the text, as in :class:`PartList`.
         markers: The model's markers.
