@@ -1,11 +1,11 @@
-"""Parses a provider's answer as a message, with the readers of histories.
+"""Parsers that convert provider responses to messages.
 
-A model's output never raises an error: arguments that are not JSON, wrong types and lone surrogates are all accepted.
-Only a value that is not an answer of the provider, or reports an error, is a ``FormatError``. Content that no block can
-express stays in the message's native form. Finish reason, model and id are not part of the message, so that a message
-equals the one that was sent.
+Model output never raises an error: arguments that are not JSON, wrong types and lone surrogates are all accepted.
+A ``FormatError`` means that the value is not a response from the provider, or that it reports an error. Content that
+no block can express stays in the message's native format. The message contains no finish reason, model or response id,
+so a parsed message equals the same message built by the caller.
 
-Sources of the forms: the API references of the providers, and the types of their official clients.
+The formats come from the providers' API references and from the types in their official clients.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lazyprompt.messages.msg import Block, Msg
     from lazyprompt.messages.read_parts import Beside
 
-# The keys of token counts, for the prompt and for the completion. Counts that are present are added.
+# The keys of the prompt's and the completion's token counts. The counts found under the keys of a group are added up.
 _Counters: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 _CHAT: _Counters = (("prompt_tokens",), ("completion_tokens",))
 _INPUT: _Counters = (("input_tokens",), ("output_tokens",))
@@ -56,61 +56,61 @@ _GEMINI: _Counters = (
 _OLLAMA: _Counters = (("prompt_eval_count",), ("eval_count",))
 _TOTALS = ("total_tokens", "total_token_count")
 
-# The keys of Gemini's answers, in the spelling of its REST API and of its client. An answer has at least one.
+# The top-level keys of a Gemini response, as spelled by the REST API and by the client. At least one must be present.
 _GEMINI_KEYS = ("candidates", "promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata")
-# The keys of thoughts: of most providers, of vLLM and OpenRouter, and of Ollama.
+# The keys under which chat APIs return reasoning: most providers, then vLLM and OpenRouter, then Ollama.
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KINDS: dict[type | UnionType, str] = {list: "a list", Mapping: "a dict"}
 
 
 def as_dict(response: object) -> dict[str, object]:
-    """Return an answer as the dict of its REST API.
+    """Return a response as a dict in the format of the REST API.
 
     Args:
-        response: A dict, which is returned itself, or an object of the official client.
+        response: A dict, which is returned unchanged, or an object from the official client.
 
     Returns:
-        Plain values: standard base64 for bytes, the values of enums, and times in ISO 8601. Fields that are ``None``
-        are left out, except in arguments of a tool.
+        A dict of plain values: bytes as standard base64, enums as their values, and times in ISO 8601. Fields that are
+        ``None`` are omitted, except in tool arguments.
 
     Raises:
-        FormatError: The value is neither.
+        FormatError: The value is neither a dict nor an object from an official client.
     """
     if _is_plain_dict(response):
         return response
     fields = plain_fields(response)
     if fields is None:
         raise FormatError(
-            f"an answer is a dict or an object of the provider's official client, complete and awaited, not a "
+            f"response must be a dict or a complete, awaited object from the provider's official client, not "
             f"{type(response).__name__}"
         )
     return fields
 
 
 def _is_plain_dict(value: object) -> TypeGuard[dict[str, object]]:
-    # Clients have subclasses of dict, which must be converted.
+    # Some clients return subclasses of dict, which must be converted.
     return type(value) is dict
 
 
 def from_openai_chat(answer: Fields, provider: str) -> Msg:
-    """Parse a Chat Completions answer.
+    """Parse a Chat Completions response.
 
     Args:
-        answer: The answer as a dict.
-        provider: The provider's name, for errors and for the ``provider`` of thoughts.
+        answer: The response as a dict.
+        provider: The provider's name, for error messages and for the ``provider`` attribute of thinking blocks.
 
     Returns:
-        The assistant's message.
+        The assistant message.
 
     Raises:
-        FormatError: The dict is not such an answer.
+        FormatError: The dict is not a Chat Completions response.
     """
     choices = _find_value(answer, provider, list, "choices")
     return _first_choice(choices, provider, "choices", _usage(answer.get("usage"), _CHAT))
 
 
 def from_dashscope(answer: Fields, provider: str) -> Msg:
-    """Parse an answer of DashScope's own API, for text or media."""
+    """Parse a response from DashScope's own text or multimodal API."""
     output = fields_of(_find_value(answer, provider, Mapping, "output"))
     _find_value(output, provider, object, "choices", "text", where="output.")
     message = _first_choice(output.get("choices"), provider, "output.choices", _usage(answer.get("usage"), _INPUT))
@@ -118,24 +118,24 @@ def from_dashscope(answer: Fields, provider: str) -> Msg:
 
 
 def from_ollama(answer: Fields, provider: str) -> Msg:
-    """Parse an answer of Ollama's chat API."""
+    """Parse a response from Ollama's chat API."""
     message = fields_of(_find_value(answer, provider, Mapping, "message"))
     return _chat_message(message, provider, _usage(answer, _OLLAMA))
 
 
 def from_ollama_generate(answer: Fields, provider: str) -> Msg:
-    """Parse an answer of Ollama's generate API."""
+    """Parse a response from Ollama's generate API."""
     _find_value(answer, provider, object, "response", "thinking")
     message = {"content": answer.get("response"), "thinking": answer.get("thinking")}
     return _chat_message(message, provider, _usage(answer, _OLLAMA))
 
 
 def from_responses(answer: Fields, provider: str) -> Msg:
-    """Parse an answer of OpenAI's Responses API."""
+    """Parse a response from OpenAI's Responses API."""
     items = _clean_list(_find_value(answer, provider, list, "output"))
     beside: Beside = {}
     blocks: list[Block] = []
-    # The service has run some calls itself; they are not for the caller.
+    # OpenAI has already run the calls whose outputs are in the response; the caller must not run them again.
     answered = {_call_id(item) for item in items if _is_output(item)} - {""}
     for index, item in enumerate(items):
         if isinstance(item, dict) and (_is_output(item) or _call_id(item) in answered):
@@ -150,12 +150,12 @@ def _call_id(item: object) -> str:
 
 
 def _is_output(item: object) -> bool:
-    """Return True if an item of an answer is the result of a call."""
+    """Return True if a response item is the output of a tool call."""
     return json_or_text(fields_of(item).get("type")).endswith("_output")
 
 
 def from_anthropic(answer: Fields, provider: str) -> Msg:
-    """Parse an answer of Anthropic's Messages API."""
+    """Parse a response from Anthropic's Messages API."""
     parts = _clean_list(_find_value(answer, provider, list, "content"))
     beside: Beside = {}
     blocks = _content_blocks(parts, provider, beside)
@@ -165,9 +165,9 @@ def from_anthropic(answer: Fields, provider: str) -> Msg:
 
 
 def from_gemini(answer: Fields, provider: str) -> Msg:
-    """Parse an answer of Gemini, with the keys of its REST API or of its client.
+    """Parse a response from Gemini, with keys spelled as in the REST API or as in the client.
 
-    The message is empty if the prompt was blocked, because the answer then has no candidates.
+    If the prompt was blocked, the response contains no candidates and the message is empty.
     """
     _find_value(answer, provider, list | Mapping, *_GEMINI_KEYS)
     answer = snake_keys(answer)
@@ -182,24 +182,24 @@ def from_gemini(answer: Fields, provider: str) -> Msg:
 
 
 def _find_value(answer: object, provider: str, kind: type | UnionType, *keys: str, where: str = "") -> object:
-    """Return the first value under the keys that has the type ``kind``.
+    """Return the first value of the type ``kind`` found under the keys.
 
     Raises:
-        FormatError: There is none, or the answer reports an error.
+        FormatError: No key has a value of this type, or the response reports an error.
     """
     fields = fields_of(answer)
     found = next((each for each in map(fields.get, keys) if each is not None and isinstance(each, kind)), None)
-    # DashScope and vLLM have the error's code and message at the top level.
+    # DashScope and vLLM report the error's code and message at the top level of the response.
     fault = fields.get("error") or (fields if found is None and fields.get("code") and fields.get("message") else None)
     if fault:
         raise FormatError(
-            f"{provider} answered with an error: {json_or_text(fields_of(fault).get('message')) or json_or_text(fault)}"
+            f"{provider} returned an error: {json_or_text(fields_of(fault).get('message')) or json_or_text(fault)}"
         )
     if found is None:
         wanted = f"{_KINDS.get(kind, 'a value')} at {' or '.join(where + key for key in keys)}"
         shown = ", ".join(f"{key!r} ({type(value).__name__})" for key, value in islice(fields.items(), 10))
         given = f"{type(answer).__name__}{' with ' if shown else ''}{shown}"
-        raise FormatError(f"not an answer of {provider}, which has {wanted}; given was a {given}")
+        raise FormatError(f"not a response from {provider}: expected {wanted}, not a {given}")
     return found
 
 
@@ -219,7 +219,7 @@ def _message(
 
 
 def _clean_list(items: object) -> list[Json]:
-    """Return a copy of a list as valid JSON values."""
+    """Return a copy of a list that contains only valid JSON values."""
     return [_clean(item) for item in items_of(items)]
 
 
@@ -239,7 +239,7 @@ def _clean_fields(fields: Fields) -> JsonObject:
 
 
 def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Give each call a unique id: its own, one with a number if it is used already, or one from its position."""
+    """Ensure that every tool call has a unique id, adding a number to repeated ids and replacing missing ids."""
     taken: set[str] = set()
     for block in blocks:
         if isinstance(block, ToolUseBlock):
@@ -252,7 +252,7 @@ def _with_ids(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
-    """Return the token counts of an answer; ``None`` if it has none."""
+    """Return the token counts in a response, or ``None`` if it contains none."""
     counts = {key: value for key, value in fields_of(given).items() if type(value) is int and value >= 0}
     prompt, completion = (sum(counts.get(key, 0) for key in keys) for keys in counters)
     total = next((counts[key] for key in _TOTALS if key in counts), prompt + completion)
@@ -261,7 +261,7 @@ def _usage(given: object, counters: _Counters) -> dict[str, int] | None:
 
 
 def _first_choice(choices: object, provider: str, where: str, usage: Mapping[str, int] | None) -> Msg:
-    """Return the message of the first choice; an empty message if there are no choices."""
+    """Return the message of the first choice, or an empty message if there are no choices."""
     for choice in items_of(choices):
         message = fields_of(_find_value(choice, provider, Mapping, "message", where=f"{where}[0]."))
         return _chat_message(message, provider, usage)
@@ -269,7 +269,7 @@ def _first_choice(choices: object, provider: str, where: str, usage: Mapping[str
 
 
 def _chat_message(message: Fields, provider: str, usage: Mapping[str, int] | None) -> Msg:
-    """Parse a message of the chat forms: thoughts, text, calls."""
+    """Parse a chat message with reasoning, text and tool calls."""
     beside: Beside = {}
     calls = [call for call in items_of(message.get("tool_calls")) or [message.get("function_call")] if fields_of(call)]
     blocks = [
@@ -287,12 +287,12 @@ def _chat_message(message: Fields, provider: str, usage: Mapping[str, int] | Non
 
 
 def _has_more(call: object) -> bool:
-    """Return True if a call has other keys than an id and a function."""
+    """Return True if a tool call has fields besides its id, type, index and function."""
     return "function" not in fields_of(call) or not fields_of(call).keys() <= {"id", "type", "function", "index"}
 
 
 def _chat_thoughts(message: Fields, provider: str, beside: Beside) -> Sequence[Block]:
-    """Return LiteLLM's signed thoughts, which are Anthropic's, or else the text of a thought under any of its keys."""
+    """Return LiteLLM's signed thinking blocks, which come from Anthropic, or else the plain reasoning text."""
     signed = [
         block
         for block in _content_blocks(message.get("thinking_blocks"), "anthropic", beside)
@@ -304,13 +304,13 @@ def _chat_thoughts(message: Fields, provider: str, beside: Beside) -> Sequence[B
 
 
 def _chat_call(call: Fields) -> ToolUseBlock:
-    """Parse a call: under ``function``, under ``custom`` (a tool with free text), or flat (the legacy form)."""
+    """Parse a tool call of the type ``function`` or ``custom`` (a tool with free text), or a legacy function call."""
     fields = fields_of(call.get("function")) or fields_of(call.get("custom")) or call
     return _call(call.get("id"), fields.get("name"), fields.get("arguments", fields.get("input")))
 
 
 def _content_blocks(content: object, provider: str, beside: Beside) -> list[Block]:
-    """Parse a content: text, or a list of texts and typed parts."""
+    """Parse message content, which is a string or a list of strings and typed parts."""
     if not is_sequence(content):
         return _text_blocks(content)
     blocks: list[Block] = []
@@ -325,12 +325,12 @@ def _part_blocks(given: Mapping[str, object], where: str, provider: str, beside:
     part: JsonObject = {key: value for key, value in cleaned.items() if value is not None}
     if not part:
         return []
-    # DashScope's parts have no type; their only key determines it.
+    # DashScope's parts have no type field; their only key determines the type.
     kind = part.get("type") or next((key for key in ("text", "image") if key in part), None)
     if kind == "image" and isinstance(part.get("image"), str):
         return _image_blocks(part["image"])
     if kind == "thinking" and not isinstance(part.get("thinking"), str):
-        # Mistral's thoughts are lists of parts.
+        # Mistral returns reasoning as a list of parts.
         texts = [json_or_text(fields_of(each).get("text")) for each in items_of(part.get("thinking"))]
         return _thought_blocks("".join(texts), provider, signature=part.get("signature"))
     try:
@@ -343,7 +343,7 @@ def _part_blocks(given: Mapping[str, object], where: str, provider: str, beside:
 
 
 def _malformed_part(part: JsonObject, where: str, beside: Beside) -> list[Block]:
-    """Return the call or text of a part with a wrong shape; keep a part without either in the metadata."""
+    """Return the tool call or text in a malformed part; a part without either is kept in the metadata."""
     if part.get("type") == "tool_use":
         return [_call(part.get("id"), part.get("name"), part.get("input"))]
     text = _text_blocks(part.get("text", part.get("refusal")))
@@ -374,7 +374,7 @@ def _gemini_blocks(part: Json, where: str, beside: Beside) -> list[Block]:
     fields = {**snake_keys(part)}
     blob = snake_keys(fields.get("inline_data"))
     if fields.get("thought") is True and blob and isinstance(part, dict):
-        # An image in a thought is not part of the answer.
+        # Images in the reasoning are not part of the reply.
         beside[where] = part
         return []
     if blob and not blob.get("mime_type"):
@@ -384,7 +384,7 @@ def _gemini_blocks(part: Json, where: str, beside: Beside) -> list[Block]:
         signature = standard_base64(fields.get("thought_signature"))
         return [_call(call.get("id"), call.get("name"), call.get("args"), signature or None)]
     if fields.keys() == {"thought_signature"}:
-        # The last part is often a signature alone. It must be sent back, with an empty text.
+        # The last part often contains only a signature, which must be sent back with an empty text.
         return [TextBlock("", signature=standard_base64(fields["thought_signature"]))]
     try:
         block = read_gemini_part(fields, where, {}, "", beside)
@@ -415,7 +415,7 @@ def _image_blocks(address: object) -> list[Block]:
 
 
 def _call(own_id: object, name: object, arguments: object, signature: str | None = None) -> ToolUseBlock:
-    """Return a call; arguments that are not a JSON object become its ``raw_input``."""
+    """Build a tool call; arguments that are not a JSON object become its ``raw_input``."""
     given = "{}" if arguments is None or (isinstance(arguments, str) and not arguments.strip()) else arguments
     call_id, tool = json_or_text(own_id), json_or_text(name)
     with suppress(ValueError, RecursionError):

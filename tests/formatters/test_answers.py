@@ -350,8 +350,8 @@ def test_another_providers_answer_is_refused_with_what_it_lacks(case: Case) -> N
     foreign = {"generations": [[{"text": "Hot."}]], "llm_output": None}
     with pytest.raises(FormatError) as caught:
         case.read(foreign, case.provider)
-    assert str(caught.value).startswith(f"not an answer of {case.provider}, which has a ")
-    assert str(caught.value).endswith("given was a dict with 'generations' (list), 'llm_output' (NoneType)")
+    assert str(caught.value).startswith(f"not a response from {case.provider}: expected a ")
+    assert str(caught.value).endswith("not a dict with 'generations' (list), 'llm_output' (NoneType)")
 
 
 @each_case
@@ -369,14 +369,14 @@ def test_another_providers_answer_is_refused_with_what_it_lacks(case: Case) -> N
 def test_an_error_body_is_quoted(case: Case, fault: dict[str, Any], told: str) -> None:
     with pytest.raises(FormatError) as caught:
         case.read(fault, case.provider)
-    assert str(caught.value) == f"{case.provider} answered with an error: {told}"
+    assert str(caught.value) == f"{case.provider} returned an error: {told}"
 
 
 def test_an_error_that_dashscopes_client_holds_is_quoted() -> None:
     response = GenerationResponse.from_api_response(
         DashScopeAPIResponse(status_code=400, request_id="r", code="InvalidParameter", message="Wrong model")
     )
-    with pytest.raises(FormatError, match="^dashscope answered with an error: Wrong model$"):
+    with pytest.raises(FormatError, match="^dashscope returned an error: Wrong model$"):
         from_dashscope(as_dict(response), "dashscope")
 
 
@@ -393,7 +393,7 @@ def test_a_call_id_of_any_type_is_accepted() -> None:
 def test_a_failed_response_is_an_error() -> None:
     failed = responses(status="failed", error={"code": "server_error", "message": "The model broke"})
     for answer in (failed, as_dict(Response.model_validate(failed))):
-        with pytest.raises(FormatError, match="^openai-responses answered with an error: The model broke$"):
+        with pytest.raises(FormatError, match="^openai-responses returned an error: The model broke$"):
             from_responses(answer, "openai-responses")
 
 
@@ -415,14 +415,14 @@ def test_a_failed_response_is_an_error() -> None:
 def test_another_answer_is_refused(reader: Reader, answer: Any, lacks: str, given: str) -> None:
     with pytest.raises(FormatError) as caught:
         reader(answer, "p")
-    found, _, shown = str(caught.value).partition("; given was ")
-    assert found.startswith(f"not an answer of p, which has a {lacks}")
+    found, _, shown = str(caught.value).partition(", not ")
+    assert found.startswith(f"not a response from p: expected a {lacks}")
     assert shown.startswith(given)
 
 
 @pytest.mark.parametrize("given", [None, "{}", b"{}", 5, [], [chat({})], ChatCompletion, iter([])])
 def test_what_is_neither_dict_nor_object_of_a_client_is_refused_with_its_type(given: object) -> None:
-    with pytest.raises(FormatError, match=f"^an answer is a dict or .* not a {type(given).__name__}$"):
+    with pytest.raises(FormatError, match=f"^response must be a dict or .* not {type(given).__name__}$"):
         as_dict(given)
 
 
