@@ -1,7 +1,7 @@
-"""Cache breakpoints: marks at the end of a prefix that later prompts repeat.
+"""Cache breakpoints, which mark the end of a prompt prefix that later prompts repeat.
 
-Source: Anthropic's and OpenAI's guides on prompt caching. Both accept at most four marks; Anthropic refuses a longer
-lifetime after a shorter one.
+Source: Anthropic's and OpenAI's guides on prompt caching. Both providers accept at most four breakpoints. Anthropic
+rejects a breakpoint whose lifetime is longer than that of an earlier breakpoint.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from lazyprompt.formatters.profile import Breakpoints, Profile
     from lazyprompt.formatters.report import Notes
 
-# The places for marks, in the order in which a provider reads them.
+# The places where breakpoints can be set, in the order in which a provider reads them.
 PLACES = ("tools", "system", "history")
 CacheLike: TypeAlias = "Iterable[str] | Mapping[str, str]"
 
 
 def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str]:
-    """Check a cache policy: the places to mark, each with its lifetime.
+    """Validate the places of the cache breakpoints and their lifetimes.
 
     Args:
-        cache: Names from ``PLACES``, or a mapping with a lifetime for each.
+        cache: Names from ``PLACES``, or a mapping from names to lifetimes.
         profile: The provider's rules.
 
     Returns:
-        The lifetime of each place, in the order of ``PLACES``.
+        A mapping from places to lifetimes, in the order of ``PLACES``.
 
     Raises:
         FormatError: A place or lifetime is unknown, or a longer lifetime follows a shorter one.
@@ -39,21 +39,21 @@ def checked_cache(cache: CacheLike | None, profile: Profile) -> Mapping[str, str
     if not cache:
         return {}
     if isinstance(cache, str) or not _is_iterable(cache):
-        raise FormatError(f"cache is {cache!r}; give the places to mark, such as ('tools', 'system', 'history')")
+        raise FormatError(f"cache must list the breakpoints, such as ('tools', 'system', 'history'), not {cache!r}")
     marks = profile.breakpoints
     usual = marks.lifetimes[0] if marks else ""
     given: dict[str, str] = {**cache} if isinstance(cache, Mapping) else dict.fromkeys(cache, usual)
     for place, lifetime in given.items():
         if place not in PLACES:
             known = ", ".join(PLACES)
-            raise FormatError(f"cache has the place {place!r}{did_you_mean(str(place), PLACES)}; known are {known}")
+            raise FormatError(f"cache place {place!r} is unknown{did_you_mean(str(place), PLACES)}; expected {known}")
         if marks and lifetime not in marks.lifetimes:
             known = ", ".join(marks.lifetimes)
-            raise FormatError(f"cache gives {place!r} the lifetime {lifetime!r}; {profile.name} supports {known}")
+            raise FormatError(f"cache sets the lifetime of {place!r} to {lifetime!r}; {profile.name} supports {known}")
     ordered = {place: given[place] for place in PLACES if place in given}
     ranks = [marks.lifetimes.index(lifetime) for lifetime in ordered.values()] if marks else []
     if ranks != sorted(ranks, reverse=True):
-        raise FormatError(f"cache has a longer lifetime after a shorter one: {ordered}; longer ones must come first")
+        raise FormatError(f"cache has a longer lifetime after a shorter one: {ordered}; put longer lifetimes first")
     return ordered
 
 
@@ -64,14 +64,14 @@ def _is_iterable(value: object) -> bool:
 def with_marks(
     payload: dict[str, Any], cache: Mapping[str, str], profile: Profile, model: str | None, notes: Notes
 ) -> None:
-    """Add marks to a new payload, up to the provider's limit; existing marks are kept.
+    """Add breakpoints to a new payload, up to the provider's limit; existing breakpoints are kept.
 
     Args:
-        payload: The payload, which is changed.
-        cache: The lifetime of each place.
+        payload: The payload, which is modified in place.
+        cache: A mapping from places to lifetimes.
         profile: The provider's rules.
-        model: The model, for providers that support marks for some models only.
-        notes: The report, for marks that are not set.
+        model: The model, for providers that support breakpoints only for some models.
+        notes: The report, which lists the breakpoints that were not set.
     """
     marks = profile.breakpoints
     if marks is None or (marks.models is not None and not marks.models.match(model or "")):
@@ -80,7 +80,7 @@ def with_marks(
         return
     key = profile.form.messages_key
     free = marks.most - len(marked_blocks(payload, marks, key))
-    # Begin at the end: if there are too few marks, the longest prefix gets one.
+    # Start at the end, so that the longest prefix gets a breakpoint even if few are left.
     for place in reversed(list(cache)):
         block = _last_of(payload, place, marks, key)
         if block is None:
@@ -98,7 +98,7 @@ def with_marks(
 
 
 def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -> None:
-    """Shorten the lifetimes after a shorter one, and omit the default lifetime."""
+    """Limit each lifetime to the shortest lifetime before it, and omit default lifetimes."""
     shortest = len(marks.lifetimes) - 1
     for _, mark in _marks(payload, marks.key, key):
         lifetime = mark.get("ttl", marks.lifetimes[0])
@@ -110,7 +110,7 @@ def _order_lifetimes(payload: Mapping[str, Any], marks: Breakpoints, key: str) -
 
 
 def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: str) -> list[tuple[Path, int]]:
-    """Return the path of each mark of a payload, and the rank of its lifetime, which is -1 if it is unknown."""
+    """Return each breakpoint's path and the rank of its lifetime, which is -1 for an unknown lifetime."""
     return [
         (path, marks.lifetimes.index(lifetime) if lifetime in marks.lifetimes else -1)
         for path, mark in _marks(payload, marks.key, messages_key)
@@ -119,7 +119,7 @@ def marked_blocks(payload: Mapping[str, Any], marks: Breakpoints, messages_key: 
 
 
 def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[tuple[Path, JsonObject]]:
-    """Yield the marks of a payload, in the order in which a provider reads them."""
+    """Yield the breakpoints in a payload, in the order in which a provider reads them."""
     for place in ("tools", "system", messages_key):
         for at, item in objects(payload.get(place)):
             if key in item and isinstance(item[key], dict):
@@ -132,10 +132,10 @@ def _marks(payload: Mapping[str, Any], key: str, messages_key: str) -> Iterator[
 
 
 def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_key: str) -> dict[str, Any] | None:
-    """Return the block at the end of a place, converting text to a block; None if the place is empty."""
+    """Return the last block in a place, or None if the place is empty; a string is converted to a block first."""
     if place == "tools":
         tools = payload.get("tools", ()) if marks.tools else ()
-        # Tools that the model loads later are not part of the prefix.
+        # Tools that the model loads later are not part of the cached prefix.
         return next((tool for tool in reversed(tools) if not tool.get("defer_loading")), None)
     if place == "system" and "system" in payload:
         return _as_parts(payload, "system", "text")[-1]
@@ -147,14 +147,14 @@ def _last_of(payload: dict[str, Any], place: str, marks: Breakpoints, messages_k
         chosen = _last_stable(messages, assistant=marks.tools)
     if chosen is None:
         return None
-    # A thought cannot be marked.
+    # Thinking blocks can't have a breakpoint.
     parts = _as_parts(chosen, "content", kind)
     blocks = [part for part in parts if part.get("type") not in ("thinking", "redacted_thinking")]
     return blocks[-1] if blocks else None
 
 
 def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str, Any] | None:
-    """Return the last message before the newest user's turn that can be marked."""
+    """Return the last message before the newest user turn that can have a breakpoint."""
     newest = next((at for at in reversed(range(len(messages))) if messages[at].get("role") == "user"), 0)
     roles = ("user", "assistant") if assistant else ("user", "system", "developer")
     return next(
@@ -163,7 +163,7 @@ def _last_stable(messages: list[dict[str, Any]], *, assistant: bool) -> dict[str
 
 
 def _as_parts(fields: dict[str, Any], key: str, kind: str) -> list[dict[str, Any]]:
-    """Return the parts under a key; text becomes a part."""
+    """Return the parts under a key, converting a string to a part first."""
     if isinstance(fields[key], str):
         fields[key] = [{"type": kind, "text": fields[key]}]
     parts: list[dict[str, Any]] = fields[key]

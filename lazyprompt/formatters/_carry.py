@@ -1,6 +1,7 @@
-"""Adapts content to a provider block by block: blocks are kept, changed or left out, and changes are reported.
+"""Rules that keep, change or drop each content block, depending on what the provider accepts, and report the changes.
 
-A first pass collects the media to load in the job. When they are loaded, the same pass replaces them by their content.
+The first pass only collects the media to load. After they have been loaded, a second pass replaces their URLs with the
+loaded data.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _Action: TypeAlias = Literal["as it is", "load", "pass on"]
 
 
 def add_urls(turns: list[Turn], job: Job) -> list[Turn]:
-    """Append the media under the ``url`` of a message to its content.
+    """Append the media that a message's ``url`` refers to to its content.
 
-    An address without a known suffix is taken for an image.
+    A URL without a known suffix is treated as an image.
     """
     if not any(message.url is not None for message in job.messages):
         return turns
@@ -63,12 +64,12 @@ def _fits(rule: Media, role: Role) -> bool:
 
 
 def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: str) -> _Action | None:
-    """Return the action for a medium; None if the provider cannot receive it."""
+    """Return how to send a media source, or None if the provider can't receive it."""
     if isinstance(source, Base64Source):
         return "as it is" if rule.data else None
     url = source.url
     if not url:
-        raise MediaError(f"{where} has no source: give it a url, base64 data, or a source")
+        raise MediaError(f"{where} has no source; add a URL, base64 data or a source")
     scheme = url.partition(":")[0].lower() if ":" in url else ""
     if scheme in ("http", "https"):
         if rule.url:
@@ -78,12 +79,12 @@ def _action(source: Source, rule: Media, resolver: MediaResolver | None, where: 
     if scheme in rule.schemes or (rule.opaque and not scheme and not is_local(url)):
         return "pass on"
     if not is_local(url):
-        # The query of an address may contain a secret.
+        # The query of a URL may contain a secret.
         address = url.partition("?")[0]
-        raise MediaError(f"{where} has the address {address!r}; expected http(s), a local path, or base64 data")
+        raise MediaError(f"{where} has the unsupported URL {address!r}; expected http(s), a local path or base64 data")
     if resolver is None:
         raise MediaError(
-            f"{where} is the local file {url!r}, and messages may not read files; allow its directory with "
+            f"{where} is the local file {url!r}, but messages may not read files; allow its directory with "
             f"media=MediaResolver(roots=[...]), or read it yourself, for example with ImageBlock.from_file({url!r})"
         )
     return "load" if rule.data else None
@@ -93,7 +94,7 @@ def carry(turns: list[Turn], job: Job) -> list[Turn]:
     """Drop or change blocks that the provider does not support, and drop turns without content.
 
     Raises:
-        MediaError: The content of a medium doesn't match its type, or may not be used.
+        MediaError: A media file's content doesn't match its type, or its source is not allowed.
     """
     carrier = _Carrier(job)
     kept: list[Turn] = []
@@ -107,54 +108,54 @@ def carry(turns: list[Turn], job: Job) -> list[Turn]:
 
 
 class _Carrier:
-    """The rules of a provider, applied to the blocks of a conversation."""
+    """Applies a provider's rules to the blocks in a conversation."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.profile, self.notes = job, job.profile, job.notes
 
     def takes(self, content: Content) -> bool:
-        """Return True for a content that needs no change: text, tool calls and text results."""
+        """Return True if content needs no change: text, tool calls and tool results that are text."""
         if isinstance(content, str):
             return bool(content) and not content.isspace()
         return bool(content) and self.profile.calls_tools and all(map(_is_plain, content))
 
     def turn(self, turn: Turn) -> Turn | None:
-        """Return a turn with only supported content; None if no content is left."""
+        """Return a turn with only supported content, or None if no content is left."""
         profile, (role, name, content, at) = self.profile, turn
-        # Content from the same provider stays as it is, except media in messages of the user and of tools.
+        # Content in the provider's native format is sent unchanged, except media in user and tool messages.
         is_native = self.job.native(turn) is not None
         if is_native and (role == "assistant" or not any(isinstance(each, MediaBlock) for each in blocks_of(content))):
             return turn
         if isinstance(content, str):
             text = self.text(content, f"messages[{at}].content")
             return (role, name, text, at) if text or (profile.empty_text and not content) else None
-        # If messages are merged into the user's turns, so are their media.
+        # Media in an assistant message that is merged into a user turn are subject to the rules for the user.
         merges = self.job.merging is not None and role == "assistant" and not calls_tools(content)
         blocks = [
             block
             for index, given in enumerate(content)
             for block in self.block(given, role, "user" if merges else role, f"messages[{at}].content[{index}]")
         ]
-        # Providers that sign thoughts refuse a thought at the end.
+        # Providers that sign reasoning reject a turn that ends with a thinking block.
         needs_end = profile.thinking != "text" or not profile.empty_text
         if is_native and len(blocks) == len(content) and all(map(is_, blocks, content)):
             return turn
         while blocks and isinstance(last := blocks[-1], ThinkingBlock) and needs_end:
             self.notes.add(f"messages[{at}]", "thinking", "left out", "nothing follows the thought", last.thinking)
             blocks.pop()
-        # If empty text may be sent, an empty text block is content too.
+        # If the provider accepts empty text, keep a turn whose only content is empty text blocks.
         empty = profile.empty_text and content and all(isinstance(block, TextBlock) for block in content)
         return (role, name, tuple(blocks) or "", at) if blocks or empty else None
 
     def text(self, text: str, where: str) -> str:
-        """Return the text, or an empty string if it is blank and the provider refuses blank text."""
+        """Return the text, or an empty string if it is blank and the provider rejects blank text."""
         if self.profile.empty_text or not text or not text.isspace():
             return text
         self.notes.add(where, "text", "changed", f"{self.profile.name} does not accept blank text", text)
         return ""
 
     def block(self, block: Block, role: Role, whose: Role, where: str) -> tuple[Block, ...]:
-        """Return the block in a supported form, or an empty tuple."""
+        """Return the block in a format that the provider supports, or an empty tuple if there is none."""
         kept: Block | None = block
         match block:
             case TextBlock(text, signature=signature):
@@ -202,7 +203,7 @@ class _Carrier:
         return replace(call, signature=None) if call.signature and not self._signed(where) else call
 
     def _thinks(self, block: ThinkingBlock, role: Role, where: str) -> bool:
-        """Return True if a thought is sent to the provider."""
+        """Return True if a thinking block is sent to the provider."""
         wanted, mine = self.profile.thinking, block.provider in (None, self.profile.name)
         empty = not (block.thinking or block.signature or block.redacted or block.id)
         reason = {
@@ -221,7 +222,7 @@ class _Carrier:
         return not reason
 
     def medium(self, block: MediaBlock, role: Role, where: str) -> tuple[Block, ...]:
-        """Return a medium with a source that the provider accepts, or an empty tuple."""
+        """Return a media block with a source that the provider accepts, or an empty tuple if there is none."""
         name, kind = self.profile.name, block.kind
         rule = self.profile.media.get(block.type)
         address = block.source.url if isinstance(block.source, URLSource) else ""
@@ -246,7 +247,7 @@ class _Carrier:
         given = self.job.loaded[block.source] if isinstance(block.source, URLSource) else block.source
         source = checked_source(given, kind, where)
         if given.media_type in rule.types and usual_type(given.media_type) == source.media_type:
-            # Keep the provider's name of the type.
+            # Keep the provider's spelling of the MIME type.
             source = source if source.media_type == given.media_type else replace(source, media_type=given.media_type)
         if source.media_type != given.media_type:
             self.notes.add(where, kind, "changed", f"its MIME type is {source.media_type}, not {given.media_type}")

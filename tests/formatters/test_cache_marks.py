@@ -161,19 +161,19 @@ def test_a_mapping_gives_each_place_its_lifetime_at_openai() -> None:
     "cache", [{"tools": "5m", "system": "1h"}, {"history": "1h", "tools": "5m"}, {"system": "5m", "history": "1h"}]
 )
 def test_a_longer_lifetime_behind_a_shorter_one_is_an_error(cache: dict[str, str]) -> None:
-    with pytest.raises(FormatError, match="a longer lifetime after a shorter one: .*; longer ones must come first"):
+    with pytest.raises(FormatError, match="a longer lifetime after a shorter one: .*; put longer lifetimes first"):
         ChatFormatter("anthropic", cache=cache)
 
 
 @pytest.mark.parametrize(
     ("cache", "told"),
     [
-        (["tool"], "cache has the place 'tool' (did you mean 'tools'?); known are tools, system, history"),
-        ({"messages": "5m"}, "cache has the place 'messages'"),
-        ({"system": "2h"}, "cache gives 'system' the lifetime '2h'; anthropic supports 5m, 1h"),
-        ({"system": ""}, "cache gives 'system' the lifetime ''"),
-        ("system", "cache is 'system'; give the places to mark, such as ("),
-        (5, "cache is 5; give the places"),
+        (["tool"], "cache place 'tool' is unknown (did you mean 'tools'?); expected tools, system, history"),
+        ({"messages": "5m"}, "cache place 'messages' is unknown"),
+        ({"system": "2h"}, "cache sets the lifetime of 'system' to '2h'; anthropic supports 5m, 1h"),
+        ({"system": ""}, "cache sets the lifetime of 'system' to ''"),
+        ("system", "cache must list the breakpoints, such as ("),
+        (5, "cache must list the breakpoints"),
     ],
 )
 def test_a_wrong_policy_is_an_error(cache: Any, told: str) -> None:
@@ -246,7 +246,7 @@ def test_any_marked_conversation_is_accepted(kind: type[ChatFormatter], provider
         try:
             payload = formatter.format(*Maker(chance).conversation(), tools=tools(*marked))
         except FormatError as error:
-            if "there is no message with any content" not in str(error):
+            if "no message has any content" not in str(error):
                 raise
             continue
         found = list(marks(accepted(formatter, payload)))

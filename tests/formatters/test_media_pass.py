@@ -200,7 +200,9 @@ def test_an_address_is_loaded_for_those_who_fetch_none(formats: Formats, provide
 @pytest.mark.parametrize("url", ["gs://b/a.png", "url_to_png1", "ftp://example.com/a.png", "javascript:alert(1)"])
 def test_an_address_of_no_known_kind_is_an_error(formats: Formats, url: str) -> None:
     told = fault(formats, ChatFormatter("openai"), shows(url))
-    assert told.startswith(f"messages[0].content[1] has the address '{url}'; expected http(s), a local path, or base64")
+    assert told.startswith(
+        f"messages[0].content[1] has the unsupported URL '{url}'; expected http(s), a local path or base64"
+    )
 
 
 @formatters_of(BLIND)
