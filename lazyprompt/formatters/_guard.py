@@ -1,8 +1,8 @@
-"""Neutralises or refuses control sequences in the messages and tools of a payload.
+"""The search for control sequences in a payload's messages and tools, which are then neutralised or rejected.
 
-A server that tokenizes texts with the model's chat template reads control sequences as structure. All texts of a
-payload are searched at once, because most contain none. The search precedes the provider's rules, which add trusted
-text.
+A server that tokenizes text with the model's chat template interprets control sequences as structure. All texts in a
+payload are searched in one pass, because most contain no control sequence. The search runs before the provider's
+rules, which may add trusted text.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ _WHY = "control sequences in untrusted text are neutralised; with_safety() or sa
 
 
 class MessageGuard(NamedTuple):
-    """The search for control sequences in the content of a payload.
+    """Neutralises or rejects control sequences in a payload's content.
 
     Attributes:
-        controls: The control sequences of the model, or those of all families if the model is unknown.
-        policy: The treatment of sequences in untrusted text.
-        own: The texts of the prompter's own messages by index, with the slots of their parts. All other messages are
-            untrusted.
+        controls: The model's control sequences, or the sequences of all model families if the model is unknown.
+        policy: The policy for control sequences in untrusted text.
+        own: The texts of the prompter's own messages, by message index. All other messages are untrusted.
     """
 
     controls: Controls
@@ -50,16 +49,16 @@ class MessageGuard(NamedTuple):
     def messages(
         self, messages: Sequence[Msg], kept: Sequence[int], notes: Notes, found: dict[str, str]
     ) -> Sequence[Msg]:
-        """Return the messages without control sequences in untrusted text.
+        """Return the messages with the control sequences in untrusted text neutralised.
 
         Args:
-            messages: All messages of the conversation.
+            messages: All messages in the conversation.
             kept: The indices of the messages that are sent.
-            notes: The report. Each message that changes gets an entry.
-            found: The neutralised sequences of the payload with their originals; new ones are added.
+            notes: The report, which gets an entry for each changed message.
+            found: A dict from neutralised sequences to their originals, to which new sequences are added.
 
         Raises:
-            SafetyError: A text contains a control sequence, and the policy is to raise.
+            SafetyError: An untrusted text contains a control sequence, and the policy is ``raise``.
         """
         parts, own = _Parts(), self.own or {}
         for at in kept:
@@ -76,14 +75,14 @@ class MessageGuard(NamedTuple):
         return changed
 
     def message(self, message: Msg, name: str) -> Msg:
-        """Return one message without control sequences; ``name`` is its name in errors."""
+        """Return a message with its control sequences neutralised; error messages refer to it as ``name``."""
         parts = _Parts()
         with_texts(message, parts.collector(name, "history", _answer_in(message)))
         texts = parts.guarded(self, {})
         return message if texts is None else with_texts(message, _replacer(texts))
 
     def tools(self, tools: list[JsonObject], notes: Notes, found: dict[str, str]) -> list[JsonObject]:
-        """Return tools in a provider's form without control sequences; see :meth:`messages`."""
+        """Return tools in a provider's format with their control sequences neutralised; see :meth:`messages`."""
         parts = _Parts()
         _change_tools(tools, parts.collector("tools", "tools"))
         texts = parts.guarded(self, found)
@@ -93,51 +92,51 @@ class MessageGuard(NamedTuple):
         return _change_tools(tools, _replacer(texts))
 
     def _guarded(self, message: Msg, at: int, texts: Iterator[str] | None) -> Msg:
-        """Return a message with its guarded texts. A native form with a control sequence is dropped."""
+        """Return a message with its guarded texts; native content that contains a control sequence is dropped."""
         if texts is not None and self.own and at in self.own:
             text = next(texts)
             return message if text == message.text else text_message(text, message.role)
         guarded = message if texts is None else with_texts(message, _replacer(texts))
         if message.native is None:
             return guarded
-        # An answer that a module restored is sent as the model wrote it.
+        # A reply whose control sequences a module restored is sent as the model wrote it.
         keeps = guarded is message or _is_simple_answer(message)
         return guarded if keeps and self._leaves(message.native.data) else guarded.evolve()
 
     def _leaves(self, data: Json) -> bool:
-        """Return True if the native form of a message is sent as it is."""
+        """Return True if a message's native content may be sent unchanged."""
         if self.policy.of("history") == "off":
             return True
         texts = texts_in(data)
-        # Arguments are JSON text, which may contain escaped characters.
+        # Tool arguments are JSON text, in which a control sequence may be escaped.
         return all(map(self.controls.is_clean, [*texts, *(inner for text in texts for inner in _texts_in_json(text))]))
 
 
 def guard_for(profile: Profile | None, model: str | None, safety: Safety | None) -> MessageGuard | None:
-    """Return the guard of a formatter; None if nothing is searched.
+    """Return the guard for a formatter, or None if payloads need no search for control sequences.
 
     Args:
-        profile: The provider's rules; None for an unknown server, which may tokenize texts with a chat template.
+        profile: The provider's rules; None for an unknown server, which may tokenize text with a chat template.
         model: The model.
-        safety: The treatment of control sequences; None for the provider's default.
+        safety: The ``safety`` setting for control sequences; None for the provider's default.
 
     Raises:
-        SafetyError: The treatment is unknown.
+        SafetyError: The value of ``safety`` is unknown.
     """
     policy = policy_of(safety) if safety is not None else NEUTRALIZE if profile is None or profile.tokenizes else OFF
     return MessageGuard(controls_for_model(model), policy) if policy.looks else None
 
 
 class _Parts:
-    """The texts of a payload as parts, trusted and untrusted in turn, with a newline before each text."""
+    """A payload's texts as alternating trusted and untrusted parts, with a newline before each text."""
 
     def __init__(self) -> None:
         self._parts, self._slots, self._names = [""], [MARKERS], [MARKERS]
-        # The start and end of each text, as indices of parts.
+        # The start and end of each text, as indices into the parts.
         self._spans: list[tuple[int, int]] = []
 
     def add_own(self, text: Text) -> None:
-        """Add the text of a prompter's own message."""
+        """Add the text of one of the prompter's own messages."""
         slots = (MARKERS, *text.slots, MARKERS)
         self._add(("", *text.parts, ""), slots, slots)
 
@@ -145,9 +144,9 @@ class _Parts:
         """Return a function that records each text and leaves it unchanged.
 
         Args:
-            name: The name of the texts in errors.
-            slot: Their slot.
-            answer: The text that may begin with a thought.
+            name: The name of the texts in error messages.
+            slot: The slot of the texts.
+            answer: The text that may begin with reasoning in tags, which are trusted.
         """
 
         def collect(text: str, *, behind_text: bool = False) -> str:
@@ -158,7 +157,7 @@ class _Parts:
         return collect
 
     def guarded(self, guard_of: MessageGuard, found: dict[str, str]) -> Iterator[str] | None:
-        """Return the texts without control sequences, in order; None if they contain none."""
+        """Return all texts in order with control sequences neutralised, or None if no text contains any."""
         parts = guard(guard_of.controls, self._parts, self._slots, guard_of.policy, self._names)
         if parts == self._parts:
             return None
@@ -166,7 +165,7 @@ class _Parts:
         return ("".join(parts[begin:end]) for begin, end in self._spans)
 
     def _add(self, pieces: Sequence[str], slots: Sequence[str], names: Sequence[str], *, glued: bool = False) -> None:
-        """Add a text: untrusted and trusted pieces in turn, the first and the last untrusted."""
+        """Add a text as alternating untrusted and trusted pieces; the first and last piece are untrusted."""
         if not glued:
             self._parts[-1] += "\n"
         self._spans.append((len(self._parts), len(self._parts) + len(pieces)))
@@ -176,19 +175,18 @@ class _Parts:
 
 
 def _change_tools(tools: list[JsonObject], change: ChangeText) -> list[JsonObject]:
-    """Change the texts of tools."""
     changed = [json_with_texts(tool, change) for tool in tools]
     return [tool for tool in changed if isinstance(tool, dict)]
 
 
 def _is_simple_answer(message: Msg) -> bool:
-    """Return True for an answer without adjacent texts, which together could form a control sequence."""
+    """Return True for a reply without adjacent texts, which could form a control sequence together."""
     kinds = [block.kind for block in message.blocks]
     return message.role == "assistant" and kinds.count("text") <= 1 and "tool_result" not in kinds
 
 
 def _texts_in_json(text: str) -> list[str]:
-    """Return the texts in a JSON text with escapes; an empty list for other text."""
+    """Return the strings in a JSON text that contains escapes, or an empty list for any other text."""
     try:
         return texts_in(json.loads(text)) if "\\" in text else []
     except (ValueError, RecursionError):
@@ -196,15 +194,15 @@ def _texts_in_json(text: str) -> list[str]:
 
 
 def _answer_in(message: Msg) -> str:
-    """Return the text of the assistant that may begin with a thought; ``""`` if there is none."""
+    """Return the assistant's text that may begin with reasoning in tags, or ``""`` if there is none."""
     texts = (block.text for block in message.blocks if isinstance(block, TextBlock))
     return next(texts, "") if message.role == "assistant" else ""
 
 
 def _split_thought(answer: str) -> tuple[str, ...]:
-    """Split an answer at the tags of the thought at its start: text and tags in turn.
+    """Split a reply at the thinking tags at its start into alternating texts and tags.
 
-    Models write a thought before their answer, and chat templates cut old thoughts off at these tags.
+    Models write their reasoning before the reply, and chat templates use these tags to remove old reasoning.
     """
     thought = LEADING_THOUGHT.match(answer)
     pieces: list[str] = []
@@ -217,7 +215,7 @@ def _split_thought(answer: str) -> tuple[str, ...]:
 
 
 def _replacer(texts: Iterator[str]) -> ChangeText:
-    """Return a function that replaces each text by the next of the given ones."""
+    """Return a function that replaces each text with the next one from an iterator."""
 
     def put(text: str, *, behind_text: bool = False) -> str:
         new = next(texts)
